@@ -26,11 +26,11 @@ from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.parameters import friction_constants, standard_parameters, with_constants
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import MotionSettings, SimSettings
 
-QUANTILE_95 = 1.959964
 TARGET = (0.90, 0.98)
 _RATE_HZ = 1000.0
 _CORRELATION_S = 0.03
@@ -101,7 +101,7 @@ def summary(errors: FloatArray, std: FloatArray) -> dict[str, float]:
     `width` is the median over parameters of the mean standard deviation over the root-mean-square error.
     """
     known = np.isfinite(std)
-    inside = known & (np.abs(errors) <= QUANTILE_95 * std)
+    inside = known & (np.abs(errors) <= NORMAL_QUANTILE_95 * std)
     per_parameter, per_experiment = (
         inside.sum(axis)[known.any(axis)] / known.sum(axis)[known.any(axis)] for axis in (0, 1)
     )

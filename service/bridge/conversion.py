@@ -14,6 +14,7 @@ from typing import Any
 from drivers.files.recordings.format import RecordingMeta
 from drivers.files.recordings.joint_states import joint_states_of, timestamp
 from drivers.frame import CHANNELS
+from rt_core.statistics import NORMAL_QUANTILE_95
 from service.bridge._schemas import Stream, arm_streams, frame_streams, generic_stream
 from service.protocol.json_values import json_values
 from service.protocol.messages import (
@@ -27,7 +28,6 @@ from service.protocol.messages import (
 )
 
 #: Half width of a 95 % interval in standard deviations.
-_Z_95 = 1.959964
 #: Levels of Foxglove's log, and the events that are logged as warnings.
 _INFO, _WARNING = 2, 3
 _WARNINGS = (
@@ -235,8 +235,8 @@ def _parameter(message: EstimateMessage, k: int, name: str, unit: str) -> dict[s
         "name": name,
         "unit": unit,
         "value": value,
-        "lower": value - _Z_95 * std,
-        "upper": value + _Z_95 * std,
+        "lower": value - NORMAL_QUANTILE_95 * std,
+        "upper": value + NORMAL_QUANTILE_95 * std,
         "std": std,
         "validated": message.validated[k],
         "status": message.status[k],

@@ -23,6 +23,7 @@ from drivers.files.robots.file import RobotFile, load_robot
 from rt_core.identification.identify import Identification
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.parameters import standard_parameters
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 from service.client import ClientTimeoutError, Control, EstimateMessage, Subscriber
 from service.client.latency_monitor import LatencyMonitor
@@ -38,7 +39,6 @@ from service.supervisor.launch import DaemonProcess
 MIN_R = 0.97
 MIN_COVERAGE = 0.90
 _ARM = "arm"
-_QUANTILE_95 = 1.959964
 _PAUSE_S = 0.5  # pause after the first motion, in which the estimate is taken
 _STALL_S = 30.0
 _FINISHED = {"acquisition": "ended", "estimator": "drained", "recorder": "drained"}
@@ -87,7 +87,7 @@ class Demonstration:
 
 def coverage(truth: FloatArray, theta: FloatArray, std: FloatArray) -> float:
     """Return the share of parameters whose true value lies within the stated 95 % interval."""
-    return float(np.mean(np.abs(theta - truth) <= _QUANTILE_95 * std))
+    return float(np.mean(np.abs(theta - truth) <= NORMAL_QUANTILE_95 * std))
 
 
 def run_demonstration(what: Demonstration, directory: Path, log: Path, report: Callable[[str], None]) -> dict[str, Any]:

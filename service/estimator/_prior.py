@@ -22,13 +22,13 @@ from rt_core.model.parameters import ParameterLayout, standard_layout, standard_
 from rt_core.model.regressor import regressor
 from rt_core.online import OnlineEstimator
 from rt_core.online.status import STATUS, STATUSES_WITH_VALUE
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 from service.protocol.json_values import json_values
 from service.worker.worker import Handler
 
 _SIDE_POINTS = 24  # of a curve, in each direction
 _UNKNOWN_SPEED = 1.0  # where a joint has no limit [rad/s or m/s]
-_QUANTILE_95 = 1.959964
 
 
 class PriorSource:
@@ -110,7 +110,7 @@ def friction_curves(
         if not lacking:
             value = G @ theta[index]
             variance = np.einsum("gc,cd,gd->g", G, covariance[np.ix_(acting, acting)], G)
-            half = _QUANTILE_95 * np.sqrt(np.maximum(variance, 0.0))
+            half = NORMAL_QUANTILE_95 * np.sqrt(np.maximum(variance, 0.0))
             estimated, lower, upper = value, value - half, value + half
         revolute = joint.kind == "revolute"
         found.append(

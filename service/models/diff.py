@@ -15,13 +15,13 @@ import numpy as np
 
 from rt_core.model.friction import CYCLIC, LAW_ARMATURE, LAW_LINK, LAW_LOAD, LAW_OFFSET, REFERENCE_TEMPERATURE
 from rt_core.model.regressor import regressor
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 from service.models.document import ModelFile
 
 #: Speeds at which friction is compared, as shares of the joint's greatest, in both directions.
 SPEEDS = (0.05, 0.2, 0.5)
 _UNKNOWN_SPEED = 1.0  # [rad/s or m/s], of a joint without a known limit
-_QUANTILE_95 = 1.959964
 _SAME = 1e-6  # of the regrouping coefficients
 _ELSEWHERE = (LAW_LINK, LAW_ARMATURE, LAW_LOAD, LAW_OFFSET, *CYCLIC)
 
@@ -161,8 +161,8 @@ def _constant(row: dict[str, Any]) -> tuple[float | None, float | None, float | 
     value, lower, upper = row["value"], row["lower"], row["upper"]
     if value is None or lower is None or upper is None or not 0.0 < lower <= value <= upper:
         return None, None, None, None
-    spread = math.log(upper / lower) / (2.0 * _QUANTILE_95)
-    return value, (upper - lower) / (2.0 * _QUANTILE_95), math.log(value), spread
+    spread = math.log(upper / lower) / (2.0 * NORMAL_QUANTILE_95)
+    return value, (upper - lower) / (2.0 * NORMAL_QUANTILE_95), math.log(value), spread
 
 
 def _friction(a: ModelFile, b: ModelFile) -> list[FrictionDifference]:

@@ -28,6 +28,7 @@ from rt_core.identification.payload import (
 from rt_core.identification.physical.fit import noise_inflation
 from rt_core.model.base import payload_columns
 from rt_core.model.inertia import mass_com_inertia, six
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 from rt_core.validation import torque_metrics
 from service.models.document import ModelFile, load_model
@@ -45,7 +46,6 @@ _DEPENDS = ((0,), (0, 1), (0, 2), (0, 3), (0, 2, 3, 4), (0, 1, 2, 5), (0, 1, 3, 
             (0, 1, 2, 9))  # fmt: skip
 #: Scatter between the two sets of data, relative to their noise, beyond which a payload does not explain the change.
 SCATTER_LIMIT = 3.0
-_QUANTILE_95 = 1.959964
 _SAME = 1e-9
 
 QuantityStatus = Literal["determined", "weak", "doubtful", "undetermined"]
@@ -280,7 +280,7 @@ def _result(
             why = "no payload is seen"
             reasons.insert(
                 0,
-                f"no payload is seen: its mass comes out as {mass:.3g} ± {_QUANTILE_95 * std:.2g} kg (95 %); "
+                f"no payload is seen: its mass comes out as {mass:.3g} ± {NORMAL_QUANTILE_95 * std:.2g} kg (95 %); "
                 f"one of more than {PRESENT * std:.2g} kg would show",
             )
             if mass < -PRESENT * std:
@@ -292,7 +292,7 @@ def _result(
     states = [q.status for q in quantities]
     if states[0] == "undetermined":
         verdict = "not_determined"
-        reasons.insert(0, f"there is a payload, but its mass is known to ± {_QUANTILE_95 * std:.2g} kg only")
+        reasons.insert(0, f"there is a payload, but its mass is known to ± {NORMAL_QUANTILE_95 * std:.2g} kg only")
     elif doubtful:
         verdict = "doubtful"
     else:
@@ -331,7 +331,7 @@ def _quantities(payload: Payload, wider: float, doubtful: bool) -> tuple[Quantit
             status = "doubtful" if doubtful else "determined"
         elif std <= RELATIVE_STD_LIMIT * size:
             status = "doubtful" if doubtful else "weak"
-        half = _QUANTILE_95 * float(std)
+        half = NORMAL_QUANTILE_95 * float(std)
         if status == "undetermined":
             reason = f"known to ± {half:.2g} {unit} only"
             out.append(Quantity(name, unit, None, float(std), None, None, status, reason))

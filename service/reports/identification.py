@@ -15,6 +15,7 @@ from rt_core.identification.joint_verdict import verdicts_of
 from rt_core.identification.rows import Rows
 from rt_core.identification.status import ParameterStatus
 from rt_core.model.robot import RobotModel
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 from rt_core.validation import Metrics
 from service.reports.figures import (
@@ -36,7 +37,6 @@ VERDICT_TEXT = {
     "worse_than_fit": "the model predicts this motion much worse than the one it was identified on",
     "not_explained": "the model does not explain the torque; no parameters are reported",
 }
-_QUANTILE_95 = 1.959964
 
 TORQUE_CAPTION = (
     "Measured torque (black), the model's (blue, dashed) and what is left over (orange). The residual should be small "
@@ -192,7 +192,7 @@ def parameter_row(p: dict[str, Any]) -> dict[str, str]:
     """Return a parameter of a model file as texts, with its 95 % interval."""
     # a dropped parameter is held at zero: its missing deviation is no knowledge
     open_ended = p["value"] is None or p["std"] is None or p["status"] == "dropped"
-    half = None if open_ended else _QUANTILE_95 * p["std"]
+    half = None if open_ended else NORMAL_QUANTILE_95 * p["std"]
     return {
         "name": p["name"],
         "value": number(p["value"], 5),

@@ -19,6 +19,7 @@ from scipy.special import stdtrit
 
 from rt_core.identification.status import RELATIVE_STD_LIMIT
 from rt_core.online.breakaway._starts import LEFT_OUT, LeftOut, Start
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 
 BreakawayStatus = Literal["unestimated", "estimated", "stale"]
@@ -35,7 +36,7 @@ _ONE_IN = 100.0
 _MIN_SCATTER = 0.005
 #: Age of the last start [s] from which a value is stale.
 STALE_S = 3600.0
-_QUANTILE, _NORMAL = 0.975, 1.959964
+_QUANTILE = 0.975
 # Of each start kept: time, torque, its variance, the variance of the common error, direction.
 _FIELDS = 5
 _WHY = tuple(LEFT_OUT)
@@ -146,7 +147,7 @@ class BreakawayTracker:
             return replace(nothing, reason=_too_few(len(known), left_out))
         mean, std, scatter, common = _mean(known)
         common = float(np.hypot(common, _between_directions(known, mean, common)))
-        half = float(np.hypot(stdtrit(len(known) - 1, _QUANTILE) * std, _NORMAL * common))
+        half = float(np.hypot(stdtrit(len(known) - 1, _QUANTILE) * std, NORMAL_QUANTILE_95 * common))
         total = float(np.hypot(std, common))
         if not total <= RELATIVE_STD_LIMIT * mean:
             return replace(nothing, reason=f"starts differ too much: {mean:.3g} on average, to {total:.2g}")

@@ -29,13 +29,13 @@ from rt_core.online.elastic._settings import DeflectionErrors, ElasticOnlineSett
 from rt_core.online.elastic._stream import CHANNELS, restart, take_frames
 from rt_core.online.filters import low_pass
 from rt_core.online.rls.information_matrix import triangle_inverse
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 
 #: Parameters in the order of the estimate.
 NAMES = ("k1", "k2", "b_in", "b_inD", "b_out", "b_outC")
 _NEEDED = {"k1", "b_in", "b_inD"}
 _SENSOR = {"b_out", "b_outC"}
-_QUANTILE_95 = 1.959964
 _SIGNIFICANT = 3.0
 _SIGMA_MEMORY_S = 30.0
 _TORQUE_MEMORY_S = 1.0
@@ -333,7 +333,7 @@ class ElasticJointEstimator:
                 reason = "what is known of it is mostly the start's: more motion is needed, or a start that is larger"
         if reason is not None:
             return ElasticParameter(name, UNITS[name], None, None, None, None, "undetermined", reason)
-        half = _QUANTILE_95 * std
+        half = NORMAL_QUANTILE_95 * std
         spans = [0.0, float(found.pull[k]) * unit, float(found.inverse[k]) * unit, errors.shift.get(name, 0.0)]
         lower, upper = value + min(spans) - half, value + max(spans) + half
         return ElasticParameter(name, UNITS[name], value, std, lower, upper, status)

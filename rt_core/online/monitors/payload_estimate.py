@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from rt_core.online.monitors.change_hypotheses import solve
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 
 FigureStatus = Literal["determined", "weak", "undetermined"]
@@ -19,7 +20,6 @@ FigureStatus = Literal["determined", "weak", "undetermined"]
 #: Standard deviations of the mass from zero for a payload to be present.
 PRESENT = 3.0
 _REACH = 0.5  # [m]
-_QUANTILE_95 = 1.959964
 _RELATIVE_STD = 0.3  # as for payloads in `rt_core.identification.payload`
 _NATURAL_LENGTH = 0.1  # [m]
 
@@ -122,4 +122,4 @@ def _figure(value: float, std: float, natural: float) -> Figure:
         status = "weak"
     else:
         return Figure("undetermined", None, None, None, None)
-    return Figure(status, value, std, value - _QUANTILE_95 * std, value + _QUANTILE_95 * std)
+    return Figure(status, value, std, value - NORMAL_QUANTILE_95 * std, value + NORMAL_QUANTILE_95 * std)

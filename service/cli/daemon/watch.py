@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rt_core.statistics import NORMAL_QUANTILE_95
 from service.cli._common import EXIT_OK, CliError, UnavailableError, add_json_flag, print_json
 from service.cli._remote import add_key_flags, key_of
 from service.cli.models.breakaway_text import breakaway_lines
@@ -33,7 +34,6 @@ examples:
 """
 
 #: Half width of a 95 % interval in standard deviations.
-Z_95 = 1.959964
 
 
 def add_parser(subparsers: Any) -> None:
@@ -268,7 +268,7 @@ def table(view: View, stream: Subscriber) -> Table:
         result.add_row(
             Text(row["name"]),
             f"{row['value']:.5g}",
-            f"{Z_95 * row['std']:.2g}",
+            f"{NORMAL_QUANTILE_95 * row['std']:.2g}",
             Text(row["unit"]),
             Text(row["status"], style=colours.get(row["status"], "")),
             "yes" if row["excited"] else "no",

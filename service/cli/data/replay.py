@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rt_core.statistics import NORMAL_QUANTILE_95
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_json_flag, print_json
 from service.cli.models.breakaway_text import breakaway_lines
 
@@ -233,6 +234,6 @@ def _show(result: dict[str, Any]) -> None:
     for name in ("parameter", "value", "± (95 %)", "unit", "status"):
         table.add_column(name, justify="right" if name in ("value", "± (95 %)") else "left")
     for row in result["parameters"]:
-        value, half = row["value"], 1.959964 * row["std"]
+        value, half = row["value"], NORMAL_QUANTILE_95 * row["std"]
         table.add_row(Text(row["name"]), f"{value:.5g}", f"{half:.2g}", Text(row["unit"]), row["status"])
     Console(file=sys.stdout).print(table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rt_core.statistics import NORMAL_QUANTILE_95
 from service.cli.jobs.text import columns, local_time, one_line
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 _ID = 12  # digits of an id in output
 _HISTORY = 10
-_Z_95 = 1.959964
 
 
 def arms_text(arms: Mapping[str, ArmModels]) -> str:
@@ -95,7 +95,7 @@ def _count_text(found: ModelDifference, differing: int, z: float) -> str:
 def _row(q: Quantity) -> tuple[str, ...]:
     from service.reports.identification import number
 
-    halves = [None if std is None else _Z_95 * std for std in q.stds]
+    halves = [None if std is None else NORMAL_QUANTILE_95 * std for std in q.stds]
     z = "–" if q.z is None else f"{q.z:+.1f}"
     return q.name, number(q.values[0], 5), number(halves[0], 2), number(q.values[1], 5), number(halves[1], 2), q.unit, z
 

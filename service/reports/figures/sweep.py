@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rt_core.model.robot import RobotModel
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 from service.reports.figures.panels import (
     MEASURED,
@@ -19,8 +20,6 @@ from service.reports.figures.panels import (
     style,
     torque_unit,
 )
-
-_QUANTILE_95 = 1.959964
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class SweepCurve:
     grid: FloatArray
     fitted: FloatArray
     fitted_std: FloatArray
-    quantile: float = _QUANTILE_95
+    quantile: float = NORMAL_QUANTILE_95
 
 
 def sweep_figure(model: RobotModel, curves: Sequence[SweepCurve], unit: str = "") -> bytes:
@@ -51,7 +50,7 @@ def sweep_figure(model: RobotModel, curves: Sequence[SweepCurve], unit: str = ""
             )
             axis.plot(curve.grid, curve.fitted, color=PREDICTED, lw=1.1, label="fitted")
             axis.errorbar(
-                curve.speed, curve.friction, _QUANTILE_95 * curve.std, fmt="o", ms=3.0, color=MEASURED, lw=0.8,
+                curve.speed, curve.friction, NORMAL_QUANTILE_95 * curve.std, fmt="o", ms=3.0, color=MEASURED, lw=0.8,
                 capsize=2.0, label="measured",
             )  # fmt: skip
             axis.set_xscale("log")

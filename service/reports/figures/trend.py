@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 from service.reports.figures.panels import AXIS, PREDICTED, RESIDUAL, nothing, png, style, thin
 
 _IN_A_LINE = 3
-_Z_95 = 1.959964
 
 
 def trend_figure(
@@ -34,7 +34,7 @@ def trend_figure(
         shown = thin(t.size)
         for axis, k in zip(axes, range(len(titles)), strict=False):
             axis.set_title(titles[k])
-            value, half, there = theta[shown, k], _Z_95 * std[shown, k], known[shown, k]
+            value, half, there = theta[shown, k], NORMAL_QUANTILE_95 * std[shown, k], known[shown, k]
             if not np.isfinite(value).any():
                 nothing(axis, "not estimated")
             axis.plot(t[shown], np.where(there, np.nan, value), color=AXIS, lw=0.9)

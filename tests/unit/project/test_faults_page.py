@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "faults.md"
 GROUPS = ["Bus", "Data", "Estimator", "Transport", "Storage", "Process", "Time", "Security"]
 
 
-def is_soak(file: str, function: ast.FunctionDef) -> bool:
+def is_soak(file: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether a test runs in `make soak` only."""
     return file.startswith("tests/soak/") or any(
         "mark.soak" in ast.unparse(each) for each in function.decorator_list if "parametrize" not in ast.unparse(each)
@@ -20,9 +20,9 @@ def is_soak(file: str, function: ast.FunctionDef) -> bool:
 
 
 @lru_cache
-def functions(file: Path) -> dict[str, ast.FunctionDef]:
+def functions(file: Path) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 def rows() -> list[list[str]]:

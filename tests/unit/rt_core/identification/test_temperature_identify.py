@@ -45,7 +45,7 @@ def noisy(settings: SimSettings) -> SimSettings:
 )
 def test_the_truth_is_found_over_a_sweep(law: Friction) -> None:
     model = warm_arm(law)
-    found = fit(model, simulated(model, noisy(sweep(-40.0, 60.0, 40.0)), 40.0))
+    found = fit(model, simulated(model, noisy(sweep(-40.0, 60.0, 60.0)), 60.0))
     base = found.base
     truth = base_parameters(model).theta(standard_parameters(model, base.standard))
     assert found.verdict in ("ok", "weak_excitation"), found.reasons
