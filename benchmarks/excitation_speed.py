@@ -53,7 +53,7 @@ class Peer:
         assert model.inertial is not None
         assert model.dynamics is not None
         self.phi = model.inertial.ravel()
-        self.placed = sorted({int(link) for link in designer.constraints.places.link} - {-1})
+        self.placed = sorted({int(link) for link in designer.constraints.workspace.link} - {-1})
 
     def __call__(self, q0: FloatArray, ab: FloatArray) -> tuple[float, float]:
         designer, model, data = self.designer, self.model, self.data
@@ -89,7 +89,7 @@ class Peer:
         for peak, limit in ((over * dq, limits.velocity), (over * ddq, limits.acceleration)):
             excess += np.maximum(np.abs(peak).max(axis=0) / limit - 1.0, 0.0).sum()
         excess += np.maximum(TORQUE_RESERVE * np.abs(tau).max(axis=0) / limits.effort - 1.0, 0.0).sum()
-        asked = designer.constraints.places
+        asked = designer.constraints.workspace
         R, p = places[:, :, :9].reshape(count, n, 3, 3), places[:, :, 9:]
         points = [
             np.broadcast_to(local, (count, 3)) if link < 0 else R[:, link] @ local + p[:, link]
@@ -138,7 +138,7 @@ def beside_pinocchio(robot: str, collisions: bool = False) -> dict[str, Any]:
         "parameters": len(designer.excitation.layout),
         "coefficients": x.size,
         "samples": settings.grid,
-        "pairs": len(designer.constraints.places.pair_names),
+        "pairs": len(designer.constraints.workspace.pair_names),
         "own_per_s": 1.0 / float(np.median(own_s)),
         "peer_per_s": 1.0 / float(np.median(peer_s)),
         "ratio": float(np.median(np.array(peer_s) / np.array(own_s))),

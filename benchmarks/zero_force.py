@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rt_core.hand_guiding import GuidingState, ZeroForceController, ZeroForceSettings
 from rt_core.hand_guiding import rows as c
-from service.reports.figures import GuidingRecord, guiding_figure, guiding_torque_figure
+from service.operations.hand_guiding_replay import GuidingRecord
+from service.reports.figures import guiding_figure, guiding_torque_figure
 from tests.lab.arms.simulated import twin
 from tests.lab.hand_guiding.frames import MS
 from tests.lab.hand_guiding.rig import (
