@@ -55,7 +55,7 @@ def hide(folders: list[str], kept: list[Path]) -> None:
     for folder in folders:
         mount("tmpfs", folder, "tmpfs", 0, "mode=755")
         for path, fd in held:
-            if path.is_relative_to(folder):
+            if path.is_relative_to(folder) and not path.exists():  # it is there with a folder above it that is kept
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.mkdir() if os.stat(fd).st_mode & 0o170000 == 0o040000 else path.touch()
                 mount(f"/proc/self/fd/{fd}", path, None, _BIND)

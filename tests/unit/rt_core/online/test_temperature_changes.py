@@ -90,7 +90,7 @@ class Arm:
             t_ns = round(self.t[k] * 1e9)
             self.estimator.step(t_ns, k, self.q[k], self.tau[k], temperature=T)
             if watched and k % LOOK == 0:
-                self.active.observe(t_ns)
+                self.active.observe_changes(t_ns)
         self.at += 1
 
     @property
