@@ -36,7 +36,7 @@ demo: $(RUNTIME) ## Identify a simulated arm, live and in batch, and print how w
 
 # Unit and process tests share nothing and run beside each other; what keeps a clock runs alone.
 PYTEST := $(BIN)/python -m pytest -q
-PARALLEL := -m "unit or process" -n logical --dist worksteal
+PARALLEL := tests/unit tests/process -n logical --dist worksteal
 
 ifdef PYTEST_ARGS
 test: $(DEV) ## Unit and process tests, and a smoke test of daemon and buses (PYTEST_ARGS="..." runs other ones)
@@ -44,13 +44,13 @@ test: $(DEV) ## Unit and process tests, and a smoke test of daemon and buses (PY
 else
 test: $(DEV)
 	@$(PYTEST) $(PARALLEL)
-	@$(PYTEST) -m smoke
+	@$(PYTEST) tests/daemon tests/bus -m smoke
 endif
 
 test-all: $(DEV) ## Every test but those of `make soak` (THETAD_DATA names the real recordings)
 	@$(PYTEST) $(PARALLEL)
-	@$(PYTEST) -m bus
-	@$(PYTEST) -m daemon
+	@$(PYTEST) tests/bus
+	@$(PYTEST) tests/daemon
 
 lint: $(DEV) ## Style, format, types, import direction and the packages' doors
 	@$(BIN)/ruff check

@@ -81,6 +81,7 @@ def stays(client: Client, plc: RunningPlc) -> None:
         client.run(trajectory(np.zeros(N)))
 
 
+@pytest.mark.smoke
 def test_a_run_to_its_end(client: Client, plc: RunningPlc) -> None:
     what = begin(client, 2)
     done = client.until("disarmed")

@@ -89,6 +89,7 @@ def one(running: Rig) -> Iterator[Rig]:
     running.drives.until(lambda states: all(al == 8 for al, _, _ in states))
 
 
+@pytest.mark.smoke
 def test_a_run_to_its_end(one: Rig) -> None:
     one.client.arm()
     one.client.frames()

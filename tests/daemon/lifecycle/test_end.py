@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from drivers.files.recordings.recording import read_recording
 from tests.lab.daemon.daemons import config, log_lines, make_recording, replayed, start
 
 
+@pytest.mark.smoke
 def test_two_arms_played_to_the_end_lose_nothing(tmp_path: Path) -> None:
     source = make_recording(tmp_path / "rec.mcap", seconds=5.0)
     arms = [

@@ -66,6 +66,7 @@ def run(daemon: DaemonProcess, *arguments: object) -> Any:
     return thetad("run", *arguments, "--control", daemon.endpoints["control"])
 
 
+@pytest.mark.smoke
 def test_a_run_is_recorded_and_identified(daemon: DaemonProcess, design: Path, folder: Path) -> None:
     permit = armed(daemon, "good")
     done = run(daemon, "good", design, "--permit", permit, "--periods", 2, "--average", "--json")
