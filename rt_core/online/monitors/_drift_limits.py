@@ -49,10 +49,10 @@ def passing_limit(rate_hz: float, memory_s: float, count: int) -> float:
     return float(brentq(excess, 3.0, 30.0)) if excess(3.0) > 0.0 else 3.0
 
 
-def _nodes(onset: float, end: float, spacing: float) -> tuple[FloatArray, FloatArray]:
+def _nodes(begin: float, end: float, spacing: float) -> tuple[FloatArray, FloatArray]:
     """Return Gauss-Legendre nodes and weights with at most this spacing in the middle."""
-    x, w = np.polynomial.legendre.leggauss(max(16, int(np.ceil(0.5 * np.pi * (end - onset) / spacing))))
-    return onset + 0.5 * (end - onset) * (x + 1.0), 0.5 * (end - onset) * w
+    x, w = np.polynomial.legendre.leggauss(max(16, int(np.ceil(0.5 * np.pi * (end - begin) / spacing))))
+    return begin + 0.5 * (end - begin) * (x + 1.0), 0.5 * (end - begin) * w
 
 
 def looks_until_a_run(level: float, step: float, looks: int) -> float:

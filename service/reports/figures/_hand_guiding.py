@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -11,7 +12,6 @@ from matplotlib.figure import Figure
 
 from rt_core.hand_guiding import GuidingState
 from rt_core.model.robot import RobotModel
-from service.operations.hand_guiding_replay import GuidingRecord
 from service.reports.figures.panels import (
     AXIS,
     MEASURED,
@@ -25,6 +25,9 @@ from service.reports.figures.panels import (
     thin,
     torque_unit,
 )
+
+if TYPE_CHECKING:
+    from service.operations.hand_guiding_replay import GuidingRecord
 
 _DASHES = ("-", "--", ":")
 _FORCE_COLOURS = (RESIDUAL, PREDICTED, MEASURED)
