@@ -52,20 +52,20 @@ def relay(
 ) -> RelayCounts:
     """Pass messages on until `done` is set, or for some seconds; raises `NotAdmittedError`."""
     result = RelayCounts()
-    began = replied = time.monotonic()
+    began = received = time.monotonic()
     silent = False
     while not done.is_set() and (seconds is None or time.monotonic() - began < seconds):
         try:
             message = stream.receive(_TURN_S)
         except ClientTimeoutError:
-            if not silent and time.monotonic() - replied > SILENT_S:
+            if not silent and time.monotonic() - received > SILENT_S:
                 silent = True
                 result.silences += 1
                 text = f"{stream.endpoint}: nothing from the daemon, or of that arm, for {SILENT_S:g} s; waiting"
                 report(text)
                 viewer.warn(text)
             continue
-        replied = time.monotonic()
+        received = time.monotonic()
         result.messages += 1
         if silent:
             silent = False

@@ -92,7 +92,7 @@ def read_secret(path: Path, *, credential: bool = False, max_bytes: int = MAX_BY
     path : Path
     credential : bool
         Whether it is a credential of a systemd service.
-    most_bytes : int
+    max_bytes : int
         A larger file is refused.
 
     Raises

@@ -88,7 +88,7 @@ class Cache:
     arms : dict of str to Arm
     daemon : dict
         The supervisor's last reply to `status`.
-    told_ns : int
+    reported_ns : int
         When the supervisor sent it; initially the time of construction.
     stopping : bool
         Whether the daemon is shutting down; no further status follows then.

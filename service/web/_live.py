@@ -34,7 +34,7 @@ class Live:
 
     Parameters
     ----------
-    latest : Cache
+    cache : Cache
     epoch : int
         Boot counter of this process; turns start again with it.
     clock : callable
@@ -42,7 +42,7 @@ class Live:
     """
 
     def __init__(self, cache: Cache, epoch: int, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        self._latest, self._epoch, self._clock = cache, epoch, clock
+        self._cache, self._epoch, self._clock = cache, epoch, clock
         self.turn = 0
         self._texts: dict[tuple[str, str], str] = {}
         self._changed: dict[tuple[str, str], int] = {}  # turn of a section's last change
@@ -60,13 +60,13 @@ class Live:
         if now_ns - self._watched_ns.get("", -(1 << 62)) > WATCHED_S * 1e9:
             return
         self.turn += 1
-        of_status = sum(arm.seen["status"] for arm in self._latest.arms.values())
+        of_status = sum(arm.seen["status"] for arm in self._cache.arms.values())
         if now_ns >= self._next_overview_ns or self._made_of.get(("", "fleet")) != of_status:
             self._next_overview_ns = now_ns + _OVERVIEW_NS
             self._made_of["", "fleet"] = of_status
-            self._put("", "fleet", json.dumps(overview(self._latest, now_ns), separators=(",", ":")))
+            self._put("", "fleet", json.dumps(overview(self._cache, now_ns), separators=(",", ":")))
         for name in self.watched(now_ns):
-            arm = self._latest.arms[name]
+            arm = self._cache.arms[name]
             for kind, sections in _SECTIONS.items():
                 count = arm.seen[kind]
                 if self._made_of.get((name, kind)) != count:

@@ -64,12 +64,12 @@ class DaemonCollector(Collector):
     """Collector of all samples from the cache."""
 
     def __init__(self, cache: Cache) -> None:
-        self._latest = cache
+        self._cache = cache
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family, also those without samples."""
         samples, now_ns = Samples(), time.monotonic_ns()
-        cache = self._latest
+        cache = self._cache
         samples.add("thetad_build_info", 1, _VERSION, platform.python_version())
         samples.add("thetad_supervisor_silence_seconds", cache.silence_s(now_ns))
         down = bool(daemon_problem(cache, now_ns))

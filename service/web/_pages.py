@@ -40,8 +40,8 @@ HEADERS = {
 def page_routes() -> list[Route]:
     """Return the routes of all files; `/` is the page itself."""
     files = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in _TYPES]
-    arm_of = [_route(PREFIX + path.relative_to(FOLDER).as_posix(), path) for path in files]
-    return [_route("/", FOLDER / "index.html"), *arm_of]
+    named = [_route(PREFIX + path.relative_to(FOLDER).as_posix(), path) for path in files]
+    return [_route("/", FOLDER / "index.html"), *named]
 
 
 def _route(name: str, path: Path) -> Route:

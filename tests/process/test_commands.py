@@ -322,7 +322,7 @@ def test_watch_leaves_a_page_of_the_estimates_over_time(thetad: Any, running: Da
 
 
 def test_a_viewer_sees_a_daemon_through_a_bridge(running: DaemonProcess) -> None:
-    """The names of the daemon's own messages are those that the bridge needs; more of it: tests/bridge."""
+    """The names of the daemon's own messages are those that the bridge needs; more of it: tests/process/bridge."""
     endpoints = running.endpoints["frames"], running.endpoints["estimates"]
     with Bridge(endpoints, 50.0).running() as bridge, Viewer(bridge.server.url) as viewer:
         viewer.subscribe("axis/frame", "axis/joint_states", "axis/torque", "axis/estimate", "axis/status/estimator")

@@ -47,7 +47,7 @@ class BusClock:
         self._fraction_ns = 0.0
         self._drift = 0.0  # ns a ns
         self._shifted_ns = 0  # DC time on which the grid counts, minus the slave's; changes when it jumps
-        self._needs_recovery = 0
+        self._disagreeing = 0
         self._away_ns = 0
         self._started = False
         self._frames = 0
@@ -82,7 +82,7 @@ class BusClock:
             return measured
         if abs(error) > max(2 * self.cycle_ns, _DISAGREE_NS):
             return self._disagree(error, host_ns, predicted)
-        self._needs_recovery = 0
+        self._disagreeing = 0
         slow = round_trip_ns > self._typical_ns
         self._typical_ns += _MEDIAN_STEP_NS if slow else -_MEDIAN_STEP_NS
         if slow:
@@ -98,16 +98,16 @@ class BusClock:
         return measured
 
     def _disagree(self, error: int, host_ns: int, predicted: int) -> int | None:
-        if self._needs_recovery and abs(error - self._away_ns) > self.cycle_ns:
-            self._needs_recovery = 0
-        self._needs_recovery += 1
+        if self._disagreeing and abs(error - self._away_ns) > self.cycle_ns:
+            self._disagreeing = 0
+        self._disagreeing += 1
         self._away_ns = error
-        if self._needs_recovery < self._STEP_FRAMES:
+        if self._disagreeing < self._STEP_FRAMES:
             return None
         # Whole cycles, so that SYNC0 stays on the slaves' grid.
         whole = round(error / self.cycle_ns) * self.cycle_ns
         self._shifted_ns -= whole
-        self._needs_recovery = 0
+        self._disagreeing = 0
         self.steps += 1
         self.start(predicted + error - whole, host_ns)
         return predicted + error - whole

@@ -246,6 +246,16 @@ def test_enable_is_refused_while_a_slave_does_not_come_back(rig: Rig) -> None:
 # ---------------------------------------------------------------- drives and encoders
 
 
+def test_an_emergency_is_published_and_the_motion_goes_on(rig: Rig) -> None:
+    before = rig.watch.ask()["source"]["emergencies"]
+    rig.drives.fault("emergency", slave=1, code=0x7121)
+    body = rig.news(lambda body: body["source"]["emergencies"] > before)
+    message = body["source"]["last_emergencies"][-1]
+    assert (message["position"], message["code"]) == (1, 0x7121)
+    assert rig.masks() == [ALL]
+    assert body["motion"]["state"] == "running"
+
+
 @pytest.mark.parametrize(
     ("fault", "code"), [({"kind": "drive_fault", "code": 0x3210}, 0x3210), ({"kind": "sto"}, 0x5441)]
 )
@@ -294,12 +304,13 @@ def test_a_drifting_clock_is_followed(rig: Rig) -> None:
     rig.drives.fault("clock_drift", slave=0, ppm=0.0)
 
 
-def test_a_clock_that_jumps(rig: Rig) -> None:
-    """That of the reference slave moves the bus's time, and is reported."""
+@pytest.mark.parametrize(("slave", "steps"), [(0, 1), (1, 0)])
+def test_a_clock_that_jumps(rig: Rig, slave: int, steps: int) -> None:
+    """That of the reference slave moves the bus's time, and is reported; another is brought back by its slave."""
     before = rig.watch.ask()["source"]["clock_steps"]
-    rig.drives.fault("clock_step", slave=0, ns=70_000_000)
+    rig.drives.fault("clock_step", slave=slave, ns=70_000_000)
     body = rig.watch.ask()
-    assert body["source"]["clock_steps"] == before + 1
+    assert body["source"]["clock_steps"] == before + steps
     assert body["motion"]["state"] == "running"
     assert rig.masks() == [ALL]
 

@@ -134,7 +134,7 @@ def test_unattended_an_arm_that_nobody_has_seen_moves_no_further(daemon: DaemonP
 
 def test_the_description_of_an_arm_is_told(daemon: DaemonProcess, folder: Path) -> None:
     with Control(daemon.endpoints["control"]) as control:
-        said = control.request("robot", 10.0, arm="degrees")
-    assert said["arm"] == "degrees"
+        said = control.request("robot", 10.0, arm="bare")
+    assert said["arm"] == "bare"
     assert json.loads(said["robot"])["name"] == "arm3"
     assert json.loads(said["robot"])["gravity"] == "floor"  # what it should be, not what is simulated

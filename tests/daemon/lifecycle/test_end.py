@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from drivers.files.recordings.recording import read_recording
-from tests.lab.daemon.daemons import config, log_lines, make_recording, replayed, start
+from service.client import BodyMessage, Control, FrameMessage, Subscriber
+from tests.lab.daemon.daemons import await_message, config, log_lines, make_recording, replayed, start
 
 
 @pytest.mark.smoke
@@ -40,3 +41,24 @@ def test_two_arms_played_to_the_end_lose_nothing(tmp_path: Path) -> None:
     assert all('"received": 5000, "lost": 0' in line for line in drained)
     closed = re.findall(r'"frames": (\d+), "lost": (\d+), "event": "recording_closed"', lines)
     assert sorted(closed) == [("1250", "0")] * 4 + [("5000", "0")]
+
+
+def test_a_held_arm_waits_for_the_request(tmp_path: Path) -> None:
+    arm = replayed(make_recording(tmp_path / "rec.mcap", seconds=0.5), hold=True)
+    daemon = start(config(tmp_path, arm), tmp_path)
+    try:
+        with (
+            Control(daemon.endpoints["control"]) as control,
+            Subscriber(daemon.endpoints["frames"], ["axis/frame", "axis/status"]) as stream,
+        ):
+            status = await_message(stream)
+            assert isinstance(status, BodyMessage)
+            assert status.body["state"] == "held"
+            control.request("start")
+            frame = await_message(stream, lambda message: isinstance(message, FrameMessage))
+            assert frame.envelope.seq == 0
+            await_message(stream, lambda m: isinstance(m, BodyMessage) and m.body.get("state") == "ended")
+            assert stream.counts["axis/frame", "acquisition"].received == 500
+            assert stream.lost == 0
+    finally:
+        daemon.stop()

@@ -300,9 +300,12 @@ def test_a_window_of_live_frames_is_what_was_recorded(running: Site, control: Co
     index = found.seq % (original.samples + PAUSE)
     for name in ("q", "tau"):
         np.testing.assert_array_equal(found.channels[name], original.channels[name][index])
+    np.testing.assert_array_equal(found.t_ns, original.t_ns[index] + (found.seq - index) * 1_000_000)
+    assert found.meta.joint_names == ("carriage",)
     for args, word in (
         ({"seconds": 1.0, "path": str(target)}, "there already"),
         ({"seconds": 1.0, "path": str(running.path / "outside")}, "state directory"),
+        ({"seconds": 1.0, "path": str(folder / ("x" * 245 + ".window"))}, "File name too long"),  # with ".new"
         ({"seconds": 1000.0, "path": str(folder / "long.window")}, "of frames are there"),
     ):
         with pytest.raises(ControlError, match=word):

@@ -109,7 +109,14 @@ def test_a_real_message_of_a_hundred_megabytes(running: Site, port: str, kind: i
 
 
 def test_garbage_in_requests_is_answered_and_counted(running: Site) -> None:
-    requests = [[b""], [b"one", b"two", b"three"], [os.urandom(200_000)], [msgpack.packb([1, 2])], [b"\x91" * 10_000]]
+    requests = [
+        *([b""], [b"", b""], [b"", b"rubbish"], [b"one", b"two", b"three"], [os.urandom(200_000)], [b"\x91" * 10_000]),
+        [msgpack.packb([1, 2])],
+        [msgpack.packb({"v": 1, "id": 1})],
+        [msgpack.packb({"v": 9, "id": 1, "verb": "ping"})],
+        [msgpack.packb({"v": 1, "id": 1, "verb": "ping", "args": [1]})],
+        [msgpack.packb({"v": 1, "id": 2**63, "verb": "ping"})],
+    ]
     with running.control() as control, zmq.Context() as context, context.socket(zmq.DEALER) as attacker:
         attacker.setsockopt(zmq.LINGER, 0)
         attacker.connect(running.endpoints["control"])
@@ -117,7 +124,9 @@ def test_garbage_in_requests_is_answered_and_counted(running: Site) -> None:
         for parts in requests:
             attacker.send_multipart(parts)
             assert attacker.poll(10_000), parts
-            assert msgpack.unpackb(attacker.recv_multipart()[-1])["error"]["type"] == "bad_request"
+            reply = msgpack.unpackb(attacker.recv_multipart()[-1])
+            assert reply["ok"] is False
+            assert reply["error"]["type"] == "bad_request", parts
         assert control.request("status")["control"]["garbage"] == garbage + len(requests)
         assert "request_refused" in log_lines(running.path)
 

@@ -73,7 +73,7 @@ def wire(joint: int, channel: str, factor: float = 1.0, source: int | None = Non
 
 @contextlib.contextmanager
 def commissionable(path: Path) -> Iterator[Site]:
-    """Arms that are wired wrongly, one that is right, and one that is held and not recorded."""
+    """Arms that are wired wrongly, one that is right, and one that is mounted wrongly, held and not recorded."""
     recorder = {"enabled": False, "directory": str(path / "rec")}
     swapped = [wire(1, "q", source=3), wire(3, "q", source=1), wire(1, "dq", source=3), wire(3, "dq", source=1)]
     degrees = [wire(3, "q", 180.0 / np.pi), wire(3, "dq", 180.0 / np.pi)]
@@ -85,7 +85,7 @@ def commissionable(path: Path) -> Iterator[Site]:
     ]
     hung = (path / "arm3.toml").read_text(encoding="utf-8").replace('gravity = "floor"', 'gravity = "ceiling"')
     (path / "hung.toml").write_text(hung, encoding="utf-8")
-    arms[0]["driver"]["robot"] = str(path / "hung.toml")
+    arms[-1]["driver"]["robot"] = str(path / "hung.toml")
     with site(path, *arms) as found:
         yield found
 

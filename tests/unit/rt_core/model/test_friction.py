@@ -326,9 +326,10 @@ def test_online_with_the_right_constants_the_linear_part_is_found() -> None:
     assert np.mean(np.array(z) < 1.96) > 0.75  # kv1, kv3 and fc of a joint err together: few independent figures
 
 
-def test_online_without_constants_breakaway_stays_unestimated() -> None:
+@pytest.mark.parametrize("seconds", [30.0, pytest.param(60.0, marks=pytest.mark.soak)])
+def test_online_without_constants_breakaway_stays_unestimated(seconds: float) -> None:
     """With the Stribeck range masked the rest is right all the same, which the estimator cannot know."""
-    estimator, truth = run_online(34, 0.05, known=False, min_velocity=(0.2, 0.2), seconds=30.0)
+    estimator, truth = run_online(34, 0.05, known=False, min_velocity=(0.2, 0.2), seconds=seconds)
     report, names = estimator.report(), estimator.base.names
     for c, name in enumerate(names):
         if name.startswith("fb"):

@@ -121,11 +121,11 @@ def test_limits_of_runs_are_reached_at_the_rate_asked_for_and_below_those_of_pas
 
 
 def test_false_alarms_come_at_the_stated_rate() -> None:
-    """25 hours of estimates at 10 Hz, as much wider than stated as is allowed for; and never more often."""
-    found = drift_alarms(25.0, 0.5, BETTER, seed=3)
+    """50 hours of estimates at 10 Hz, as much wider than stated as is allowed for; and never more often."""
+    found = drift_alarms(50.0, 0.5, BETTER, seed=3)
     assert found["within"], found
     assert found["residuals"] <= 0.05 * found["expected"]
-    found = drift_alarms(25.0, 0.5, ALIKE, seed=4)
+    found = drift_alarms(50.0, 0.5, ALIKE, seed=4)
     assert found["no_more"], found
     assert found["alarms"] > 0.2 * found["expected"]
 

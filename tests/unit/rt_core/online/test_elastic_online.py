@@ -218,6 +218,16 @@ def test_gaps_are_bridged_or_start_the_filters_anew() -> None:
     np.testing.assert_array_equal(estimator.theta, theta)
 
 
+def test_one_wrong_position_does_not_count() -> None:
+    r = twice(15)
+    link = r.theta_out.copy()
+    link[20_000] += 0.5
+    said = report(make(settings=ElasticOnlineSettings(top_velocity=1e3)), replace(r, theta_out=link))
+    assert said.rejected > 0
+    assert said["k1"].value == pytest.approx(TRUTH["k1"], rel=0.02)
+    assert said["k2"].value == pytest.approx(TRUTH["k2"], rel=0.05)
+
+
 def test_frames_one_by_one_or_together_give_the_same() -> None:
     r = record(16)
     together, apart = make(), make()

@@ -123,11 +123,18 @@ def test_methods_differ_where_joints_do(arm7_recording: Path) -> None:
     assert first != [p["value"] for p in found["wls"]["parameters"]]
 
 
-def test_true_parameters_lie_within_their_intervals(work: Path) -> None:
+@pytest.mark.parametrize(
+    "arms",
+    [
+        (("space6", 11), ("arm7", 13)),
+        pytest.param((("space6", 11), ("space6", 12), ("arm7", 13)), marks=pytest.mark.soak),
+    ],
+)
+def test_true_parameters_lie_within_their_intervals(arms: tuple[tuple[str, int], ...], tmp_path: Path) -> None:
     covered: list[float] = []
-    for robot, seed in (("space6", 11), ("arm7", 13)):
-        out = work / f"coverage_{seed}.yaml"
-        identify(simulate(work / f"coverage_{seed}.mcap", robot, seed), "--robot", robot, "-o", out)
+    for robot, seed in arms:
+        out = tmp_path / f"coverage_{seed}.yaml"
+        identify(simulate(tmp_path / f"coverage_{seed}.mcap", robot, seed), "--robot", robot, "-o", out)
         model = load_model(out)
         truth = model.base.theta(standard_parameters(model.robot.model, model.base.standard))
         std = np.sqrt(np.diag(model.covariance))
@@ -135,7 +142,7 @@ def test_true_parameters_lie_within_their_intervals(work: Path) -> None:
         friction = [k for k, name in enumerate(model.base.names) if name.startswith(("fv", "fc"))]
         assert coverage(truth[friction], model.theta[friction], 1.5 * std[friction]) > 0.85
         assert np.abs(model.theta[friction] / truth[friction] - 1.0).max() < 0.05
-    assert len(covered) == 58 + 69
+    assert len(covered) == sum({"space6": 58, "arm7": 69}[robot] for robot, _ in arms)
     assert np.mean(covered) >= 0.90
 
 
@@ -379,6 +386,10 @@ def test_force_writes_it_anyway(arm7_recording: Path, tmp_path: Path) -> None:
     assert thetad("models", "show", out).code == 0
     assert done.out.startswith("not_explained: the model does not explain the torque; no parameters are reported\n")
     assert "fc7" not in done.out
+    shown = thetad("identify", arm7_recording, "--robot", robot, "--span", "0:0.6")
+    assert shown.code == 1
+    assert shown.out.startswith("not_explained: the model does not explain the torque; no parameters are reported\n")
+    assert "fc7" not in shown.out
 
 
 def test_model_of_another_arm_does_not_predict(space6_model: Path, space6_recording: Path, tmp_path: Path) -> None:

@@ -74,9 +74,10 @@ def test_the_equations_of_motion_hold_with_forces_on_a_link_and_the_tip(
     assert np.abs(s.true_dq).max() > 1e-3 or np.all(s.true_friction != 0.0)  # it moves, or friction holds it all
 
 
-def test_energy_grows_by_the_work_of_the_force() -> None:
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 3))])
+def test_energy_grows_by_the_work_of_the_force(seed: int) -> None:
     """A force of constant direction does the work `f . (end - start)`, whatever the way between."""
-    model = random_arm(4, 2, friction=False)
+    model = random_arm(4, seed, friction=False)
     model = replace(model, dynamics=None, tip_translation=np.array([0.1, -0.2, 0.3]))
     oracle = twin(model)
     store = oracle.createData()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim_backend.ethercat import registers as r
 from sim_backend.ethercat import wire
-from sim_backend.ethercat._clock import ClockSettings, add64, local_time, rebase
+from sim_backend.ethercat._clock import Clocks, ClockSettings, SyncGrid, add64, local_time, rebase
 from sim_backend.ethercat._segment import Segment
 from sim_backend.ethercat.wire import build_frame, parse_frame, physical
 from tests.lab.ethercat.simple_device import Echo
@@ -193,3 +193,13 @@ def test_the_grid_is_that_of_the_first_slave_with_power() -> None:
     assert (bus.grid.reference, bus.grid.period_ns) == (1, 1_000_000)
     bus.power_off(1)
     assert (bus.grid.reference, bus.grid.period_ns) == (2, 2_000_000)
+
+
+def test_grid_without_clocks_runs_freely() -> None:
+    bus = Segment([Echo], None, now_ns=500)
+    grid = SyncGrid(Clocks(bus.memory, [ClockSettings()]), 500)
+    assert grid.due_ns == 1_000_500
+    grid.choose([0], 900_000)
+    assert grid.due_ns == 1_000_500
+    grid.advance(3)
+    assert grid.due_ns == 4_000_500

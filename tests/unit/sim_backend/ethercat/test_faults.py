@@ -48,6 +48,7 @@ def script(text: str) -> tuple[Fault, ...]:
         ('kind = "drive_fault"\nslave = 0\ncode = 0x7305', "machine", call.drive_fault(0, 0x7305)),
         ('kind = "sto"\nslave = 1\nactive = false', "machine", call.safe_torque_off(1, False)),
         ('kind = "mains"\nslave = "joint_3"', "machine", call.mains(2, False)),
+        ('kind = "mains"\nslave = "joint_3"\non = true', "machine", call.mains(2, True)),
     ],
 )
 def test_each_fault_acts_on_segment_or_machine(text: str, target: str, wanted: object) -> None:

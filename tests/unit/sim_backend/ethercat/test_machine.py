@@ -246,6 +246,21 @@ def test_a_drive_without_power_brakes_and_starts_anew() -> None:
     rig.enable()
 
 
+def test_the_power_for_a_motor_goes_and_comes_again() -> None:
+    rig = Rig().enable()
+    rig.machine.mains(2, False)
+    rig.run()
+    assert [(k, emergency.code) for k, emergency in rig.machine.emergencies] == [(2, 0x3220)]
+    assert not rig.get(2, 0x6041) >> 4 & 1
+    assert [drive.state is State.FAULT for drive in rig.machine.drives] == [k == 2 for k in range(6)]
+    rig.machine.mains(2, True)
+    for controlword in (0x00, 0x80):
+        rig.set(2, 0x6040, controlword)
+        rig.run()
+    assert rig.machine.drives[2].state is State.SWITCH_ON_DISABLED
+    assert rig.get(2, 0x6041) >> 4 & 1
+
+
 def test_safe_torque_off_and_faults_are_those_of_one_drive() -> None:
     rig = Rig().enable()
     rig.machine.safe_torque_off(3)

@@ -174,6 +174,18 @@ def test_sync0_of_the_reference_steps_the_machine() -> None:
     assert machine.periods == [0.00025] * 6
 
 
+def test_the_start_time_of_one_slave_does_not_stop_the_arm() -> None:
+    machine = Recorder()
+    bus, _ = make(2, machine)
+    bus.tick(10 * MS)
+    ask(bus, physical(wire.APWR, 0, r.DC_SYNC0_START, (110 * MS).to_bytes(8, "little")), now=10 * MS)
+    ask(bus, physical(wire.APWR, 0, r.DC_SYNC0_CYCLE, MS.to_bytes(4, "little")), now=10 * MS)
+    ask(bus, physical(wire.APWR, 0, r.DC_ACTIVATION, b"\x03"), now=10 * MS)
+    for k in range(11, 120):
+        bus.tick(k * MS)
+    assert (len(machine.periods), bus.skipped) == (119, 0)
+
+
 def test_a_late_process_makes_up_for_some_steps_and_counts_the_rest() -> None:
     machine = Recorder()
     bus, _ = make(1, machine)
