@@ -58,6 +58,7 @@ class Viewer:
         self.channels: dict[str, dict[str, Any]] = {}
         self.statuses: dict[str, str] = {}
         self._topics: dict[int, str] = {}  # by number of the subscription
+        self._subscribed: dict[str, int] = {}
         self._waiting: dict[str, list[tuple[int, dict[str, Any]]]] = {}
         self.info: dict[str, Any] = {}
         while not self.info:
@@ -70,6 +71,7 @@ class Viewer:
         for topic in topics:
             number = len(self._topics) + 1
             self._topics[number] = topic
+            self._subscribed[topic] = self.channels[topic]["id"]
             wanted.append({"id": number, "channelId": self.channels[topic]["id"]})
         self._socket.send(json.dumps({"op": "subscribe", "subscriptions": wanted}))
 
@@ -113,6 +115,9 @@ class Viewer:
         elif said["op"] == "unadvertise":
             gone = set(said["channelIds"])
             self.channels = {topic: channel for topic, channel in self.channels.items() if channel["id"] not in gone}
+        elif said["op"] == "status" and "id" not in said:  # a channel that was subscribed to had gone meanwhile
+            here = {topic: channel["id"] for topic, channel in self.channels.items()}
+            self.subscribe(*(t for t, channel in self._subscribed.items() if here.get(t, channel) != channel))
         elif said["op"] == "status":
             self.statuses[said["id"]] = said["message"]
         elif said["op"] == "removeStatus":
