@@ -98,6 +98,7 @@ class _UrdfJoint:
     mimic: bool
     dynamics: tuple[float, float] | None  # damping, friction
     given: tuple[bool, bool]  # which of the two the file gives
+    problem: str | None  # why it cannot be a joint of the chain
 
 
 def rotation_from_rpy(rpy: Iterable[float]) -> FloatArray:
@@ -194,9 +195,6 @@ def _joint(element: ET.Element, links: dict[str, _Link]) -> _UrdfJoint:
     name = _name(element)
     where = f'joint "{name}"'
     kind = element.get("type")
-    if kind != "fixed" and kind not in _KINDS:
-        allowed = "revolute, continuous, prismatic or fixed"
-        raise UrdfError(f'{where}: type="{kind}" is not supported, expected {allowed}')
     ends = []
     for tag in ("parent", "child"):
         end = element.find(tag)
@@ -209,13 +207,19 @@ def _joint(element: ET.Element, links: dict[str, _Link]) -> _UrdfJoint:
     axis = np.array([1.0, 0.0, 0.0])
     lower, upper, velocity, effort = -math.inf, math.inf, math.inf, math.inf
     dynamics, stated = None, (False, False)
-    if kind != "fixed":
+    problem: str | None = None
+    if kind != "fixed" and kind not in _KINDS:
+        problem = f'{where}: type="{kind}" is not supported, expected revolute, continuous, prismatic or fixed'
+    elif kind != "fixed":
         axis = np.array(_floats(element.find("axis"), "xyz", f"{where} <axis>", (1.0, 0.0, 0.0)))
         length = float(np.linalg.norm(axis))
         if length < 1e-12:
             raise UrdfError(f"{where}: <axis> is zero; give the direction that the joint turns about or slides along")
         axis = axis / length
-        lower, upper, velocity, effort = _limits(element, where, kind == "continuous")
+        try:
+            lower, upper, velocity, effort = _limits(element, where, kind == "continuous")
+        except UrdfError as error:
+            problem = str(error)
         given = element.find("dynamics")
         if given is not None:
             damping, friction = (
@@ -223,8 +227,10 @@ def _joint(element: ET.Element, links: dict[str, _Link]) -> _UrdfJoint:
             )
             dynamics, stated = (damping, friction), ("damping" in given.attrib, "friction" in given.attrib)
     rotation, translation = _origin(element, where)
-    placed = Joint(name, _KINDS.get(kind, "revolute"), rotation, translation, axis, lower, upper, velocity, effort)
-    return _UrdfJoint(placed, ends[0], ends[1], kind == "fixed", element.find("mimic") is not None, dynamics, stated)
+    placed = Joint(name, _KINDS.get(str(kind), "revolute"), rotation, translation, axis, lower, upper, velocity, effort)
+    return _UrdfJoint(
+        placed, ends[0], ends[1], kind == "fixed", element.find("mimic") is not None, dynamics, stated, problem
+    )
 
 
 def _quoted(names: Iterable[str]) -> str:
@@ -324,6 +330,9 @@ def _ends(tree: _Tree, base_link: str | None, tip_link: str | None) -> tuple[str
     chain = [joint for joint in tree.path(base, tip) if not joint.fixed]
     if not chain:
         raise UrdfError(f'no joint moves between "{base}" and "{tip}"')
+    for joint in chain:
+        if joint.problem is not None:
+            raise UrdfError(joint.problem)
     return base, tip, chain
 
 

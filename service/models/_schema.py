@@ -102,6 +102,8 @@ class ModelDocument(_Table):
     thetad: str
     verdict: Verdict
     reasons: list[str]
+    notes: list[str] = []
+    findings: list[dict[str, JsonValue]] = []
     robot: RobotEntry
     data: dict[str, JsonValue]
     settings: SettingsTable
@@ -121,6 +123,7 @@ class ModelDocument(_Table):
     parameters: list[ParameterEntry]
     theta: list[_Number]
     covariance: list[list[_Number]]
+    values_sha256: str | None = None
 
 
 def check_document(document: object) -> ModelDocument:

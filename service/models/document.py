@@ -21,7 +21,7 @@ import yaml
 from drivers.files.atomic_write import write_text as write_text
 from drivers.files.recordings.recording import Recording, Span
 from drivers.files.robots.file import RobotFile, robot_from_source
-from rt_core.identification.identify import Identification
+from rt_core.identification.identify import Identification, finding_text
 from rt_core.identification.joint_verdict import verdicts_of
 from rt_core.identification.preprocess import SignalSettings
 from rt_core.model.base import BaseParameters, base_parameters, needing_gravity
@@ -37,6 +37,7 @@ FORMAT = "thetad-model/1"
 #: Statuses of a batch model whose value is hidden: the data do not support it.
 HIDDEN = ("undetermined", "prior")
 _ASYMMETRY = 1e-9  # of a covariance, relative to its largest entry
+_INDEFINITE = 1e-8  # least eigenvalue of a correlation matrix that rounding explains
 
 
 class ModelFileError(ValueError):
@@ -195,57 +196,93 @@ def batch_document(
     consistent = result.estimate.consistent
     used = result.model.dynamics
     where = friction_constants(result.model)
-    return {
-        "format": FORMAT,
-        "kind": "batch",
-        "created": datetime.now(UTC).isoformat(timespec="seconds") if created is None else created,
-        "thetad": version("thetad"),
-        "verdict": result.verdict,
-        "reasons": list(result.reasons),
-        "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
-        "data": {
-            "robot": recording.robot,
-            "span": "0:1" if span is None else str(span),
-            "rows": [int(c) for c in result.metrics.count],
-            "row_rate_hz": result.rows.rate_hz,
-            "band_hz": result.rows.band_hz,
-            **origin_of(recording, result.rows.t),
-        },
-        "settings": chosen,
-        "settings_sha256": digest(chosen | {"method": method}),
-        "method": method,
-        "estimator": estimator_document(result),
-        "condition_number": _finite(solution.condition_number),
-        "scaled_condition_number": _finite(solution.scaled_condition_number),
-        "rank": solution.rank,
-        "noise": {
-            "std": [float(v) for v in solution.sigma],
-            "inflation": [float(v) for v in result.uncertainty.inflation],
-        },
-        "metrics": result.metrics.as_dict(),
-        "constants": [
-            {
-                "name": c.name,
-                "unit": c.unit,
-                "value": _finite(c.value),
-                "lower": _finite(c.lower),
-                "upper": _finite(c.upper),
-                "used": float(getattr(used, where[c.name][0])[where[c.name][1]]),
-                "status": "doubtful" if result.verdict == "doubtful" and c.status == "determined" else c.status,
-            }
-            for c in result.estimate.constants
-        ],
-        "joints": [
-            {"name": joint.name, "verdict": v.word, "counts": dict(v.counts), "reason": v.reason}
-            for joint, v in zip(result.model.joints, verdicts_of(result), strict=True)
-        ],
-        "standard": None if consistent is None else [float(v) for v in consistent.phi],
-        **temperature_table(result.temperatures),
-        **_without_gravity(result.model, result.base),
-        "parameters": parameter_table(result.base, result.theta, result.std, result.status, HIDDEN),
-        "theta": [float(v) for v in result.theta],
-        "covariance": [[float(v) for v in row] for row in finite_covariance(result.uncertainty.covariance)],
-    }
+    return with_digest(
+        {
+            "format": FORMAT,
+            "kind": "batch",
+            "created": datetime.now(UTC).isoformat(timespec="seconds") if created is None else created,
+            "thetad": version("thetad"),
+            "verdict": result.verdict,
+            "reasons": list(result.reasons),
+            "notes": list(result.notes),
+            "findings": findings_document(result),
+            "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
+            "data": {
+                "robot": recording.robot,
+                "span": "0:1" if span is None else str(span),
+                "rows": [int(c) for c in result.metrics.count],
+                "row_rate_hz": result.rows.rate_hz,
+                "band_hz": result.rows.band_hz,
+                **origin_of(recording, result.rows.t),
+            },
+            "settings": chosen,
+            "settings_sha256": digest(chosen | {"method": method}),
+            "method": method,
+            "estimator": estimator_document(result),
+            "condition_number": _finite(solution.condition_number),
+            "scaled_condition_number": _finite(solution.scaled_condition_number),
+            "rank": solution.rank,
+            "noise": {
+                "std": [float(v) for v in solution.sigma],
+                "inflation": [float(v) for v in result.uncertainty.inflation],
+            },
+            "metrics": result.metrics.as_dict(),
+            "constants": [
+                {
+                    "name": c.name,
+                    "unit": c.unit,
+                    "value": _finite(c.value),
+                    "lower": _finite(c.lower),
+                    "upper": _finite(c.upper),
+                    "used": float(getattr(used, where[c.name][0])[where[c.name][1]]),
+                    "status": "doubtful" if result.verdict == "doubtful" and c.status == "determined" else c.status,
+                }
+                for c in result.estimate.constants
+            ],
+            "joints": [
+                {"name": joint.name, "verdict": v.word, "counts": dict(v.counts), "reason": v.reason}
+                for joint, v in zip(result.model.joints, verdicts_of(result), strict=True)
+            ],
+            "standard": None if consistent is None else [float(v) for v in consistent.phi],
+            **temperature_table(result.temperatures),
+            **_without_gravity(result.model, result.base),
+            "parameters": parameter_table(result.base, result.theta, result.std, result.status, HIDDEN),
+            "theta": [float(v) for v in result.theta],
+            "covariance": [[float(v) for v in row] for row in finite_covariance(result.uncertainty.covariance)],
+        }
+    )
+
+
+def findings_document(result: Identification) -> list[dict[str, Any]]:
+    """Return the significant errors that the tests found, as plain data."""
+    return [
+        {
+            "cause": f.kind,
+            "joint": None if f.joint is None else result.model.joints[f.joint].name,
+            "estimate": [float(v) for v in f.estimate],
+            "std": [float(v) for v in f.std],
+            "unit": f.unit,
+            "z": _finite(f.z),
+            "left": f.left,
+            "named": f.named,
+            "gravity": None if f.gravity is None else [float(v) for v in f.gravity],
+            "text": finding_text(f, result.model),
+        }
+        for f in result.diagnosis.findings
+    ]
+
+
+#: What predictions and readers use; its digest shows a change.
+_VALUES = ("parameters", "theta", "covariance", "standard", "constants", "temperature")
+
+
+def with_digest(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a model file with the digest of its values."""
+    return document | {"values_sha256": _values_digest(document)}
+
+
+def _values_digest(document: Mapping[str, Any]) -> str:
+    return digest({key: document[key] for key in _VALUES if document.get(key) is not None})
 
 
 def temperature_table(seen: TemperatureRange | None) -> dict[str, Any]:
@@ -300,27 +337,37 @@ def online_document(
     hidden = ("unestimated", "invalid")
     supported = all(s not in hidden for s in status)
     reasons = [] if supported else [f"{sum(s in hidden for s in status)} of {len(status)} parameters are not estimated"]
-    return {
-        "format": FORMAT,
-        "kind": "online",
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "thetad": version("thetad"),
-        "verdict": "ok" if supported else "not_explained" if "invalid" in status else "weak_excitation",
-        "reasons": reasons,
-        "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
-        "data": source,
-        "settings": chosen,
-        "settings_sha256": digest(chosen | {"method": "vff_rls"}),
-        "method": "vff_rls",
-        "constants": [
-            {"name": name, "unit": unit, "value": None, "lower": None, "upper": None, "used": value, "status": "given"}
-            for name, unit, value in _constants_of(robot, base, used)
-        ],
-        **temperature_table(temperatures),
-        "parameters": parameter_table(base, theta, std, status, hidden),
-        "theta": [float(v) for v in theta],
-        "covariance": [[float(v) for v in row] for row in covariance],
-    }
+    return with_digest(
+        {
+            "format": FORMAT,
+            "kind": "online",
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "thetad": version("thetad"),
+            "verdict": "ok" if supported else "not_explained" if "invalid" in status else "weak_excitation",
+            "reasons": reasons,
+            "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
+            "data": source,
+            "settings": chosen,
+            "settings_sha256": digest(chosen | {"method": "vff_rls"}),
+            "method": "vff_rls",
+            "constants": [
+                {
+                    "name": name,
+                    "unit": unit,
+                    "value": None,
+                    "lower": None,
+                    "upper": None,
+                    "used": value,
+                    "status": "given",
+                }
+                for name, unit, value in _constants_of(robot, base, used)
+            ],
+            **temperature_table(temperatures),
+            "parameters": parameter_table(base, theta, std, status, hidden),
+            "theta": [float(v) for v in theta],
+            "covariance": [[float(v) for v in row] for row in covariance],
+        }
+    )
 
 
 def model_text(document: dict[str, Any]) -> str:
@@ -329,8 +376,36 @@ def model_text(document: dict[str, Any]) -> str:
 
 
 def write_model(document: dict[str, Any], path: Path) -> None:
-    """Write a model file atomically."""
+    """Write a model file atomically.
+
+    Raises
+    ------
+    ModelFileError
+        If a variance is not positive, or the covariance not positive semidefinite: such a file is never written.
+    """
+    problem = covariance_problem(np.array(document["covariance"]))
+    if problem is not None:
+        raise ModelFileError(f"{path} is not written: {problem}; the fit is numerically unsound, identify again")
     write_text(path, model_text(document))
+
+
+def covariance_problem(covariance: FloatArray) -> str | None:
+    """Return why a covariance (p, p) cannot be one; None if it can.
+
+    Rows of zeros stand for parameters without a value, and count as absent.
+    """
+    if not np.isfinite(covariance).all():
+        return "covariance holds NaN or infinity"
+    if np.abs(covariance - covariance.T).max(initial=0.0) > _ASYMMETRY * np.abs(covariance).max(initial=0.0):
+        return "covariance is not symmetric"
+    if (np.diag(covariance) < 0.0).any():
+        return "covariance has a negative variance"
+    known = np.diag(covariance) > 0.0
+    if np.abs(covariance[~known]).max(initial=0.0) > 0.0:
+        return "covariance has a variance of zero beside covariances"
+    scale = np.sqrt(np.diag(covariance)[known])
+    least = float(np.linalg.eigvalsh(covariance[np.ix_(known, known)] / np.outer(scale, scale)).min(initial=0.0))
+    return None if least >= -_INDEFINITE else f"covariance is not positive semidefinite (eigenvalue {least:.2g})"
 
 
 def load_model(path: str | Path) -> ModelFile:
@@ -388,9 +463,13 @@ def _checked(path: Path, document: dict[str, Any]) -> ModelFile:
     if len(table.theta) != p or len(table.covariance) != p or any(len(row) != p for row in table.covariance):
         raise ValueError(f"theta or covariance do not have {p} entries: the file is damaged")
     theta, covariance = np.array(table.theta), np.array(table.covariance)
-    largest = np.abs(covariance).max()
-    if (np.diag(covariance) < 0.0).any() or np.abs(covariance - covariance.T).max() > _ASYMMETRY * largest:
-        raise ValueError("covariance is not symmetric with a positive diagonal: the file is damaged")
+    problem = covariance_problem(covariance)
+    if problem is not None:
+        raise ValueError(f"{problem}: the file is damaged")
+    if table.values_sha256 is not None and _values_digest(document) != table.values_sha256:
+        raise ValueError(
+            "values_sha256 does not match parameters, theta and covariance: the file was edited or damaged"
+        )
     standard = None if table.standard is None else np.array(table.standard)
     if standard is not None and standard.shape != (len(base.standard),):
         raise ValueError(f"standard has {standard.size} values, not {len(base.standard)}: the file is damaged")

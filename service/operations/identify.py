@@ -14,11 +14,13 @@ import numpy as np
 from drivers.files.importing.checks import velocity_ratio
 from drivers.files.recordings.recording import Recording, Span
 from drivers.files.robots.file import RobotFile
-from rt_core.identification.estimate import EstimatorOptions, disturb
-from rt_core.identification.identify import EXPLAINED_LIMIT, RELATIVE_ERROR_LIMIT, Identification, identify
+from rt_core.channels import velocity_relation
+from rt_core.identification.estimate import EstimatorOptions, disturb, estimate
+from rt_core.identification.identify import EXPLAINED_LIMIT, RELATIVE_ERROR_LIMIT, Identification, identify, weighs
 from rt_core.identification.periods import average_periods
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings, prepare
 from rt_core.identification.rows import Rows, build_rows
+from rt_core.identification.status import parameter_status
 from rt_core.identification.temperature import outside_reasons, share_outside
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.frames import inertial_in_frames_of
@@ -243,13 +245,79 @@ def identify_recording(
     """
     options = EstimatorOptions() if options is None else options
     signals = prepare_recording(recording, robot.model, settings)
-    disturbed = disturbed_signals(recording, robot.model, settings) if options.method == "tls" else None
     start, stop = span_bounds(recording, span)
     base = base_parameters(robot.model) if base is None else base
-    return identify(
+    note = _late_velocity(recording, robot.model, base, signals, settings, start, stop)
+    if note is not None:
+        recording = replace(recording, channels={k: v for k, v in recording.channels.items() if k != "dq"})
+        signals = prepare_recording(recording, robot.model, settings)
+    disturbed = disturbed_signals(recording, robot.model, settings) if options.method == "tls" else None
+    found = identify(
         robot.model, base, signals, settings, options, start_s=start, stop_s=stop, disturbed=disturbed,
         callback=callback,
     )  # fmt: skip
+    return found if note is None else replace(found, notes=(note, *found.notes))
+
+
+#: A lag of the measured velocity does harm if without it a value that was determined differs by this many of its
+#: standard deviations, and the residual is smaller.
+_HARMFUL = 4.0
+
+
+def _late_velocity(
+    recording: Recording,
+    model: RobotModel,
+    base: BaseParameters,
+    signals: Signals,
+    settings: SignalSettings,
+    start_s: float,
+    stop_s: float,
+) -> str | None:
+    """Return that the measured velocity lags the position so that it does harm; None if it does not.
+
+    Filters of a millisecond or two are common and harmless, so two fits decide, with and without the measured velocity.
+    """
+    late = late_velocities(recording, model)
+    if not late:
+        return None
+    without = {k: v for k, v in recording.channels.items() if k != "dq"}
+    options = EstimatorOptions(constants="given")
+    try:
+        measured, derived = (
+            estimate(model, base, s, settings, options, start_s=start_s, stop_s=stop_s)
+            for s in (signals, _prepare(recording, without, model, settings))
+        )
+    except DataError:
+        return None
+    if not np.all(derived.solution.sigma > 0.0) or not np.all(measured.solution.sigma > 0.0):
+        return None
+    status = parameter_status(measured.rows, measured.solution, measured.std)
+    known = np.array([s == "determined" for s in status])
+    moved = np.abs(derived.theta - measured.theta)[known] > _HARMFUL * measured.std[known]
+    lower = np.mean(np.log(derived.solution.sigma / measured.solution.sigma)) < 0.0
+    if not (moved.any() and lower):
+        return None
+    shown = ", ".join(f"{name} {1e3 * lag:.3g} ms" for name, lag in late.items())
+    return (
+        f"the measured velocity (dq) lags the change of the position: {shown}; that would have moved "
+        f"{int(moved.sum())} of {int(known.sum())} determined values by more than {_HARMFUL:g} standard deviations, so "
+        "the velocity was taken from the position instead"
+    )
+
+
+def late_velocities(recording: Recording, model: RobotModel) -> dict[str, float]:
+    """Return the lag [s] of the measured velocity of each joint where it is significant and longer than a sample."""
+    if "dq" not in recording.channels:
+        return {}
+    good = np.ones(recording.samples, dtype=bool) if recording.valid is None else recording.valid.all(axis=1)
+    found: dict[str, float] = {}
+    step = float(np.median(np.diff(recording.t)))
+    for j, joint in enumerate(model.joints):
+        q, dq = recording.channels["q"][good, j], recording.channels["dq"][good, j]
+        relation = velocity_relation(recording.t[good], q, dq)
+        if relation is not None and abs(relation.lag_s) > max(step, _HARMFUL * relation.lag_std_s):
+            found[joint.name] = relation.lag_s
+    return found
 
 
 @dataclass(frozen=True)
@@ -292,13 +360,16 @@ def validate_recording(
     metrics = torque_metrics(rows.tau, predicted, rows.use)
     verdict: ValidationVerdict = "ok"
     reasons: list[str] = []
+    small: list[str] = []
     for j, joint in enumerate(model.joints):
         if metrics.count[j] and not metrics.explained[j] >= EXPLAINED_LIMIT:
             explained = metrics.explained[j]
             share = (
                 "no signal" if np.isnan(explained) else f"{100 * max(explained, 0.0):.0f} % of the variance explained"
             )
-            reasons.append(f"joint {joint.name}: {share}, error {metrics.rmse[j]:.3g} rms")
+            (reasons if weighs(metrics, j) else small).append(
+                f"joint {joint.name}: {share}, error {metrics.rmse[j]:.3g} rms"
+            )
     if not metrics.relative_error <= RELATIVE_ERROR_LIMIT:
         reasons.append(f"the relative torque error is {100 * metrics.relative_error:.1f} %")
     colder = () if temperatures is None else outside_reasons(model, temperatures, rows)
@@ -313,7 +384,7 @@ def validate_recording(
             f"({100 * fit_error:.2f} %): the model does not carry over to this motion"
         )
     outside = np.zeros(model.n) if temperatures is None else share_outside(model, temperatures, rows)
-    return Validation(rows, predicted, metrics, verdict, (*reasons, *colder), outside)
+    return Validation(rows, predicted, metrics, verdict, (*reasons, *colder, *small), outside)
 
 
 def span_text(span: Span | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from drivers.files.recordings.recording import Recording, Span
 from drivers.files.robots.file import RobotFile
 from rt_core.identification.estimate import EstimatorOptions
-from rt_core.identification.identify import Identification
+from rt_core.identification.identify import Identification, finding_text
 from rt_core.identification.preprocess import SignalSettings
 from rt_core.optimise.run import Callback
 from rt_core.types import FloatArray
@@ -85,8 +85,14 @@ class IdentificationReport:
             facts.append(("temperatures that cannot be", f"{result.impossible_temperatures}, left out"))
         if needed := self.document.get("needs_gravity"):
             facts.append(("undetermined without gravity", ", ".join(needed)))
-        if not result.gravity.sensitive:
+        if result.diagnosis.gravity_acts and not result.diagnosis.gravity_seen:
             facts.append(("gravity", "these data fit equally well with any mounting direction: it is not verified"))
+        facts.extend(("note", note) for note in result.notes)
+        facts.extend(
+            ("tested", f"{finding_text(f, result.model)} ({f.z:.1f} standard deviations, not the cause)")
+            for f in result.diagnosis.findings
+            if not f.named
+        )
         return facts
 
     def html(self) -> str:

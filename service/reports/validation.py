@@ -8,6 +8,7 @@ from typing import Any
 from drivers.files.recordings.recording import Recording, Span
 from rt_core.identification.temperature import temperatures_of
 from service.models.document import ModelFile, settings_document
+from service.models.origin import share_seen
 from service.operations.identify import Validation, band_text, selection_text, span_text, validate_recording
 from service.reports.identification import html_report
 
@@ -32,7 +33,21 @@ class ValidationReport:
             ("window", f"{rows.t[0]:.4g} s to {rows.t[-1]:.4g} s"),
             ("rows", f"{count} per joint{selection_text(settings)}"),
             ("relative torque error", f"{100 * metrics.relative_error:.2f} %"),
+            *([("not independent", self.seen_text)] if self.seen > 0.0 else []),
         ]
+
+    @property
+    def seen(self) -> float:
+        """Share of the rows that the model was fitted to."""
+        return share_seen(self.model.document["data"], self.recording, self.result.rows.t)
+
+    @property
+    def seen_text(self) -> str:
+        """What the share of rows that were seen means."""
+        return (
+            f"the model was fitted to {100 * self.seen:.0f} % of these data: the error is that of the fit and says "
+            "nothing about another motion"
+        )
 
     def html(self) -> str:
         """Render the report."""
@@ -59,6 +74,7 @@ class ValidationReport:
             "first_s": float(rows.t[0]),
             "last_s": float(rows.t[-1]),
             "fit_relative_error": self.model.fit_error,
+            "share_fitted": self.seen,
             "settings": settings_document(self.model.settings),
             "temperature": self._temperature(),
         }

@@ -25,6 +25,7 @@ class Channels:
     units: tuple[str, ...]
     rows: int
     warnings: tuple[str, ...]
+    position_turns: tuple[float, ...] | None = None  # one turn of the encoder as seen at the joint
 
 
 def read_channels(source: DataSource, mapping: Mapping, robot: RobotFile | None) -> Channels:
@@ -47,6 +48,7 @@ def read_channels(source: DataSource, mapping: Mapping, robot: RobotFile | None)
             source.check(table.scale, f"{name}.scale")
     loaded = source.load(dict.fromkeys([ref for found in refs.values() for ref in found] + sorted(scales)))
     raw = {name: _stack(source, name, table, refs[name], loaded) for name, table in tables.items()}
+    raw = {name: _ordered(source, array, names) for name, array in raw.items()}
     n = len(names) if names is not None else next(iter(raw.values())).shape[1]
     if names is None:
         names = tuple(f"joint{i + 1}" for i in range(n))
@@ -67,7 +69,22 @@ def read_channels(source: DataSource, mapping: Mapping, robot: RobotFile | None)
         warnings.append("tau is computed from the current and the torque constants; it is not measured")
     rows = len(next(iter(values.values())))
     ordered = {name: values[name] for name in content.tables()}
-    return Channels(ordered, names, units, rows, tuple(warnings))
+    return Channels(ordered, names, units, rows, tuple(warnings), _turns(tables, units, transmission))
+
+
+def _turns(
+    tables: dict[str, ChannelTable], units: tuple[str, ...], transmission: Transmission | None
+) -> tuple[float, ...] | None:
+    """Return by how much each joint's position steps where its encoder wraps, 0 for none; None without positions."""
+    if "q" not in tables:
+        return None
+    turn = 2.0 * np.pi
+    if tables["q"].side == "joint" or transmission is None:
+        return tuple(turn if unit == "rad" else 0.0 for unit in units)
+    matrix = transmission.matrix
+    if np.count_nonzero(matrix - np.diag(np.diag(matrix))):
+        return (0.0,) * len(units)  # one motor moves several joints
+    return tuple(turn / abs(float(ratio)) for ratio in np.diag(matrix))
 
 
 def _known_joints(mapping: Mapping, robot: RobotFile | None) -> tuple[str, ...] | None:
@@ -141,6 +158,20 @@ def _stack(
     if len(set(lengths.values())) > 1:
         raise DataError(f"{source.path}: {name}.columns have different lengths: {lengths}")
     return np.hstack(parts)
+
+
+def _ordered(source: DataSource, array: FloatArray, names: tuple[str, ...] | None) -> FloatArray:
+    """Return the columns of a log that names its joints in the order of `names`."""
+    recorded = source.joint_names
+    if not recorded or names is None or array.shape[1] != len(recorded):
+        return array
+    missing = [name for name in names if name not in recorded]
+    if missing:
+        raise DataError(
+            f"{source.path}: no joint {', '.join(missing)}; the log has {', '.join(recorded)}: name the joints of the "
+            "robot file as the log does"
+        )
+    return array[:, [recorded.index(name) for name in names]]
 
 
 def _check_shapes(source: DataSource, raw: dict[str, FloatArray], n: int) -> None:

@@ -20,6 +20,7 @@ import scipy.io
 from drivers.files.importing._mapping import CsvTable, Ref
 from drivers.files.importing._text_files import TextSource
 from drivers.files.importing.data_source import INDEXED, DataError, DataNotFoundError, DataSource, Progress
+from drivers.files.recordings.mcap_scan import Scan
 from drivers.files.recordings.recording import RecordingError, read_recording
 from rt_core.types import FloatArray, IntArray
 
@@ -193,8 +194,110 @@ def _open_mat(path: Path) -> DataSource:
 
 def _open_recording(path: Path) -> DataSource:
     try:
+        scan = Scan(path)
+        states = _joint_states(scan)
+        if states is not None:
+            return states
         recording = read_recording(path)
     except RecordingError as error:
         raise DataError(str(error)) from error
     arrays: dict[str, Any] = {"t": recording.t, "t_ns": recording.t_ns, "seq": recording.seq, **recording.channels}
     return ArraySource(path, list(arrays), lambda name: arrays[name])
+
+
+class JointStateSource(ArraySource):
+    """Joint states of a ROS 2 bag: `t` [s], `t_ns`, `position`, `velocity`, `effort` (N, n), by `joint_names`."""
+
+    def __init__(self, path: Path, arrays: dict[str, Any], joint_names: tuple[str, ...]) -> None:
+        super().__init__(path, list(arrays), lambda name: arrays[name])
+        self._joint_names = joint_names
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Names of the recorded joints, in the order of the columns."""
+        return self._joint_names
+
+
+def _joint_states(scan: Scan) -> JointStateSource | None:
+    """Read the joint states of a ROS 2 bag; None if the file holds none."""
+    path = scan.path
+    messages: dict[str, list[bytes]] = {}
+    for content in scan.contents():
+        schemas = {i: scan.schemas[c.schema_id].name for i, c in scan.channels.items() if c.schema_id in scan.schemas}
+        for channel, _, _, _, data in content.messages:
+            if schemas.get(channel) == _JOINT_STATE:
+                messages.setdefault(scan.channels[channel].topic, []).append(data)
+    if not messages:
+        return None
+    if len(messages) > 1:
+        raise DataError(
+            f"{path}: a ROS 2 bag with joint states on {', '.join(sorted(messages))}; keep one topic "
+            "(`ros2 bag convert`, or `mcap filter`)"
+        )
+    ((topic, found),) = messages.items()
+    names: tuple[str, ...] | None = None
+    stamps: list[int] = []
+    columns: dict[str, list[FloatArray]] = {"position": [], "velocity": [], "effort": []}
+    for number, data in enumerate(found):
+        try:
+            stamp, of_message, values = _decode_joint_state(data)
+        except (struct.error, UnicodeDecodeError, ValueError) as error:
+            raise DataError(f"{path}: message {number} of {topic} is no {_JOINT_STATE}: {error}") from error
+        names = of_message if names is None else names
+        if of_message != names:
+            raise DataError(
+                f"{path}: message {number} of {topic} is of joints {', '.join(of_message)}, the first of "
+                f"{', '.join(names)}: several publishers share the topic; keep one"
+            )
+        stamps.append(stamp)
+        for name, value in values.items():
+            columns[name].append(value if value.size else np.full(len(names), np.nan))
+    t_ns = np.array(stamps, dtype=np.int64)
+    arrays: dict[str, Any] = {"t": (t_ns - t_ns[0]) * 1e-9, "t_ns": t_ns}
+    for name, rows in columns.items():
+        table = np.array(rows)
+        if np.isfinite(table).any():
+            arrays[name] = table
+    return JointStateSource(path, arrays, names or ())
+
+
+_JOINT_STATE = "sensor_msgs/msg/JointState"
+
+
+def _decode_joint_state(data: bytes) -> tuple[int, tuple[str, ...], dict[str, FloatArray]]:
+    """Return stamp [ns], joint names and fields of a message in CDR (OMG DDS-XTypes 7.4, plain CDR, version 1)."""
+    order = "<" if data[1] & 1 else ">"
+    body = data[4:]
+    at = 0
+
+    def number(code: str, size: int) -> int:
+        nonlocal at
+        at += -at % size
+        (value,) = struct.unpack_from(order + code, body, at)
+        at += size
+        return int(value)
+
+    def text() -> str:
+        nonlocal at
+        length = number("I", 4)
+        value = body[at : at + length]
+        if len(value) < length:
+            raise ValueError("the message ends within a name")
+        at += length
+        return value.rstrip(b"\0").decode()
+
+    seconds, nanoseconds = number("i", 4), number("I", 4)
+    text()  # frame
+    count = number("I", 4)
+    if count > len(body):
+        raise ValueError(f"{count} joints")
+    names = tuple(text() for _ in range(count))
+    fields: dict[str, FloatArray] = {}
+    for name in ("position", "velocity", "effort"):
+        size = number("I", 4)
+        if size not in (0, count):
+            raise ValueError(f"{name} has {size} values for {count} joints")
+        at += -at % 8 if size else 0
+        fields[name] = np.frombuffer(body, dtype=np.dtype(order + "f8"), count=size, offset=at).astype(np.float64)
+        at += 8 * size
+    return seconds * 1_000_000_000 + nanoseconds, names, fields

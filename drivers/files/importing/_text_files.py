@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,24 @@ class TextSource(DataSource):
         except ValueError:
             table = self._read_fields(used)
         return {ref: np.ascontiguousarray(table[:, used.index(index)]) for ref, index in indices.items()}
+
+    def load_dates(self, ref: Ref) -> IntArray | None:
+        """Return a column of ISO 8601 dates in ns since 1970; None if its first row holds none.
+
+        Raises `DataError` with the line of what is no date.
+        """
+        index = ref if isinstance(ref, int) else self._names.index(ref)
+        found: list[int] = []
+        for number, line in self._data_lines():
+            fields = self._fields(line)
+            value = _date(fields[index]) if index < len(fields) else None
+            if value is None:
+                if not found:
+                    return None
+                shown = fields[index] if index < len(fields) else ""
+                raise DataError(f"{self.path}: line {number}, column {self.names[index]!r}: {shown!r} is no date")
+            found.append(value)
+        return np.array(found, dtype=np.int64)
 
     def _lines(self) -> Iterator[tuple[int, str]]:
         """Yield line numbers from 1 and lines."""
@@ -155,12 +174,12 @@ class TextSource(DataSource):
         return None if delimiter == "whitespace" else delimiter
 
     def _is_row(self, line: str) -> bool:
+        """Return whether a line holds numbers; columns of text beside them, such as a mode or a date, do not matter."""
         self._delimiter = self._sniff(line)
         fields = self._fields(line.replace(",", ".") if self._csv.decimal == "," else line)
-        numbers = [_number(field) for field in fields]
-        return any(value is not None and np.isfinite(value) for value in numbers) and all(
-            value is not None for value in numbers
-        )
+        numbers = [value for value in map(_number, fields) if value is not None]
+        known = sum(1 for value in numbers if np.isfinite(value))
+        return known > 0 and (len(numbers) == len(fields) or 2 * len(numbers) >= len(fields))
 
     def _read_fields(self, used: list[int]) -> FloatArray:
         """Read field by field: missing values become NaN if `masking`, otherwise an error with their place."""
@@ -193,6 +212,19 @@ def _number(field: str) -> float | None:
         return float(field)
     except ValueError:
         return None
+
+
+def _date(field: str) -> int | None:
+    """Return an ISO 8601 date and time in ns since 1970, in UTC without a time zone; None for anything else."""
+    if len(field) < len("2026-01-01T00:00") or field[4:5] != "-":
+        return None
+    try:
+        moment = datetime.fromisoformat(field)
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    whole = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (whole.days * 86_400 + whole.seconds) * 1_000_000_000 + whole.microseconds * 1000
 
 
 def _split_quoted(line: str, delimiter: str) -> list[str]:

@@ -6,12 +6,13 @@ find errors such as degrees taken for radians.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from drivers.files.importing.data_source import DataError
+from rt_core.channels import ChannelFault, velocity_relation
 from rt_core.model.robot import Joint
 from rt_core.types import FloatArray, IntArray
 
@@ -61,6 +62,59 @@ def check_increasing(t_ns: IntArray, where: str) -> None:
         )
 
 
+#: A gap this many times longer than all other steps together is another clock.
+_CLOCK_GAP = 100.0
+
+
+def check_one_clock(t_ns: IntArray, where: str) -> None:
+    """Raise `DataError` if time stamps (N,) [ns] jump once by far more than the rest of the recording."""
+    steps = np.diff(t_ns)
+    k = int(np.argmax(steps))
+    rest = int(t_ns[-1] - t_ns[0] - steps[k])
+    if steps.size > 2 and steps[k] > _CLOCK_GAP * max(rest, 1):
+        raise DataError(
+            f"{where}: the time stamps jump by {steps[k] * 1e-9:.6g} s at row {k + 1} (rows from 0), all others span "
+            f"{rest * 1e-9:.6g} s: they are of two clocks, as before a controller has its time; cut the file there"
+        )
+
+
+def unit_of_time(step_s: float, unit: str) -> str | None:
+    """Return a warning if the median step [s] is none of a robot's log, but would be in another unit."""
+    if step_s > 0.2 and 20.0 <= 1e3 / step_s <= 2e4 and unit == "s":
+        return (
+            f"the median step is {step_s:.6g} s, slow for a robot's log: if the stamps are milliseconds, set "
+            "time.unit = 'ms'"
+        )
+    if step_s < 2e-6 and unit != "s":
+        return f"the median step is {step_s:.3g} s, fast for a robot's log: check time.unit, which is {unit!r}"
+    return None
+
+
+def fault_text(
+    fault: ChannelFault, t: FloatArray, joint_names: tuple[str, ...], units: tuple[str, ...], masking: bool
+) -> str | None:
+    """Return what is wrong with a position, in a sentence; None for what was repaired."""
+    if fault.kind == "wrap" or (fault.kind == "dropout" and masking):
+        return None
+    where = f"joint {joint_names[fault.joint]}: q"
+    size, unit = abs(fault.size), units[fault.joint]
+    times = f"{fault.count} times, first at {t[fault.first]:.6g} s"
+    if fault.kind == "rollover":
+        return (
+            f"{where} jumps by nearly its whole range {times}: a counter that rolls over, or signed numbers of 16 bit "
+            "read as unsigned; log them as signed, or unwrap them first"
+        )
+    how = f"by up to {size:.4g} {unit} within a sample, faster than it can move"
+    if fault.kind == "dropout":
+        return (
+            f"{where} drops out {times}, {how}; missing = 'mask' in the mapping marks these "
+            f"{fault.samples.size} samples invalid"
+        )
+    turns = unit == "rad" and size > 300.0 and abs(size - 360.0 * round(size / 360.0)) < 18.0
+    likely = "; these are turns of 360: q.unit is likely 'deg'" if turns else ""
+    return f"{where} jumps {times}, {how}{likely}; cut the recording there, or repair the log"
+
+
 def timing(t_ns: IntArray) -> Timing:
     """Return the statistics of increasing time stamps (N,) [ns], N >= 2."""
     steps = np.diff(t_ns) * 1e-9
@@ -76,6 +130,8 @@ def plausibility(
     joint_names: tuple[str, ...],
     units: tuple[str, ...],
     joints: tuple[Joint, ...] | None,
+    *,
+    turning: Collection[int] = (),
 ) -> tuple[list[str], list[str]]:
     """Check for wrong units, sides and signs.
 
@@ -89,6 +145,8 @@ def plausibility(
         Of the n joints.
     joints : tuple of Joint or None
         With their limits; None if the robot is unknown.
+    turning : collection of int
+        Joints whose position was unwrapped: they turn as far as they like.
 
     Returns
     -------
@@ -99,7 +157,7 @@ def plausibility(
     warnings: list[str] = []
     for j, name in enumerate(joint_names):
         joint = None if joints is None else joints[j]
-        for check in (_position, _velocity, _torque):
+        for check in (_velocity, _torque) if j in turning else (_position, _velocity, _torque):
             wrong, odd = check(t, channels, j, units[j], joint)
             errors += [f"joint {name}: {text}" for text in wrong]
             warnings += [f"joint {name}: {text}" for text in odd]
@@ -178,6 +236,9 @@ def _velocity(t: FloatArray, channels: Mapping[str, FloatArray], j: int, unit: s
             errors.append(f"dq is {factor:.4g} times the change of q; check the units, q.side, dq.side, and time.unit")
     elif not 0.9 < factor < 1.1:
         warnings.append(f"dq is {factor:.3g} times the change of q; check the units and the time stamps")
+    late = lag_text(t, channels["q"][:, j], dq)
+    if late is not None:
+        warnings.append(late)
     return errors, warnings
 
 
@@ -196,6 +257,25 @@ def _torque(_t: FloatArray, channels: Mapping[str, FloatArray], j: int, unit: st
     if float(np.nanmax(tau)) == float(np.nanmin(tau)):
         return [], [f"tau is {tau[np.isfinite(tau)][0]:.4g} {quantity} throughout: the column carries no signal"]
     return [], []
+
+
+#: A lag is mentioned above this many standard deviations, if it is longer than a sample.
+_SIGNIFICANT = 4.0
+
+
+def lag_text(t: FloatArray, q: FloatArray, dq: FloatArray) -> str | None:
+    """Return that a measured velocity lags the change of its position by more than a sample; None if it does not."""
+    good = np.isfinite(q) & np.isfinite(dq)
+    relation = velocity_relation(t[good], q[good], dq[good]) if good.any() else None
+    if relation is None or abs(relation.lag_s) < float(np.median(np.diff(t))):
+        return None
+    if abs(relation.lag_s) < _SIGNIFICANT * relation.lag_std_s:
+        return None
+    side = "behind" if relation.lag_s > 0.0 else "ahead of"
+    return (
+        f"dq is {1e3 * abs(relation.lag_s):.3g} +- {1e3 * relation.lag_std_s:.2g} ms {side} the change of q: it was "
+        "filtered, or comes from another clock; an identification takes the velocity from q where that matters"
+    )
 
 
 def velocity_ratio(t: FloatArray, q: FloatArray, dq: FloatArray) -> tuple[float, float | None]:

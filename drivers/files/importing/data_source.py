@@ -43,6 +43,16 @@ class DataSource(ABC):
     def load(self, refs: Iterable[Ref]) -> dict[Ref, FloatArray | IntArray]:
         """Load columns, each (N,), or arrays of their own shape."""
 
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Names of the joints that the columns of arrays belong to; empty where the log has none."""
+        return ()
+
+    def load_dates(self, ref: Ref) -> IntArray | None:
+        """Return a column (N,) of dates in ns since 1970, None if it holds none."""
+        del ref  # only text holds dates
+        return None
+
     def has(self, ref: Ref) -> bool:
         """Return whether a column exists."""
         if isinstance(ref, int):

@@ -13,7 +13,14 @@ import numpy as np
 from drivers.files.importing._channels import Channels, read_channels
 from drivers.files.importing._data_files import open_data
 from drivers.files.importing._mapping import ImportFailedError, Mapping, MappingError, load_mapping
-from drivers.files.importing.checks import check_increasing, plausibility, timing
+from drivers.files.importing.checks import (
+    check_increasing,
+    check_one_clock,
+    fault_text,
+    plausibility,
+    timing,
+    unit_of_time,
+)
 from drivers.files.importing.data_source import DataError, DataNotFoundError, DataSource, Progress
 from drivers.files.importing.units import find_unit
 from drivers.files.recordings.recording import (
@@ -25,6 +32,7 @@ from drivers.files.recordings.recording import (
     RecordingWriter,
 )
 from drivers.files.robots.file import RobotError, RobotFile, load_robot
+from rt_core.channels import ChannelFault, position_faults, rolls_over, unwrapped
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -151,11 +159,17 @@ def load_data(
     if len(t_ns) < 2:
         raise DataError(f"{path}: holds {len(t_ns)} distinct samples; at least two are needed")
     check_increasing(t_ns, f"{path}: column {content.time.column!r}")
+    check_one_clock(t_ns, f"{path}: column {content.time.column!r}")
     t = (t_ns - t_ns[0]) * 1e-9
-    valid, masked = _missing(path, t, values, channels.joint_names, masking)
     warnings = list(channels.warnings)
+    _check_counters(path, values, channels.joint_names)
+    faults = _repair_positions(t, values, channels, masking, warnings)
+    valid, masked = _missing(path, t, values, channels.joint_names, masking)
     joints = None if robot is None else robot.model.joints
-    wrong, odd = plausibility(t, values, channels.joint_names, channels.units, joints)
+    wrong, odd = plausibility(
+        t, values, channels.joint_names, channels.units, joints, turning={f.joint for f in faults if f.kind == "wrap"}
+    )
+    wrong = [text for f in faults if (text := fault_text(f, t, channels.joint_names, channels.units, masking))] + wrong
     if wrong and content.checks.plausibility == "error":
         raise DataError(f"{path}: " + "; ".join(wrong[:3]) + (f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""))
     warnings += wrong + odd
@@ -165,6 +179,9 @@ def load_data(
             f"{steps.gaps} steps are longer than three median steps of {steps.step_median_s:.6g} s; the longest, "
             f"{steps.step_max_s:.6g} s, is at {steps.longest_gap_at_s:.6g} s"
         )
+    hint = unit_of_time(steps.step_median_s, content.time.unit) if content.time.column is not None else None
+    if hint is not None:
+        warnings.append(hint)
     repeated = _repeated(values)
     if repeated:
         warnings.append(f"{repeated} samples repeat the values of the sample before; they are kept as they are")
@@ -238,6 +255,9 @@ def _time(source: DataSource, mapping: Mapping, rows: int) -> tuple[IntArray, fl
             raise DataError(f"{source.path}: a rate of {rate_hz} Hz is beyond what time stamps in ns can hold")
         return np.round(np.arange(rows) * (1e9 / rate_hz)).astype(np.int64), rate_hz
     source.check(table.column, "time.column")
+    dates = source.load_dates(table.column)
+    if dates is not None:
+        return dates, rate_hz
     stamps = source.load([table.column])[table.column]
     if stamps.ndim == 2 and 1 in stamps.shape:
         stamps = stamps.ravel()
@@ -279,6 +299,45 @@ def _repeated(values: MappingType[str, FloatArray]) -> int:
     return int(np.count_nonzero(same))
 
 
+def _check_counters(path: Path, values: MappingType[str, FloatArray], joint_names: tuple[str, ...]) -> None:
+    """Raise `DataError` if currents or torques are signed numbers that were read as unsigned."""
+    for name in ("current", "tau"):
+        for j, joint in enumerate(joint_names):
+            if name in values and rolls_over(values[name][:, j]):
+                x = values[name][:, j]
+                raise DataError(
+                    f"{path}: {name} of joint {joint} jumps by nearly its whole range, between {np.nanmin(x):.4g} and "
+                    f"{np.nanmax(x):.4g}, {int(np.sum(np.abs(np.diff(x)) > 0.9 * np.ptp(x[np.isfinite(x)])))} times: "
+                    "signed numbers of 16 bit were read as unsigned (65536 too large below zero); log them as signed"
+                )
+
+
+def _repair_positions(
+    t: FloatArray, values: dict[str, FloatArray], channels: Channels, masking: bool, warnings: list[str]
+) -> list[ChannelFault]:
+    """Unwrap positions, and mark samples of dropouts missing if `masking`; returns what was found."""
+    if "q" not in values:
+        return []
+    turns = [2.0 * np.pi if unit == "rad" else 0.0 for unit in channels.units]
+    if channels.position_turns is not None:
+        turns = list(channels.position_turns)
+    faults = position_faults(t, values["q"], turns)
+    for fault in faults:
+        joint = channels.joint_names[fault.joint]
+        if fault.kind == "wrap":
+            values["q"][:, fault.joint] = unwrapped(values["q"][:, fault.joint], turns[fault.joint])
+            warnings.append(
+                f"joint {joint}: q wraps by one turn {fault.count} times, first at {t[fault.first]:.6g} s; unwrapped"
+            )
+        elif fault.kind == "dropout" and masking:
+            values["q"][fault.samples, fault.joint] = np.nan
+            warnings.append(
+                f"joint {joint}: q drops out {fault.count} times, first at {t[fault.first]:.6g} s; "
+                f"{fault.samples.size} samples are marked invalid"
+            )
+    return faults
+
+
 def _missing(
     path: Path, t: FloatArray, values: dict[str, FloatArray], joint_names: tuple[str, ...], masking: bool
 ) -> tuple[BoolArray | None, int]:
@@ -300,6 +359,13 @@ def _missing(
             raise DataError(f"{path}: {name} of joint {empty} has no finite value at all")
         array[bad] = np.nan
         valid &= ~bad
+    if masking and not valid.any(axis=0).all():
+        rows = {name: int(np.isfinite(array).all(axis=1).sum()) for name, array in values.items()}
+        found = ", ".join(f"{name} in {count} rows" for name, count in rows.items())
+        raise DataError(
+            f"{path}: no row holds a value of every channel ({found}): "
+            "they were recorded at different times; export them at common times (PlotJuggler and MATLAB interpolate)"
+        )
     masked = int(np.count_nonzero(~valid))
     return (valid if masked else None), masked
 

@@ -1,0 +1,235 @@
+"""Checks of recorded channels against themselves: jumps, wraps, dropouts, counters that roll over, late velocities.
+
+Every false cause of a bad fit comes from asking later questions of broken channels, so these come first.  A position is
+smooth on the scale of a sample: a step far beyond those of its neighbours in time is no motion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import signal
+
+from rt_core.types import BoolArray, FloatArray, IntArray
+
+FaultKind = Literal["wrap", "dropout", "jump", "rollover"]
+
+#: A step this many times the larger ones beside it is a jump: motion at half the sample rate's tenth changes its steps
+#: by less than a factor of two within five samples, and no recording of a real or simulated arm reaches five.
+JUMP = 20.0
+#: Neighbours on each side, and which of their steps in descending order a jump is compared with: the second, since the
+#: first may belong to another jump.
+_NEIGHBOURS = 5
+_RANK = 1
+#: Share of the steps, zero ones aside, that a jump is compared with as well.
+_QUANTILE = 0.9
+#: Two opposite jumps within this time [s] that return to the line between are a dropout.
+DROPOUT_S = 0.2
+_RETURN = 0.1  # what they may leave, as a share of the jump
+_SAME = 0.05  # two sizes that differ by less than this share are the same
+_ROLLOVER = 0.9  # steps of a counter that rolls over span this share of the channel's range ...
+_ROLLOVER_RANGE = 30.0  # ... which is this many times its ordinary steps
+_BLOCKS = 10
+_CUTOFF_HZ = 10.0
+
+
+@dataclass(frozen=True)
+class ChannelFault:
+    """Steps of one joint's channel that are no motion.
+
+    Attributes
+    ----------
+    kind : str
+        "wrap" by whole turns, "dropout" with return, "rollover" of a counter, or "jump".
+    joint : int
+    count : int
+        Wraps, dropouts or jumps.
+    first : int
+        Sample of the first.
+    size : float
+        The largest step, in the unit of the channel.
+    samples : (k,) int64
+        Samples that are wrong; empty for wraps and lasting jumps.
+    """
+
+    kind: FaultKind
+    joint: int
+    count: int
+    first: int
+    size: float
+    samples: IntArray
+
+
+def jumps(x: FloatArray, t: FloatArray | None = None, max_rate: float = np.inf) -> IntArray:
+    """Return the samples `k` whose step to `x[k + 1]` is a jump.
+
+    Parameters
+    ----------
+    x : (N,) float64
+        The channel, finite.
+    t : (N,) float64 or None
+        Time [s]; steps are scaled to the median interval.
+    max_rate : float
+        Rate of change that the joint can have [1/s]; slower steps are motion.
+    """
+    step = np.diff(x)
+    if step.size < 2 * _NEIGHBOURS + 1:
+        return np.zeros(0, dtype=np.int64)
+    if t is not None:
+        interval = np.diff(t)
+        step = step * np.minimum(float(np.median(interval)) / np.maximum(interval, 1e-12), 1.0)
+    size = np.abs(step)
+    nonzero = size[size > 0.0]
+    if not nonzero.size:
+        return np.zeros(0, dtype=np.int64)
+    beside = np.full((2 * _NEIGHBOURS, size.size), 0.0)
+    for k in range(1, _NEIGHBOURS + 1):
+        beside[k - 1, k:] = size[:-k]
+        beside[_NEIGHBOURS + k - 1, :-k] = size[k:]
+    near = np.sort(beside, axis=0)[-1 - _RANK]
+    found = (size > JUMP * near) & (size > JUMP * float(np.quantile(nonzero, _QUANTILE)))
+    if t is not None and 0.0 < max_rate < np.inf:
+        found &= np.abs(np.diff(x)) > max_rate * np.diff(t)
+    return np.flatnonzero(found)
+
+
+def position_faults(
+    t: FloatArray,
+    q: FloatArray,
+    turns: Sequence[float],
+    *,
+    valid: BoolArray | None = None,
+    max_velocity: FloatArray | None = None,
+) -> list[ChannelFault]:
+    """Return what is wrong with recorded positions.
+
+    Parameters
+    ----------
+    t, q : (N,) and (N, n) float64
+        Time [s] and positions; values that are not finite or not `valid` are left out.
+    turns : sequence of n floats
+        One turn of each joint in the unit of `q`, 0 if it does not turn.
+    max_velocity : (n,) float64 or None
+        Limits, where known and positive.
+    """
+    found: list[ChannelFault] = []
+    for j in range(q.shape[1]):
+        good = np.isfinite(q[:, j]) if valid is None else np.isfinite(q[:, j]) & valid[:, j]
+        index = np.flatnonzero(good)
+        x = q[index, j]
+        limit = np.inf if max_velocity is None else float(max_velocity[j])
+        at = jumps(x, t[index], limit)
+        # a source that has not begun to report repeats one value
+        changed = np.flatnonzero(np.diff(x))
+        at = at[at > changed[0]] if changed.size else at[:0]
+        if at.size:
+            found.append(_classified(j, index, t, x, at, turns[j]))
+    return found
+
+
+def _classified(joint: int, index: IntArray, t: FloatArray, x: FloatArray, at: IntArray, turn: float) -> ChannelFault:
+    size = x[at + 1] - x[at]
+    largest = float(size[np.argmax(np.abs(size))])
+    none = np.zeros(0, dtype=np.int64)
+    if turn > 0.0:
+        whole = np.round(size / turn)
+        if (whole != 0.0).all() and (np.abs(size - whole * turn) < _SAME * turn).all():
+            return ChannelFault("wrap", joint, at.size, int(index[at[0] + 1]), largest, none)
+    wrong: list[IntArray] = []
+    pairs = 0
+    k = 0
+    while k + 1 < at.size:
+        a, b = at[k], at[k + 1]
+        # against the line on which the joint moves on meanwhile
+        before, after = np.diff(x[max(a - _NEIGHBOURS, 0) : a + 1]), np.diff(x[b + 1 : b + 2 + _NEIGHBOURS])
+        slope = float(np.median(np.concatenate((before, after)))) if before.size + after.size else 0.0
+        rest = abs(x[b + 1] - x[a] - slope * (b + 1 - a))
+        if t[index[b + 1]] - t[index[a]] <= DROPOUT_S and rest < _RETURN * max(abs(size[k]), abs(size[k + 1])):
+            wrong.append(np.arange(a + 1, b + 1))
+            pairs += 1
+            k += 2
+        else:
+            k += 1
+    if pairs and 2 * pairs >= at.size - 1:
+        samples = index[np.concatenate(wrong)]
+        return ChannelFault("dropout", joint, pairs, int(samples[0]), largest, samples)
+    if rolls_over(x):
+        return ChannelFault("rollover", joint, at.size, int(index[at[0] + 1]), largest, none)
+    return ChannelFault("jump", joint, at.size, int(index[at[0] + 1]), largest, none)
+
+
+def rolls_over(x: FloatArray) -> bool:
+    """Return whether a channel (N,) looks like a signed value that was read as unsigned, or a counter that rolls over.
+
+    It changes by nearly its whole range at least twice, and hardly otherwise.
+    """
+    step = np.abs(np.diff(x[np.isfinite(x)]))
+    if step.size < 10:
+        return False
+    span = float(np.ptp(x[np.isfinite(x)]))
+    ordinary = float(np.quantile(step, _QUANTILE))
+    return bool(np.count_nonzero(step > _ROLLOVER * span) >= 2 and span > _ROLLOVER_RANGE * ordinary > 0.0)
+
+
+def unwrapped(x: FloatArray, turn: float) -> FloatArray:
+    """Return a position (N,) without steps by whole turns; values that are not finite stay."""
+    out = x.copy()
+    good = np.isfinite(x)
+    step = np.diff(x[good])
+    out[good] -= np.concatenate(([0.0], turn * np.cumsum(np.round(step / turn))))
+    return out
+
+
+@dataclass(frozen=True)
+class VelocityRelation:
+    """How a measured velocity follows the change of its position: `dq = scale v - scale lag dv/dt + ...`.
+
+    `scale`, `lag_s` [s] with their standard deviations, by a jackknife over blocks of time.
+    """
+
+    scale: float
+    scale_std: float
+    lag_s: float
+    lag_std_s: float
+
+
+def velocity_relation(t: FloatArray, q: FloatArray, dq: FloatArray) -> VelocityRelation | None:
+    """Regress the measured velocity of one joint on the change of its position and its derivatives.
+
+    `t, q, dq` (N,), finite, at an even rate.  Both are low-passed alike first; the second derivative takes up the form
+    of a filter, so that `lag_s` is its delay at low frequencies.  None if the joint hardly moves.
+    """
+    if t.size < 100:
+        return None
+    rate = 1.0 / float(np.median(np.diff(t)))
+    grid = np.arange(t[0], t[-1], 1.0 / rate)
+    sections = signal.butter(4, min(_CUTOFF_HZ, 0.1 * rate), fs=rate, output="sos")
+    pad = min(grid.size - 1, int(3.0 * rate / _CUTOFF_HZ))
+    position, measured = (signal.sosfiltfilt(sections, np.interp(grid, t, x), padlen=pad) for x in (q, dq))
+    v = np.gradient(position, 1.0 / rate)
+    a = np.gradient(v, 1.0 / rate)
+    columns = np.stack((v, -a, np.ones(v.size), np.gradient(a, 1.0 / rate)), axis=1)[pad:-pad]
+    target = measured[pad:-pad]
+    if columns.shape[0] < 4 * _BLOCKS:
+        return None
+    size = np.linalg.norm(columns, axis=0)
+    if not (size > 0.0).all():
+        return None
+    scaled = columns / size
+    blocks = np.array_split(np.arange(target.size), _BLOCKS)
+    grams = np.array([scaled[b].T @ scaled[b] for b in blocks])
+    rights = np.array([scaled[b].T @ target[b] for b in blocks])
+
+    def solved(gram: FloatArray, right: FloatArray) -> FloatArray:
+        x = np.linalg.lstsq(gram, right, rcond=1e-10)[0] / size
+        return np.array([x[0], x[1] / x[0] if x[0] != 0.0 else np.inf])
+
+    whole = solved(grams.sum(axis=0), rights.sum(axis=0))
+    each = np.array([solved(grams.sum(axis=0) - g, rights.sum(axis=0) - r) for g, r in zip(grams, rights, strict=True)])
+    if not np.isfinite(each).all() or not np.isfinite(whole).all():
+        return None
+    spread = np.sqrt((_BLOCKS - 1.0) / _BLOCKS * np.sum((each - each.mean(axis=0)) ** 2, axis=0))
+    return VelocityRelation(float(whole[0]), float(spread[0]), float(whole[1]), float(spread[1]))

@@ -1,0 +1,350 @@
+"""Tests for small errors that are not in the model, by extra columns of the regression (score tests).
+
+If the data or the robot file are wrong by a small `eta` (the base tilted by some degrees, a joint's zero off, a channel
+late, a gain too large), the torque differs by `D eta` with `D` the derivative of the predicted torque by `eta`.  So `D`
+is added as a column to the regression, and
+
+    eta = (D' M D)^-1 D' M r,    M = I - Y (Y'Y)^+ Y',
+
+with the residual `r` of the fit (Cook and Weisberg 1983, "Diagnostics for heteroscedasticity in regression", for score
+tests; Chen 1983 for constructed variables).  The rows are divided by each joint's residual standard deviation.  They
+are far from independent, so the standard deviation of `eta` comes from a jackknife over blocks of time, which leaves
+out all joints of a block at once.
+
+`z` says that the model is wrong.  `left`, the geometric mean over the joints of the residual that remains, says whether
+this is why: real arms reach large `z` for errors that explain next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+import scipy.linalg as la
+
+from rt_core.identification.diagnostics.row_filter import RowFilter, sampled_torque
+from rt_core.identification.preprocess import SignalPiece, Signals
+from rt_core.model.base import BaseParameters, link_torque
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray, IntArray
+
+Kind = Literal["tilt", "zero", "torque_late", "velocity_late", "torque_scale"]
+
+BLOCKS = 30
+#: A column with less than this share of its length outside the span of the regressor cannot be told from parameters.
+IDENTIFIABLE = 0.02
+#: Rounds of weights in the comparison of residuals.
+_ROUNDS = 20
+_TOLERANCE = 1e-3
+_SINGULAR = 1e-10
+_MIN_SHARE = 1e-9  # least residual of a joint, as a share of the largest
+_STEP = {"zero": 1e-4, "tilt": 1e-4, "velocity_late": 1e-3}
+_MAX_SHIFT_S = 0.5
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A small error, and its effect on the torque.
+
+    `joint` is None where it concerns the whole arm; `columns` (m, K, n) has the derivatives of the rows' torque, for
+    `tilt` by rotations of gravity about two axes, otherwise by one number in `unit`.
+    """
+
+    kind: Kind
+    joint: int | None
+    unit: str
+    columns: FloatArray
+
+
+@dataclass(frozen=True)
+class AddedVariable:
+    """Result of the test for one direction.
+
+    Attributes
+    ----------
+    eta, std : (m,) float64
+        Estimate and standard deviation, in `unit`.
+    z : float
+        Size of the estimate over its standard deviation (for `tilt`, the Mahalanobis distance).
+    identifiable : float
+        Share of the column's length outside the span of the regressor.
+    left : float
+        Geometric mean over the joints of the residual with the column over that without.
+    shift : (p,) float64
+        Change of the base parameters if `eta` is freed.
+    sigma : (n,) float64
+        Residual standard deviations with the column.
+    """
+
+    kind: Kind
+    joint: int | None
+    unit: str
+    eta: FloatArray
+    std: FloatArray
+    z: float
+    identifiable: float
+    left: float
+    shift: FloatArray
+    sigma: FloatArray
+
+
+def gravity_axes(gravity: FloatArray) -> FloatArray:
+    """Return two unit vectors (2, 3) that are orthogonal to `gravity` (3,) and to each other."""
+    g = gravity / np.linalg.norm(gravity)
+    first = np.cross(g, np.eye(3)[int(np.argmin(np.abs(g)))])
+    first /= np.linalg.norm(first)
+    return np.stack((first, np.cross(g, first)))
+
+
+def tilted(gravity: FloatArray, eta: FloatArray) -> FloatArray:
+    """Return `gravity` (3,) rotated by `eta` (2,) [rad] about its `gravity_axes`."""
+    angle = float(np.linalg.norm(eta))
+    if angle == 0.0:
+        return gravity.copy()
+    axis = gravity_axes(gravity).T @ (eta / angle)
+    return np.asarray(gravity * np.cos(angle) + np.cross(axis, gravity) * np.sin(angle))
+
+
+def directions(
+    model: RobotModel,
+    base: BaseParameters,
+    theta: FloatArray,
+    signals: Signals,
+    rows_filter: RowFilter,
+    *,
+    only: Kind | None = None,
+) -> list[Direction]:
+    """Return the directions that are tested, all or those of one kind, at the base parameters `theta` (p,).
+
+    The first joint's zero is left out: without gravity it has no effect, and with gravity it is a tilt of the base.
+    """
+    pieces = signals.pieces
+    n = model.n
+    revolute = [joint.kind == "revolute" for joint in model.joints]
+
+    def by_tilt(step: FloatArray) -> FloatArray:
+        up, down = (replace(model, gravity=tilted(model.gravity, s * step)) for s in (1.0, -1.0))
+        parts = [
+            link_torque(up, base, theta, p.q, p.dq, p.ddq) - link_torque(down, base, theta, p.q, p.dq, p.ddq)
+            for p in pieces
+        ]
+        return rows_filter.apply(parts) / (2.0 * float(np.linalg.norm(step)))
+
+    def by_signal(kind: Kind, joint: int) -> FloatArray:
+        def torque_at(piece: SignalPiece, step: float) -> FloatArray:
+            return sampled_torque(model, base, theta, piece, **_moved(piece, kind, joint, step))
+
+        step = _STEP[kind]
+        return rows_filter.apply([torque_at(p, step) - torque_at(p, -step) for p in pieces]) / (2.0 * step)
+
+    def wanted(kind: Kind) -> bool:
+        return only is None or only == kind
+
+    found: list[Direction] = []
+    if np.any(model.gravity) and wanted("tilt"):
+        columns = [by_tilt(_STEP["tilt"] * e) for e in np.eye(2)]
+        found.append(Direction("tilt", None, "rad", np.stack(columns)))
+    if wanted("zero"):
+        found += [Direction("zero", j, "rad" if revolute[j] else "m", by_signal("zero", j)[None]) for j in range(1, n)]
+    torque = [sampled_torque(model, base, theta, piece) for piece in pieces]
+    if wanted("torque_late"):
+        late = rows_filter.apply([-np.gradient(x, 1.0 / signals.rate_hz, axis=0) for x in torque])
+        found.append(Direction("torque_late", None, "s", late[None]))
+        if n > 1:
+            found += [Direction("torque_late", j, "s", _only(late, j)[None]) for j in range(n)]
+    if signals.measured_velocity and wanted("velocity_late"):
+        each = [by_signal("velocity_late", j) for j in range(n)]
+        found.append(Direction("velocity_late", None, "s", np.sum(each, axis=0)[None]))
+        if n > 1:
+            found += [Direction("velocity_late", j, "s", each[j][None]) for j in range(n)]
+    if n > 1 and wanted("torque_scale"):
+        predicted = rows_filter.apply(torque)
+        found += [Direction("torque_scale", j, "", _only(predicted, j)[None]) for j in range(n)]
+    return found
+
+
+def _moved(piece: SignalPiece, kind: Kind, joint: int, step: float) -> dict[str, FloatArray]:
+    """Return the signals of `piece` as they would be if joint `joint` had the error `step`."""
+    if kind == "zero":
+        q = piece.q.copy()
+        q[:, joint] += step
+        return {"q": q}
+    # a velocity that is late: the true one is ahead of the measured one
+    rate = 1.0 / float(piece.t[1] - piece.t[0])
+    dq, ddq = piece.dq.copy(), piece.ddq.copy()
+    dq[:, joint] += step * piece.ddq[:, joint]
+    ddq[:, joint] += step * np.gradient(piece.ddq[:, joint], 1.0 / rate)
+    return {"dq": dq, "ddq": ddq}
+
+
+def _only(rows: FloatArray, joint: int) -> FloatArray:
+    out = np.zeros_like(rows)
+    out[:, joint] = rows[:, joint]
+    return out
+
+
+def corrected(model: RobotModel, signals: Signals, found: AddedVariable) -> Signals:
+    """Return signals without the error that `found` states, which is not a tilt."""
+    eta = float(found.eta[0])
+    joints = range(model.n) if found.joint is None else (found.joint,)
+    pieces = []
+    for piece in signals.pieces:
+        q, dq, ddq, tau = piece.q.copy(), piece.dq.copy(), piece.ddq.copy(), piece.tau.copy()
+        for j in joints:
+            if found.kind == "zero":
+                q[:, j] += eta
+            elif found.kind == "torque_scale":
+                tau[:, j] /= 1.0 + eta
+            elif found.kind == "torque_late":
+                tau[:, j] = np.interp(piece.t + eta, piece.t, tau[:, j])
+            else:
+                dq[:, j] = np.interp(piece.t + eta, piece.t, dq[:, j])
+                ddq[:, j] = np.interp(piece.t + eta, piece.t, ddq[:, j])
+        pieces.append(replace(piece, q=q, dq=dq, ddq=ddq, tau=tau))
+    return replace(signals, pieces=tuple(pieces))
+
+
+class AddedVariableTest:
+    """The rows of a fit with extra columns, reduced to Gram matrices of joints and of blocks of time.
+
+    Parameters
+    ----------
+    Y : (n, p, K) float64
+        Regressor by columns; `residual`, `use` (K, n), `weights` (K, n) of the rows or None.
+    basis : (p, r) float64
+        `inverse_root` of the solution: the regressor in it has orthonormal weighted columns.
+    sigma : (n,) float64
+        Residual standard deviation of each joint.
+    """
+
+    def __init__(
+        self,
+        Y: FloatArray,
+        residual: FloatArray,
+        use: np.ndarray,
+        basis: FloatArray,
+        sigma: FloatArray,
+        found: Sequence[Direction],
+        *,
+        weights: FloatArray | None = None,
+        blocks: int = BLOCKS,
+    ) -> None:
+        n, _, count = Y.shape
+        self.directions = list(found)
+        self.basis = basis
+        self.rank = basis.shape[1]
+        self.sigma = sigma
+        widths = [d.columns.shape[0] for d in found]
+        self.starts = np.concatenate(([0], np.cumsum(widths))).astype(np.int64) + self.rank
+        P = int(self.starts[-1]) + 1
+        self.joints = np.zeros((n, P, P))
+        self.counts = np.zeros(n)
+        edges = np.linspace(0, count, min(blocks, count) + 1).astype(np.int64)
+        self.blocks = np.zeros((edges.size - 1, P, P))
+        for b, (a, e) in enumerate(pairwise(edges)):
+            for j in range(n):
+                inside = use[a:e, j]
+                if not inside.any():
+                    continue
+                X = np.empty((int(inside.sum()), P))
+                X[:, : self.rank] = Y[j][:, a:e][:, inside].T @ basis
+                for k, d in enumerate(found):
+                    X[:, self.starts[k] : self.starts[k + 1]] = d.columns[:, a:e, j][:, inside].T
+                X[:, -1] = residual[a:e, j][inside]
+                if weights is not None:
+                    X *= np.sqrt(weights[a:e, j][inside])[:, None]
+                gram = X.T @ X
+                self.joints[j] += gram
+                self.counts[j] += inside.sum()
+                self.blocks[b] += gram / sigma[j] ** 2
+        self.total = self.blocks.sum(axis=0)
+        y = np.arange(self.rank)
+        live = np.where(self.counts > 0, sigma, np.inf)
+        inverse = solve_definite(self.total[: self.rank, : self.rank], np.eye(self.rank))
+        leverage = np.einsum("jik,ki->j", self.joints[:, : self.rank, : self.rank], inverse) / live**2
+        self._free = np.maximum(self.counts - leverage, 1.0)
+        self.plain_sigma = self._spread(y)
+
+    def _spread(self, columns: IntArray) -> FloatArray:
+        """Return the residual standard deviations (n,) of the iteratively reweighted fit with `columns`."""
+        live = self.counts > 0
+        sigma = np.where(live, self.sigma, np.inf)
+        index = np.append(columns, self.total.shape[0] - 1)
+        grams = self.joints[:, index[:, None], index]
+        for _ in range(_ROUNDS):
+            weighted = np.tensordot(1.0 / sigma**2, grams, axes=1)
+            e = np.append(-solve_definite(weighted[:-1, :-1], weighted[:-1, -1]), 1.0)
+            squares = np.maximum(np.einsum("i,jik,k->j", e, grams, e), 0.0)
+            new = np.sqrt(squares / self._free)
+            new = np.where(live, np.maximum(new, _MIN_SHARE * max(float(new.max()), 1e-300)), np.inf)
+            settled = np.all(np.abs(new[live] / sigma[live] - 1.0) <= _TOLERANCE)
+            sigma = new
+            if settled:
+                break
+        return sigma
+
+    def run(self) -> list[AddedVariable]:
+        """Test every direction by itself."""
+        y = self.rank
+        whole = _Projected(self.total, y)
+        without = [_Projected(self.total - block, y) for block in self.blocks]
+        return [self._test(k, whole, without) for k in range(len(self.directions))]
+
+    def _test(self, k: int, whole: _Projected, without: Sequence[_Projected]) -> AddedVariable:
+        direction = self.directions[k]
+        own = np.arange(self.starts[k], self.starts[k + 1])
+        eta = whole.estimate(own)
+        each = np.array([part.estimate(own) for part in without])
+        apart = each - each.mean(axis=0)
+        B = each.shape[0]
+        covariance = np.asarray((B - 1.0) / B * apart.T @ apart)
+        z = float(np.sqrt(max(eta @ np.linalg.pinv(covariance, hermitian=True) @ eta, 0.0)))
+        sigma = self._spread(np.append(np.arange(self.rank), own))
+        n = self.counts
+        ratio = np.where(n > 0, sigma, 1.0) / np.where(n > 0, self.plain_sigma, 1.0)
+        left = float(np.exp(np.sum(n * np.log(ratio)) / n.sum()))
+        return AddedVariable(
+            direction.kind, direction.joint, direction.unit, eta, np.sqrt(np.diag(covariance)), z,
+            whole.outside(own), left, self.basis @ whole.change(own, eta), sigma,
+        )  # fmt: skip
+
+
+class _Projected:
+    """A Gram matrix of `[Y D r]`, with `D` and `r` projected on what is outside the span of `Y`."""
+
+    def __init__(self, gram: FloatArray, rank: int) -> None:
+        self.rank = rank
+        self.inside = solve_definite(gram[:rank, :rank], gram[:rank, rank:])
+        self.gram = gram[rank:, rank:] - gram[:rank, rank:].T @ self.inside
+        self.lengths = np.diag(gram)[rank:]
+
+    def estimate(self, own: IntArray) -> FloatArray:
+        k = own - self.rank
+        return solve_definite(self.gram[np.ix_(k, k)], self.gram[k, -1])
+
+    def outside(self, own: IntArray) -> float:
+        k = own - self.rank
+        share = np.maximum(np.diag(self.gram)[k], 0.0) / np.maximum(self.lengths[k], 1e-300)
+        return float(np.sqrt(share.max()))
+
+    def change(self, own: IntArray, eta: FloatArray) -> FloatArray:
+        """Change of the coefficients of `Y` where `eta` is freed."""
+        return np.asarray(self.inside[:, -1] - self.inside[:, own - self.rank] @ eta)
+
+
+def solve_definite(A: FloatArray, b: FloatArray) -> FloatArray:
+    """Solve the symmetric system `A x = b`, by its eigenvalues where it is close to singular."""
+    try:
+        factor = np.linalg.cholesky(A)
+        pivots = np.diag(factor)
+        if pivots.min() ** 2 > _SINGULAR * pivots.max() ** 2:
+            return np.asarray(la.cho_solve((factor, True), b, check_finite=False))
+    except np.linalg.LinAlgError:
+        pass
+    values, vectors = np.linalg.eigh(A)
+    kept = values > _SINGULAR * max(float(values[-1]), 1e-300)
+    root = vectors[:, kept] / np.sqrt(values[kept])
+    return np.asarray(root @ (root.T @ b))

@@ -1,0 +1,382 @@
+"""Discrete explanations of a bad fit: another gravity vector, another order or sign of channels.
+
+Each alternative is fitted with parameters and joint weights of its own.  Alternatives are compared by the profile
+likelihood of independent normal residuals, `sum_j n_j log sigma_j` with each residual counted for the channel that
+recorded it; `left = exp` of its change per row is the geometric mean of the residual that remains.
+
+Signs and orders of torque channels need no new rows, and gravity enters the regressor linearly, so both are compared
+on Gram matrices.  Orders and signs of positions need another regressor each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import scipy.linalg as la
+
+from rt_core.identification.diagnostics.row_filter import RowFilter
+from rt_core.identification.preprocess import Signals, SignalSettings
+from rt_core.identification.rows import Rows, build_rows
+from rt_core.model.base import BaseParameters, base_parameters
+from rt_core.model.friction import LAW_LOAD
+from rt_core.model.regressor import regressor_columns
+from rt_core.model.robot import RobotModel
+from rt_core.types import BoolArray, FloatArray
+
+STANDARD_GRAVITY = 9.80665
+_ROW_LIMIT = 1500  # rows in a comparison; more do not change it
+_SINGULAR = 1e-11  # of the Gram matrix with unit diagonal
+_ROUNDS = 8
+_CONFIRMED = 4  # position alternatives that are compared on filtered rows
+_TOLERANCE = 1e-3
+_STEPS = 12
+_SETTLED = 1e-4
+_MIN_SHARE = 1e-9
+_NO_EFFECT = 1e-9
+_FAR = 10.0  # a gravity vector this many times the usual one is none
+_GENERAL = (1.0, -2.0, -9.0)  # parallel to no axis of an arm: with it all parameters that gravity can show
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One explanation, `text` for people, with what it leaves.
+
+    `left` is relative to the model as it is; `sigma` (n,) are the residual standard deviations of the joints.
+    """
+
+    kind: str
+    text: str
+    left: float
+    sigma: FloatArray
+
+
+@dataclass(frozen=True)
+class GravityFit:
+    """Gravity as a free vector.
+
+    Attributes
+    ----------
+    vector : (3,) float64
+        With the least residual [m/s^2].
+    left : float
+        Residual with it, relative to the gravity of the robot file.
+    sigma : (n,) float64
+        Residual standard deviations with it.
+    acts : bool
+        False if gravity has no effect on any joint of this arm in these postures.
+    worst : float
+        The residual with the worst of the vectors that were tried, relative to the best: near 1 if the motion cannot
+        tell gravity.
+    """
+
+    vector: FloatArray
+    left: float
+    sigma: FloatArray
+    acts: bool
+    worst: float
+
+
+class _Profile:
+    """Gram matrices `[A b]` (P + 1, P + 1) of each joint, and the reweighted least-squares fit on them."""
+
+    def __init__(self, counts: FloatArray, sigma: FloatArray) -> None:
+        self.counts = counts
+        self.live = counts > 0
+        self.start = np.where(self.live, sigma, np.inf)
+
+    def fit(self, grams: FloatArray, *, rounds: int = _ROUNDS) -> tuple[FloatArray, FloatArray, float]:
+        """Return parameters (P,), standard deviations (n,) and `sum_j n_j log sigma_j` per row."""
+        sigma = self.start
+        x = np.zeros(grams.shape[1] - 1)
+        for _ in range(rounds):
+            total = np.tensordot(1.0 / sigma**2, grams, axes=1)
+            x = solve_scaled(total[:-1, :-1], total[:-1, -1])
+            e = np.append(-x, 1.0)
+            new = np.sqrt(np.maximum(np.einsum("i,jik,k->j", e, grams, e), 0.0) / np.maximum(self.counts, 1.0))
+            new = np.where(self.live, np.maximum(new, _MIN_SHARE * max(float(new.max()), 1e-300)), np.inf)
+            settled = np.all(np.abs(new[self.live] / sigma[self.live] - 1.0) <= _TOLERANCE)
+            sigma = new
+            if settled:
+                break
+        n = self.counts[self.live]
+        return x, sigma, float(np.sum(n * np.log(sigma[self.live])) / n.sum())
+
+
+def solve_scaled(A: FloatArray, b: FloatArray) -> FloatArray:
+    """Solve the symmetric system `A x = b`, its diagonal scaled to one, by its eigenvalues where it is singular."""
+    scale = np.sqrt(np.maximum(np.diag(A), 0.0))
+    alive = scale > 1e-150
+    safe = np.where(alive, scale, 1.0)
+    scaled = np.where(np.outer(alive, alive), A / np.outer(safe, safe), 0.0)
+    right = np.where(alive if b.ndim == 1 else alive[:, None], b / (safe if b.ndim == 1 else safe[:, None]), 0.0)
+    try:
+        factor = np.linalg.cholesky(scaled + np.diag(np.where(alive, 0.0, 1.0)))
+        if np.diag(factor).min() ** 2 > _SINGULAR:
+            x = la.cho_solve((factor, True), right, check_finite=False)
+            return np.asarray(x / (safe if b.ndim == 1 else safe[:, None]))
+    except np.linalg.LinAlgError:
+        pass
+    values, vectors = np.linalg.eigh(scaled)
+    kept = values > _SINGULAR * max(float(values[-1]), 1e-300)
+    root = vectors[:, kept] / np.sqrt(values[kept])
+    return np.asarray((root @ (root.T @ right)) / (safe if b.ndim == 1 else safe[:, None]))
+
+
+def _thinned(rows: Rows) -> Rows:
+    """Return at most `_ROW_LIMIT` of the rows, evenly spread."""
+    if rows.t.size <= _ROW_LIMIT:
+        return rows
+    keep = np.unique(np.linspace(0, rows.t.size - 1, _ROW_LIMIT).astype(np.int64))
+    return replace(
+        rows, t=rows.t[keep], Y=np.ascontiguousarray(rows.Y[:, :, keep]), q=rows.q[keep], dq=rows.dq[keep],
+        ddq=rows.ddq[keep], tau=rows.tau[keep], use=rows.use[keep], piece=rows.piece[keep],
+        temperature=None if rows.temperature is None else rows.temperature[keep],
+    )  # fmt: skip
+
+
+def fit_gravity(
+    model: RobotModel,
+    signals: Signals,
+    settings: SignalSettings,
+    start_s: float,
+    stop_s: float,
+    sigma: FloatArray,
+) -> GravityFit:
+    """Fit gravity as a free vector together with all parameters, by variable projection (Golub and Pereyra 1973).
+
+    Starts at the robot file's vector, none, and standard gravity along the six axes; `sigma` (n,) [N*m or N] are the
+    residual standard deviations to start the weights from.
+    """
+    general = base_parameters(replace(model, gravity=np.array(_GENERAL)))
+    P = len(general)
+
+    def rows_of(gravity: FloatArray) -> Rows:
+        rows = build_rows(replace(model, gravity=gravity), general, signals, settings).select(start_s, stop_s)
+        return _thinned(rows)
+
+    still = rows_of(np.zeros(3))
+    axes = [rows_of(np.eye(3)[k]).Y - still.Y for k in range(3)]
+    links = np.flatnonzero(np.asarray(general.layout.is_link))
+    own = [np.arange(P), *(np.arange(P + k * links.size, P + (k + 1) * links.size) for k in range(3))]
+    n, width = model.n, P + 3 * links.size + 1
+    grams = np.zeros((n, width, width))
+    for j in range(n):
+        use = still.use[:, j]
+        X = np.concatenate([still.Y[j][:, use], *(A[j][links][:, use] for A in axes), still.tau[None, use, j]])
+        grams[j] = X @ X.T
+    profile = _Profile(still.use.sum(axis=0).astype(np.float64), sigma)
+
+    def mixed(G: FloatArray, g: FloatArray) -> FloatArray:
+        """Return the columns (..., width, P + 1) of Gram matrices for `[Y(g) tau]`."""
+        out = np.concatenate((G[..., :P], G[..., -1:]), axis=-1)
+        for k in range(3):
+            out[..., links] += g[k] * G[..., own[k + 1]]
+        return out
+
+    def at(g: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        half = np.swapaxes(mixed(grams, g), -1, -2)
+        return profile.fit(mixed(half, g))
+
+    def improved(g: FloatArray, x: FloatArray, s: FloatArray) -> FloatArray:
+        """One step of Gauss-Newton, with the derivative by `g` projected on what the parameters do not take up."""
+        G = np.tensordot(1.0 / s**2, grams, axes=1)
+        D = np.zeros((width, 3))
+        for k in range(3):
+            D[own[k + 1], k] = x[links]
+        GD = G @ D
+        A = mixed(np.swapaxes(mixed(G, g), -1, -2), g)
+        YD = mixed(GD.T, g).T  # [Y(g) tau]' D
+        Z = solve_scaled(A[:P, :P], YD[:P])
+        right = YD[-1] - YD[:P].T @ x  # D' r
+        return np.asarray(g + solve_scaled(D.T @ GD - YD[:P].T @ Z, right))
+
+    given = np.asarray(model.gravity, dtype=np.float64)
+    size = float(np.linalg.norm(given)) or STANDARD_GRAVITY
+    trials = [given, np.zeros(3), *(s * size * e for e in np.eye(3) for s in (1.0, -1.0))]
+    tried = [(g, at(g)) for g in trials]
+    mine = tried[0][1]
+    worst = max(found[2] for _, found in tried)
+    best = tried[0]
+    for start in (tried[0], min(tried[1:], key=lambda item: item[1][2])):
+        g, found = start
+        for _ in range(_STEPS):
+            moved = improved(g, found[0], found[1])
+            if not np.all(np.isfinite(moved)) or np.linalg.norm(moved) > _FAR * size:
+                break
+            after = at(moved)
+            if not after[2] < found[2]:
+                break
+            settled = np.linalg.norm(moved - g) < _SETTLED * size
+            g, found = moved, after
+            if settled:
+                break
+        if found[2] < best[1][2]:
+            best = (g, found)
+    effect = max(float(np.abs(A).max()) for A in axes)
+    acts = bool(effect > _NO_EFFECT * float(np.abs(still.Y).max()))
+    return GravityFit(best[0], float(np.exp(best[1][2] - mine[2])), best[1][1], acts, float(np.exp(worst - best[1][2])))
+
+
+def torque_alternatives(
+    model: RobotModel, rows: Rows, signals: Signals, rows_filter: RowFilter, sigma: FloatArray
+) -> list[Alternative]:
+    """Compare signs and orders of the torque channels, by steps that each turn one or swap two.
+
+    The sign of all channels together cannot be told this way: all parameters change theirs.
+    """
+    n = model.n
+    p = rows.Y.shape[1]
+    # every torque channel through the mask of every joint
+    grams = np.zeros((n, p + n, p + n))
+    for j in range(n):
+        use = rows.use[:, j]
+        if use.any():
+            tau = rows_filter.apply([piece.tau for piece in signals.pieces], masked_as=j)
+            X = np.concatenate([rows.Y[j][:, use], tau[use].T])
+            grams[j] = X @ X.T
+    profile = _Profile(rows.use.sum(axis=0).astype(np.float64), sigma)
+
+    def at(order: Sequence[int], sign: Sequence[int]) -> tuple[FloatArray, float]:
+        picked = np.empty((n, p + 1, p + 1))
+        for j in range(n):
+            index = np.append(np.arange(p), p + order[j])
+            picked[j] = grams[j][np.ix_(index, index)]
+            picked[j][-1, :-1] *= sign[j]
+            picked[j][:-1, -1] *= sign[j]
+        _, found, level = profile.fit(picked)
+        return found, level
+
+    order, sign = list(range(n)), [1] * n
+    _, own = at(order, sign)
+    level, found = own, sigma
+    for _ in range(2 * n):
+        trials: list[tuple[list[int], list[int]]] = []
+        for j in range(n):
+            turned = sign.copy()
+            turned[j] *= -1
+            trials.append((order, turned))
+        for i, j in combinations(range(n), 2):
+            swapped = order.copy()
+            swapped[i], swapped[j] = swapped[j], swapped[i]
+            for si, sj in ((1, 1), (1, -1), (-1, 1)):
+                signs = sign.copy()
+                signs[i] *= si
+                signs[j] *= sj
+                trials.append((swapped, signs))
+        results = [at(*trial) for trial in trials]
+        k = int(np.argmin([result[1] for result in results]))
+        if not results[k][1] < level - 1e-3:
+            break
+        (order, sign), (found, level) = trials[k], results[k]
+    if order == list(range(n)) and len(set(sign)) == 1:
+        return []
+    if sign.count(-1) > sign.count(1):
+        sign = [-s for s in sign]
+    names = [joint.name for joint in model.joints]
+    turned_names = [names[j] for j in range(n) if sign[j] < 0]
+    parts = []
+    if order != list(range(n)):
+        moved = [f"{names[j]} from the column of {names[order[j]]}" for j in range(n) if order[j] != j]
+        parts.append("the torque channels in another order (" + ", ".join(moved) + ")")
+    if turned_names:
+        parts.append(f"the torque of {', '.join(turned_names)} with the opposite sign")
+    return [Alternative("torque_channels", " and ".join(parts), float(np.exp(level - own)), found)]
+
+
+def position_alternatives(
+    model: RobotModel,
+    base: BaseParameters,
+    rows: Rows,
+    signals: Signals,
+    settings: SignalSettings,
+    start_s: float,
+    stop_s: float,
+    sigma: FloatArray,
+) -> list[Alternative]:
+    """Compare orders and signs of the position channels, alone and together with their torque, best first.
+
+    A first comparison takes the regressor at the times of the rows, without their filter; it leaves out rows in which a
+    joint stands.  The best few are compared again on filtered rows.
+    """
+    n = model.n
+    full = np.flatnonzero(rows.use.all(axis=1))
+    if full.size <= len(base):
+        return []
+    keep = full[np.unique(np.linspace(0, full.size - 1, min(_ROW_LIMIT, full.size)).astype(np.int64))]
+    q, dq, ddq, tau = rows.q[keep], rows.dq[keep], rows.ddq[keep], rows.tau[keep]
+    temperature = None if rows.temperature is None else rows.temperature[keep]
+    layout = base.layout
+    if layout.has_load:
+        layout = layout.take(np.flatnonzero(layout.law != LAW_LOAD))
+
+    def level(counts: FloatArray, Y: FloatArray, target: FloatArray, use: BoolArray) -> tuple[FloatArray, float]:
+        grams = np.empty((n, Y.shape[1] + 1, Y.shape[1] + 1))
+        for j in range(n):
+            X = np.concatenate((Y[j], target[None, :, j]))[:, use[:, j]]
+            grams[j] = X @ X.T
+        return _Profile(counts, sigma).fit(grams)[1:]
+
+    def rough(trial: _PositionTrial) -> float:
+        Y = regressor_columns(
+            model, layout, q[:, trial.order] * trial.sign, dq[:, trial.order] * trial.sign,
+            ddq[:, trial.order] * trial.sign, temperature=temperature,
+        )  # fmt: skip
+        target = tau[:, trial.order] * trial.sign if trial.torque else tau
+        return level(np.full(n, float(keep.size)), Y, target, np.ones(target.shape, dtype=bool))[1]
+
+    def exact(trial: _PositionTrial) -> tuple[FloatArray, float]:
+        pieces = []
+        for piece in signals.pieces:
+            q, dq, ddq, tau = (x[:, trial.order] * trial.sign for x in (piece.q, piece.dq, piece.ddq, piece.tau))
+            pieces.append(replace(piece, q=q, dq=dq, ddq=ddq, tau=tau if trial.torque else piece.tau))
+        built = _thinned(
+            build_rows(model, base, replace(signals, pieces=tuple(pieces)), settings).select(start_s, stop_s)
+        )
+        spread, found = level(built.use.sum(axis=0).astype(np.float64), built.Y, built.tau, built.use)
+        recorded = np.empty(n)
+        recorded[np.asarray(trial.order) if trial.torque else np.arange(n)] = spread
+        return recorded, found
+
+    straight = list(range(n))
+    own = exact(_PositionTrial(straight, np.ones(n), False, ""))[1]
+    found: list[Alternative] = []
+    for trial in sorted(_position_trials([joint.name for joint in model.joints]), key=rough)[:_CONFIRMED]:
+        spread, value = exact(trial)
+        found.append(Alternative("positions", trial.text, float(np.exp(value - own)), spread))
+    return sorted(found, key=lambda a: a.left)
+
+
+@dataclass(frozen=True)
+class _PositionTrial:
+    """The recorded column and its sign for each joint's position, and whether its torque follows."""
+
+    order: list[int]
+    sign: FloatArray
+    torque: bool
+    text: str
+
+
+def _position_trials(names: Sequence[str]) -> Iterator[_PositionTrial]:
+    n = len(names)
+    straight = list(range(n))
+    changes: list[tuple[list[int], FloatArray, str]] = []
+    alphabetical = sorted(straight, key=lambda j: names[j])
+    columns = [alphabetical.index(j) for j in straight]
+    if columns != straight:  # joint states are often recorded so
+        changes.append((columns, np.ones(n), "in the alphabetical order of the joints' names"))
+    if n > 2:
+        changes.append((straight[::-1], np.ones(n), "in reverse order"))
+    for i, j in combinations(straight, 2):
+        order = straight.copy()
+        order[i], order[j] = j, i
+        changes.append((order, np.ones(n), f"of {names[i]} and {names[j]} exchanged"))
+    for j in straight:
+        sign = np.ones(n)
+        sign[j] = -1.0
+        changes.append((straight, sign, f"of {names[j]} with the opposite sign"))
+    for order, sign, text in changes:
+        for torque, what in ((False, "positions"), (True, "positions and torques")):
+            yield _PositionTrial(order, sign, torque, f"the {what} {text}")

@@ -1,0 +1,345 @@
+"""Diagnosis of a fit: what is wrong with the data or the robot file, as far as the recording can tell.
+
+First the small errors (`added_variables`), then, where the fit is bad, the discrete ones (`alternatives`).  A cause is
+named only if it leaves little of the residual; otherwise the times and joints of the largest residuals are all that can
+be said.  Significant errors that are not named widen the covariance by the change that they would make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rt_core.identification.diagnostics.added_variables import (
+    AddedVariable,
+    AddedVariableTest,
+    Direction,
+    corrected,
+    directions,
+    tilted,
+)
+from rt_core.identification.diagnostics.alternatives import (
+    Alternative,
+    GravityFit,
+    fit_gravity,
+    position_alternatives,
+    torque_alternatives,
+)
+from rt_core.identification.diagnostics.noise import row_noise
+from rt_core.identification.diagnostics.row_filter import RowFilter
+from rt_core.identification.least_squares import compress, solve
+from rt_core.identification.preprocess import DataError, Signals, SignalSettings
+from rt_core.identification.rows import Rows, build_rows
+from rt_core.model.base import BaseParameters
+from rt_core.model.regressor import regressor
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+
+#: A small error counts as there above this many standard deviations: over redraws of the noise about 1 test in 2,000
+#: gets there, so that of the 20 to 30 tests of an arm one does in some 80 recordings.
+SIGNIFICANT = 4.0
+#: It is named above this many ...
+CERTAIN = 6.0
+#: ... if it leaves at most this share of the residual, or all joints come down to their noise ...
+SMALL_LEFT = 0.8
+#: ... and leaves less than every error of another kind by this much.
+MARGIN = 0.03
+#: A discrete alternative is named if it leaves at most this share; the best false one left 0.69 on real arms.
+ALTERNATIVE_LEFT = 0.5
+#: A residual is noise up to this many times the noise of the sensors.
+NOISE_RATIO = 1.3
+#: A column with less of its length outside the regressor's span cannot be told from parameters.
+IDENTIFIABLE = 0.02
+#: Joints of which less of the torque's variance is explained, or which leave more than this many times the noise, make
+#: the discrete alternatives worth their time.
+WELL_EXPLAINED = 0.95
+#: The effect of a tilt or a zero is linear up to here [rad]; a delay up to here [s].
+_LINEAR_RAD = np.radians(15.0)
+_LINEAR_S = 0.1
+_LINEAR_SCALE = 0.5
+_ROUNDS = 5
+_PEAKS = 3
+_POSTURES = 100
+_NO_EFFECT = 1e-9  # m/s^2 or m^2/s^2: torque by unit parameters at rest
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A significant error in the data or the robot file, with what supports it.
+
+    Attributes
+    ----------
+    kind : str
+        "tilt", "gravity", "zero", "torque_late", "velocity_late", "torque_scale", "torque_channels" or "positions".
+    joint : int or None
+    estimate, std : (m,) float64
+        In `unit`; empty for discrete alternatives.  "tilt" by rotations about `gravity_axes`.
+    unit : str
+    z : float
+        NaN for discrete alternatives.
+    left : float
+        Share of the residual that remains.
+    named : bool
+        Whether it counts as the cause.
+    gravity : (3,) float64 or None
+        The gravity vector that it means [m/s^2].
+    text : str
+        For discrete alternatives, the change of the data.
+    """
+
+    kind: str
+    joint: int | None
+    estimate: FloatArray
+    std: FloatArray
+    unit: str
+    z: float
+    left: float
+    named: bool
+    gravity: FloatArray | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """One of the largest residuals: `joint`, time [s] and size [N*m or N]."""
+
+    joint: int
+    t: float
+    size: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the tests of a fit found.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        Significant ones, the named one first.
+    noise : (n,) float64
+        Standard deviation of the torque noise in the rows, NaN where unknown.
+    sigma : (n,) float64
+        Residual standard deviation of the fit.
+    shifts : (k, p) float64
+        Changes of the base parameters by errors that are significant but not named.
+    gravity_acts, gravity_seen : bool
+        Whether gravity has an effect on the arm, and whether this motion can tell its direction.
+    peaks : tuple of Peak
+        The largest residuals over their noise, of different joints and times.
+    """
+
+    findings: tuple[Finding, ...]
+    noise: FloatArray
+    sigma: FloatArray
+    shifts: FloatArray
+    gravity_acts: bool
+    gravity_seen: bool
+    peaks: tuple[Peak, ...]
+
+    @property
+    def named(self) -> Finding | None:
+        """The cause, if there is one that leaves little."""
+        return self.findings[0] if self.findings and self.findings[0].named else None
+
+    @property
+    def at_noise(self) -> bool:
+        """Whether no joint leaves more than its noise, as far as that is known."""
+        return at_noise(self.sigma, self.noise)
+
+
+def at_noise(sigma: FloatArray, noise: FloatArray) -> bool:
+    """Return whether the noise of some joint is known and none leaves more than it allows."""
+    known = np.isfinite(noise) & (noise > 0.0)
+    return bool(known.any() and (sigma[known] <= NOISE_RATIO * noise[known]).all() and known.all())
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The fit that is diagnosed: free base parameters `theta` (p,) on `rows`, with the solution's inverse root.
+
+    `weights` (K, n) are those of a robust fit or None; `explained` (n,) is the share of each torque's variance.
+    """
+
+    model: RobotModel
+    base: BaseParameters
+    rows: Rows
+    theta: FloatArray
+    inverse_root: FloatArray
+    sigma: FloatArray
+    explained: FloatArray
+    weights: FloatArray | None = None
+    implausible: bool = False
+
+
+def diagnose(
+    fit: Fit, signals: Signals, settings: SignalSettings, start_s: float = -np.inf, stop_s: float = np.inf
+) -> Diagnosis:
+    """Test a fit on `signals` between `start_s` and `stop_s` for errors that are not in the model."""
+    rows, model = fit.rows, fit.model
+    rows_filter = RowFilter(model, rows, signals, settings)
+    noise = row_noise(signals, rows_filter.power_gain)
+    tested = directions(model, fit.base, fit.theta, signals, rows_filter)
+    test = _test(fit, rows, fit.theta, fit.inverse_root, tested)
+    results = [r for r in test.run() if r.identifiable > IDENTIFIABLE or r.kind == "tilt"]
+    tilt = next((r for r in results if r.kind == "tilt"), None)
+    acts = _gravity_acts(fit, signals)
+    seen = tilt is not None and tilt.identifiable > IDENTIFIABLE
+    present = [r for r in results if r.z > SIGNIFICANT and r.identifiable > IDENTIFIABLE]
+    live = rows.use.any(axis=0)
+    bad = fit.implausible or bool((fit.explained[live] < WELL_EXPLAINED).any())
+    gravity = None
+    if acts and (bad or any(r.kind == "tilt" for r in present)):
+        gravity = fit_gravity(model, signals, settings, start_s, stop_s, fit.sigma)
+    findings = _discrete(fit, signals, settings, start_s, stop_s, rows_filter, noise, gravity) if bad else []
+    if not findings:
+        cause = _named(fit, signals, settings, start_s, stop_s, noise, present, results, gravity)
+        findings = [] if cause is None else [cause]
+    named = bool(findings)
+    worst: dict[str, AddedVariable] = {}
+    for r in sorted(present, key=lambda r: r.left):
+        if not (named and (r.kind, r.joint) == (findings[0].kind, findings[0].joint)):
+            findings.append(_finding(r, model, named=False))
+        worst.setdefault(r.kind, r)
+    shifts = np.array([r.shift for r in worst.values()]) if worst else np.zeros((0, fit.theta.size))
+    return Diagnosis(tuple(findings), noise, fit.sigma, shifts, acts, seen, _peaks(fit))
+
+
+def _gravity_acts(fit: Fit, signals: Signals) -> bool:
+    """Return whether the configured gravity has an effect on a joint in the postures of the recording."""
+    links = fit.base.layout.take(np.flatnonzero(np.asarray(fit.base.layout.is_link)))
+    q = np.concatenate([piece.q[:: max(1, piece.t.size // _POSTURES)] for piece in signals.pieces])
+    rest = np.zeros_like(q)
+    return bool(len(links) and np.abs(regressor(fit.model, links, q, rest, rest)).max() > _NO_EFFECT)
+
+
+def _test(
+    fit: Fit, rows: Rows, theta: FloatArray, inverse_root: FloatArray, tested: Sequence[Direction]
+) -> AddedVariableTest:
+    residual = np.where(rows.use, rows.tau - rows.predict(theta), 0.0)
+    return AddedVariableTest(rows.Y, residual, rows.use, inverse_root, fit.sigma, tested, weights=fit.weights)
+
+
+def _finding(r: AddedVariable, model: RobotModel, *, named: bool) -> Finding:
+    gravity = tilted(model.gravity, r.eta) if r.kind == "tilt" else None
+    return Finding(r.kind, r.joint, r.eta, r.std, r.unit, r.z, r.left, named, gravity)
+
+
+def _linear(r: AddedVariable) -> bool:
+    """Return whether the estimate lies where the derivative describes the effect."""
+    limit = {"rad": _LINEAR_RAD, "s": _LINEAR_S, "": _LINEAR_SCALE}.get(r.unit, np.inf)
+    return bool(np.linalg.norm(r.eta) <= limit)
+
+
+def _named(
+    fit: Fit,
+    signals: Signals,
+    settings: SignalSettings,
+    start_s: float,
+    stop_s: float,
+    noise: FloatArray,
+    present: Sequence[AddedVariable],
+    results: Sequence[AddedVariable],
+    gravity: GravityFit | None,
+) -> Finding | None:
+    """Return the small error that is the cause, refined; None if there is none."""
+    candidates = [r for r in present if r.z > CERTAIN and _linear(r)]
+    if not candidates:
+        return None
+    best = min(candidates, key=lambda r: r.left)
+    others = [r.left for r in results if r.kind != best.kind]
+    if min(others, default=1.0) - best.left < MARGIN:
+        return None
+    if best.kind == "tilt":
+        # the derivative lacks the moments of links that only a tilted arm shows
+        if gravity is None or not (gravity.left < SMALL_LEFT or at_noise(gravity.sigma, noise)):
+            return None
+        return replace(_finding(best, fit.model, named=True), left=gravity.left, gravity=gravity.vector)
+    refined = _refined(fit, signals, settings, start_s, stop_s, best)
+    if refined is None or refined.z < CERTAIN or not (refined.left < SMALL_LEFT or at_noise(refined.sigma, noise)):
+        return None
+    return _finding(refined, fit.model, named=True)
+
+
+def _refined(
+    fit: Fit, signals: Signals, settings: SignalSettings, start_s: float, stop_s: float, best: AddedVariable
+) -> AddedVariable | None:
+    """Apply an error, build the rows anew and fit again, until the estimate settles; None if it does not."""
+    eta = best.eta
+    current = best
+    step = np.zeros_like(eta)
+    model = fit.model
+    for _ in range(_ROUNDS):
+        changed = corrected(model, signals, replace(best, eta=eta))
+        try:
+            rows = build_rows(model, fit.base, changed, settings).select(start_s, stop_s)
+            solution = solve(compress(rows.Y, rows.tau, rows.use), fit.theta.size, "iwls")
+        except (DataError, ValueError):
+            return None
+        rows_filter = RowFilter(model, rows, changed, settings)
+        tested = [
+            d
+            for d in directions(model, fit.base, solution.theta, changed, rows_filter, only=best.kind)
+            if d.joint == best.joint
+        ]
+        refit = replace(fit, sigma=solution.sigma, weights=None)
+        (found,) = _test(refit, rows, solution.theta, solution.inverse_root, tested).run()
+        n = rows.use.sum(axis=0)
+        live = n > 0
+        left = float(np.exp(np.sum(n[live] * np.log(solution.sigma[live] / fit.sigma[live])) / n.sum()))
+        step = found.eta
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = float(np.sqrt(np.sum((eta / found.std) ** 2)))
+        current = replace(best, eta=eta, std=found.std, z=z, left=left, sigma=solution.sigma)
+        if found.z < 1.0:
+            return current
+        eta = eta + step
+        if not _linear(replace(best, eta=eta)):
+            return None
+    return current if np.all(np.abs(step) < 2.0 * found.std) else None
+
+
+def _discrete(
+    fit: Fit,
+    signals: Signals,
+    settings: SignalSettings,
+    start_s: float,
+    stop_s: float,
+    rows_filter: RowFilter,
+    noise: FloatArray,
+    gravity: GravityFit | None,
+) -> list[Finding]:
+    """Return the discrete alternative that is the cause of a bad fit, if one leaves little."""
+    found: list[Finding] = []
+    empty = np.zeros(0)
+    if gravity is not None and _accepted(gravity, noise):
+        found.append(Finding("gravity", None, empty, empty, "m/s^2", np.nan, gravity.left, True, gravity.vector))
+    if fit.rows.use.any(axis=0).all():
+        trials = torque_alternatives(fit.model, fit.rows, signals, rows_filter, fit.sigma)
+        trials += position_alternatives(fit.model, fit.base, fit.rows, signals, settings, start_s, stop_s, fit.sigma)
+        found += [
+            Finding(a.kind, None, empty, empty, "", np.nan, a.left, True, text=a.text)
+            for a in trials
+            if _accepted(a, noise)
+        ]
+    return sorted(found, key=lambda f: f.left)[:1]
+
+
+def _accepted(found: Alternative | GravityFit, noise: FloatArray) -> bool:
+    return found.left <= ALTERNATIVE_LEFT or (found.left < SMALL_LEFT and at_noise(found.sigma, noise))
+
+
+def _peaks(fit: Fit) -> tuple[Peak, ...]:
+    """Return the largest residuals over each joint's own spread, at least a second apart."""
+    rows = fit.rows
+    residual = np.where(rows.use, rows.tau - rows.predict(fit.theta), 0.0)
+    size = np.abs(residual) / np.where(fit.sigma > 0.0, fit.sigma, np.inf)
+    found: list[Peak] = []
+    for flat in np.argsort(size, axis=None)[::-1]:
+        row, joint = divmod(int(flat), size.shape[1])
+        if size[row, joint] <= 0.0 or len(found) == _PEAKS:
+            break
+        if all(abs(rows.t[row] - p.t) >= 1.0 for p in found):
+            found.append(Peak(joint, float(rows.t[row]), float(residual[row, joint])))
+    return tuple(found)

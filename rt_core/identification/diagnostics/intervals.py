@@ -1,0 +1,67 @@
+"""Standard deviations that disjoint blocks of the recording support.
+
+The stated covariance describes the residual as stationary noise.  A model error follows the motion instead: it is not
+stationary, and it biases the parameters differently in each part of the recording.  The delete-one-block jackknife
+(Kuensch 1989) sees what differs between blocks; where it gives more than the stated deviation, it replaces it.  Between
+halves and quarters of recordings of real arms the stated deviations are 1.4 to 1.7 times too small, with it they are
+right; a block sandwich estimate is not enough.  An error that is the same in every block stays unseen.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from rt_core.identification.diagnostics.added_variables import solve_definite
+from rt_core.identification.least_squares import Solution
+from rt_core.identification.rows import Rows
+from rt_core.types import FloatArray
+
+#: Blocks of time; with 60 they are too short for errors that follow the motion, with 10 the deviation itself is rough.
+BLOCKS = 15
+
+
+def jackknife_deviation(
+    rows: Rows, solution: Solution, weights: FloatArray | None = None, *, blocks: int = BLOCKS
+) -> FloatArray:
+    """Return the standard deviation (p,) of each parameter by a jackknife over `blocks` blocks of time.
+
+    `weights` (K, n) are the final weights of the rows, if they have any; joints are weighted as in `solution`.
+    """
+    n, p, count = rows.Y.shape
+    basis = solution.inverse_root
+    r = basis.shape[1]
+    residual = rows.tau - rows.predict(solution.theta)
+    edges = np.linspace(0, count, min(blocks, count) + 1).astype(np.int64)
+    grams = np.zeros((edges.size - 1, r + 1, r + 1))
+    for b, (first, last) in enumerate(pairwise(edges)):
+        for j in range(n):
+            inside = rows.use[first:last, j]
+            if not inside.any() or not solution.weighted_with[j] > 0.0:
+                continue
+            X = np.column_stack((rows.Y[j][:, first:last][:, inside].T @ basis, residual[first:last, j][inside]))
+            if weights is not None:
+                X *= np.sqrt(weights[first:last, j][inside])[:, None]
+            grams[b] += X.T @ X / solution.weighted_with[j] ** 2
+    total = grams.sum(axis=0)
+    each = np.array([solve_definite((total - g)[:r, :r], (total - g)[:r, r]) for g in grams])
+    apart = (each - each.mean(axis=0)) @ basis.T
+    B = grams.shape[0]
+    return np.asarray(np.sqrt((B - 1.0) / B * np.sum(apart**2, axis=0))) if B > 1 else np.zeros(p)
+
+
+def widened(covariance: FloatArray, deviation: FloatArray, shifts: FloatArray) -> FloatArray:
+    """Return `covariance` (p, p) with standard deviations of at least `deviation` (p,), and `shifts` (k, p) added.
+
+    Correlations stay.  A shift is the change of the parameters by an error that is there but not corrected: as a
+    systematic error of that size it adds its outer product.  Infinite variances stay infinite.
+    """
+    stated = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    known = np.isfinite(stated) & (stated > 0.0) & np.isfinite(deviation)
+    grown = np.ones(stated.size)
+    grown[known] = np.maximum(deviation[known] / stated[known], 1.0)
+    added = shifts.T @ shifts if shifts.size else 0.0
+    out = np.where(np.isfinite(covariance), covariance * np.outer(grown, grown), covariance)
+    both = np.outer(known, known)
+    return np.asarray(np.where(both, out + added, out))

@@ -1,0 +1,52 @@
+"""Noise of the torque sensors in the rows: the residual that a perfect model would leave.
+
+White noise shows above the band of the motion.  Torque that was low-passed before it was recorded has no such floor:
+its noise is unknown then, and nothing is concluded from it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import signal
+
+from rt_core.identification.preprocess import Signals
+from rt_core.types import FloatArray
+
+#: Bands of the spectrum, as shares of the sample rate: the floor is read from the upper, and is white if the lower one
+#: holds at most `_FLAT` times as much (at least a sixteenth of it, or a filter has taken it away).
+_UPPER = (0.35, 0.5)
+_LOWER = (0.2, 0.35)
+_FLAT = 4.0
+_SEGMENT = 64
+
+
+def row_noise(signals: Signals, power_gain: float) -> FloatArray:
+    """Return the standard deviation (n,) of the torque noise in the rows [N*m or N], NaN where it is unknown.
+
+    `power_gain` is the rows' share of the variance of white noise.
+    """
+    rate = signals.rate_hz
+    total: FloatArray | None = None
+    weight = 0
+    for piece in signals.pieces:
+        if piece.t.size < _SEGMENT:
+            continue
+        frequency, density = signal.welch(
+            piece.tau, rate, nperseg=_SEGMENT, axis=0, detrend="constant", average="median"
+        )
+        total = density * piece.t.size if total is None else total + density * piece.t.size
+        weight += piece.t.size
+    n = signals.pieces[0].tau.shape[1]
+    if total is None:
+        return np.full(n, np.nan)
+    density = total / weight
+
+    def level(band: tuple[float, float]) -> FloatArray:
+        inside = (frequency >= band[0] * rate) & (frequency < band[1] * rate)
+        return np.asarray(np.median(density[inside], axis=0))
+
+    upper, lower = level(_UPPER), level(_LOWER)
+    variance = upper * 0.5 * rate  # one-sided density
+    with np.errstate(divide="ignore", invalid="ignore"):
+        white = (upper > 0.0) & (lower / upper < _FLAT) & (upper / lower < _FLAT)
+    return np.where(white, np.sqrt(variance * power_gain), np.nan)

@@ -1,0 +1,81 @@
+"""Filter of existing rows, applied to other signals of the same recording.
+
+An extra column of the regression has to pass the same mask, low-pass and decimation as the torque.  The mask is that of
+the rows: a shifted signal must not move it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import signal
+
+from rt_core.identification.preprocess import SignalPiece, Signals, SignalSettings
+from rt_core.identification.rows import Rows, row_filter, standing_velocity
+from rt_core.model.base import BaseParameters, link_torque
+from rt_core.model.regressor import regressor
+from rt_core.model.robot import RobotModel
+from rt_core.types import FloatArray
+
+
+class RowFilter:
+    """The filter, mask and decimation that made `rows` from `signals`."""
+
+    def __init__(self, model: RobotModel, rows: Rows, signals: Signals, settings: SignalSettings) -> None:
+        self.rows = rows
+        self.signals = signals
+        rate = signals.rate_hz
+        self._taps = row_filter(settings, rate, max(1, round(rate / rows.rate_hz)))[:, None]
+        standing = standing_velocity(model, settings)
+        self._masks = [np.abs(piece.row_velocity) >= standing for piece in signals.pieces]
+        self._inside = [np.flatnonzero(rows.piece == k) for k in range(len(signals.pieces))]
+        self._centres = [
+            np.rint((rows.t[inside] - piece.t[0]) * rate).astype(np.int64)
+            for inside, piece in zip(self._inside, signals.pieces, strict=True)
+        ]
+
+    @property
+    def power_gain(self) -> float:
+        """Variance of filtered white noise, as a share of its own."""
+        return float(np.sum(self._taps**2))
+
+    def apply(self, values: Sequence[FloatArray], *, masked_as: int | None = None) -> FloatArray:
+        """Return the rows (K, n) of `values`, one array (N, n) for each piece.
+
+        Column `j` is masked where joint `j` stands, or every column where joint `masked_as` stands; rows that are not
+        in use are zero.
+        """
+        out = np.zeros((self.rows.t.size, values[0].shape[1]))
+        for x, mask, inside, centres in zip(values, self._masks, self._inside, self._centres, strict=True):
+            if inside.size:
+                kept = mask if masked_as is None else mask[:, masked_as, None]
+                out[inside] = signal.oaconvolve(kept * x, self._taps, mode="same", axes=0)[centres]
+        use = self.rows.use if masked_as is None else self.rows.use[:, masked_as, None]
+        return np.where(use, out, 0.0)
+
+
+def sampled_torque(
+    model: RobotModel,
+    base: BaseParameters,
+    theta: FloatArray,
+    piece: SignalPiece,
+    *,
+    q: FloatArray | None = None,
+    dq: FloatArray | None = None,
+    ddq: FloatArray | None = None,
+) -> FloatArray:
+    """Return the torque (N, n) of base parameters `theta` (p,) at every sample of `piece`.
+
+    `q`, `dq`, `ddq` (N, n) replace those of the piece.  The load that friction depends on is the links' torque at the
+    state of the piece itself.
+    """
+    state = (piece.q if q is None else q, piece.dq if dq is None else dq, piece.ddq if ddq is None else ddq)
+    links = link_torque(model, base, theta, *state)
+    effects = np.flatnonzero(~np.asarray(base.layout.is_link))
+    if not effects.size:
+        return links
+    layout = base.layout.take(effects)
+    load = link_torque(model, base, theta, piece.q, piece.dq, piece.ddq) if layout.has_load else None
+    temperature = piece.temperature if layout.has_temperature else None
+    return links + regressor(model, layout, *state, load=load, temperature=temperature) @ theta[effects]
