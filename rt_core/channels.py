@@ -17,8 +17,8 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 FaultKind = Literal["wrap", "dropout", "jump", "rollover"]
 
-#: A step this many times the larger ones beside it is a jump: motion at half the sample rate's tenth changes its steps
-#: by less than a factor of two within five samples, and no recording of a real or simulated arm reaches five.
+#: A step this many times the larger ones beside it is a jump.  Motion below a tenth of half the sample rate changes its
+#: steps by less than a factor of two within five samples; no recording of a real or simulated arm reached five.
 JUMP = 20.0
 #: Neighbours on each side, and which of their steps in descending order a jump is compared with: the second, since the
 #: first may belong to another jump.
@@ -233,3 +233,28 @@ def velocity_relation(t: FloatArray, q: FloatArray, dq: FloatArray) -> VelocityR
         return None
     spread = np.sqrt((_BLOCKS - 1.0) / _BLOCKS * np.sum((each - each.mean(axis=0)) ** 2, axis=0))
     return VelocityRelation(float(whole[0]), float(spread[0]), float(whole[1]), float(spread[1]))
+
+
+#: Samples in a row at the extreme of a channel that count as saturated, and how many of those there must be.
+_CLIPPED_RUN = 3
+_CLIPPED = 10
+
+
+def clipped_samples(x: FloatArray, moving: BoolArray) -> IntArray:
+    """Return the samples at which a channel (N,) is saturated.
+
+    A limit shows as runs of samples that all equal the largest or the smallest value, while the joint is `moving` (N,)
+    and the value beside changes with noise.  A coarse channel repeats all its values, and so tells nothing.
+    """
+    good = np.isfinite(x)
+    if np.count_nonzero(good) < _CLIPPED:
+        return np.zeros(0, dtype=np.int64)
+    same = np.concatenate(([False], x[1:] == x[:-1]))
+    extreme = good & moving & ((x == x[good].max()) | (x == x[good].min()))
+    inside = good & moving & ~extreme
+    if not inside.any() or np.mean(same[inside]) > 0.1:
+        return np.zeros(0, dtype=np.int64)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], extreme, [False])).astype(np.int8)))
+    runs = [np.arange(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _CLIPPED_RUN]
+    found = np.concatenate(runs) if runs else np.zeros(0, dtype=np.int64)
+    return found if found.size >= _CLIPPED else np.zeros(0, dtype=np.int64)

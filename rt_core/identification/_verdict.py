@@ -38,6 +38,7 @@ CONSISTENT_LIMIT = 3.0
 #: Share of a joint's rows that may count as outliers.
 OUTLYING_LIMIT = 0.2
 _NAMED = 8  # parameters listed in a reason
+_AGAINST = -0.3  # cosine of torques that point against each other
 _NO_GRAVITY = 0.05  # a gravity vector below this share of standard gravity is none
 
 
@@ -125,6 +126,18 @@ def _doubts(evidence: Evidence) -> list[str]:
     reasons: list[str] = []
     if named is not None:
         reasons.append(finding_text(named, model))
+    hidden = evidence.diagnosis.unexplained
+    if hidden is not None:
+        reasons.append(
+            f"something is wrong that explains little by itself ({hidden.z:.0f} standard deviations, the residual is "
+            f"noise otherwise): {finding_text(hidden, model)}"
+        )
+    if evidence.diagnosis.gravity_against_links < _AGAINST:
+        reasons.append(
+            "the gravity torque comes out against that of the robot file's links (cosine "
+            f"{evidence.diagnosis.gravity_against_links:.2f}): the mounting direction is turned over, or all torques "
+            "have the wrong sign; slow motion fits either way, with first moments of the wrong sign"
+        )
     reasons.extend(
         f"joint {joint.name}: possible links explain {100 * max(metrics.explained[j], 0.0):.0f} % of the torque's "
         f"variance, free parameters {100 * free.explained[j]:.0f} %"

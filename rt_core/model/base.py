@@ -22,8 +22,12 @@ from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
-#: A column is dependent if less than this share of its length is outside the span of the earlier ones.
-TOLERANCE = 1e-8
+#: A column is dependent if less than this share of its length is outside the span of the earlier ones: about a third of
+#: the angle between two axes, so that axes 0.17 deg apart count as parallel.  Angles rounded to four decimals leave
+#: 4e-6, numerical noise 1e-15; the columns that arms have keep 0.06 and more.
+TOLERANCE = 1e-3
+#: A column shorter than this share of the longest one is zero.
+DEAD = 1e-4
 _COEFFICIENT_FLOOR = 1e-9  # regrouping coefficients below this are rounding
 _PROBE_VELOCITY = 0.5  # velocity constants of friction in the comparison of columns: the rank must not depend on them
 _PROBE_GRAVITY = (1.0, -2.0, -9.0)  # parallel to no axis of an arm
@@ -135,7 +139,7 @@ def base_parameters(model: RobotModel, *, tolerance: float = TOLERANCE, seed: in
     total = len(layout)
     stacked = probe_regressor(model, layout, max(64, 4 * total // model.n), seed).reshape(-1, total)
     norms = np.linalg.norm(stacked, axis=0)
-    alive = norms > tolerance * norms.max(initial=1.0)
+    alive = norms > DEAD * norms.max(initial=1.0)
     scaled = np.where(alive, stacked / np.where(alive, norms, 1.0), 0.0)
     kinds = [layout.law == LAW_LINK, layout.law == LAW_ARMATURE, np.isin(layout.law, CYCLIC)]
     rank_of_kind = np.select(kinds, (1, 2, 3), 0)

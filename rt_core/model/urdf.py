@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rt_core.model.angles import EXACT, right_angle
 from rt_core.model.inertia import inertial_vector, is_physical, tensor, transform_inertial
 from rt_core.model.robot import Joint, JointDynamics, JointKind
 from rt_core.types import BoolArray, FloatArray
@@ -58,6 +59,7 @@ class UrdfChain:
     tip_rotation: FloatArray  # (3, 3) tip frame in the last link frame
     tip_translation: FloatArray  # (3,) [m]
     unphysical: tuple[str, ...]  # links whose <inertial> no body can have (negative mass, not positive definite)
+    rounded: tuple[str, ...]  # joints placed by right angles that were written rounded, and are taken as exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +140,7 @@ def _required(element: ET.Element, tag: str, key: str, where: str) -> float:
 
 def _origin(element: ET.Element, where: str) -> tuple[FloatArray, FloatArray]:
     origin = element.find("origin")
-    rpy = _floats(origin, "rpy", f"{where} <origin>", (0.0, 0.0, 0.0))
+    rpy = map(right_angle, _floats(origin, "rpy", f"{where} <origin>", (0.0, 0.0, 0.0)))
     return rotation_from_rpy(rpy), np.array(_floats(origin, "xyz", f"{where} <origin>", (0.0, 0.0, 0.0)))
 
 
@@ -250,6 +252,7 @@ class _Tree:
         if not self.links:
             raise UrdfError("there is no <link>")
         self.above: dict[str, _UrdfJoint] = {}  # link -> the joint that attaches it
+        self.rounded: list[str] = []  # joints with right angles written rounded
         self.below: dict[str, list[_UrdfJoint]] = {name: [] for name in self.links}
         names = set()
         for element in root.findall("joint"):
@@ -262,6 +265,9 @@ class _Tree:
                 other = self.above[joint.child].joint.name
                 raise UrdfError(f'link "{joint.child}" is attached by two joints, "{other}" and "{name}": not a tree')
             self.above[joint.child] = joint
+            rpy = _floats(element.find("origin"), "rpy", f'joint "{name}" <origin>', (0.0, 0.0, 0.0))
+            if any(abs(right_angle(angle) - angle) > EXACT for angle in rpy):
+                self.rounded.append(name)
             self.below[joint.parent].append(joint)
         roots = [name for name in self.links if name not in self.above]
         if not roots:
@@ -442,6 +448,7 @@ def chain_from_urdf(text: str, *, base_link: str | None = None, tip_link: str | 
         tip_rotation=placed[tip][1][0],
         tip_translation=placed[tip][1][1],
         unphysical=tuple(unphysical),
+        rounded=tuple(name for name in tree.rounded if name in index),
     )
 
 

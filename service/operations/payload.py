@@ -28,6 +28,7 @@ from rt_core.identification.payload import (
 from rt_core.identification.physical.fit import noise_inflation
 from rt_core.model.base import payload_columns
 from rt_core.model.inertia import mass_com_inertia, six
+from rt_core.model.robot import RobotModel
 from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 from rt_core.validation import torque_metrics
@@ -92,6 +93,10 @@ class PayloadResult:
     predicted : (K, n) float64 or None
         Torque of the arm with the payload at the identification's rows; None where no single payload gives it, because
         nothing explains the recording or other effects were fitted along with it.
+    torque_std : float
+        Relative standard deviation of the torque's scale that the intervals allow for.
+    torque_factor : Quantity or None
+        Measured torque over true torque, from a payload of known mass.
     """
 
     verdict: PayloadVerdict
@@ -103,6 +108,8 @@ class PayloadResult:
     identification: Identification | None = None
     errors: tuple[float, float | None, float] | None = None
     predicted: FloatArray | None = None
+    torque_std: float = 0.0
+    torque_factor: Quantity | None = None
 
     @property
     def known(self) -> bool:
@@ -158,7 +165,7 @@ def payload_in_recording(
 
     loaded = before.theta + payload_columns(base, model) @ payload.estimate
     errors = (error(before.theta), None if refit_effects else error(loaded), found.metrics.relative_error)
-    result = _result(payload, refit_effects, found, errors)
+    result = _result(payload, refit_effects, _visible_limit(model), found, errors)
     return result if refit_effects else replace(result, predicted=rows.predict(loaded))
 
 
@@ -177,7 +184,53 @@ def payload_between(
         before.base, before.robot.model, before.theta, before.covariance, theta, covariance,
         refit_effects=refit_effects,
     )  # fmt: skip
-    return _result(payload, refit_effects)
+    return _result(payload, refit_effects, _visible_limit(before.robot.model))
+
+
+def with_torque_scale(result: PayloadResult, torque_std: float = 0.0, known_mass: float | None = None) -> PayloadResult:
+    """Return a result whose intervals allow for the scale of the torque, or that tells it from a known mass.
+
+    A factor that all torques have in common does not show in any fit: mass and inertia have it, too.  It is what an
+    error of the torque constants does.
+
+    Parameters
+    ----------
+    torque_std : float
+        Relative standard deviation of that factor, at least 0 and below 1.
+    known_mass : float or None
+        Mass of the payload by weighing [kg].
+
+    Raises
+    ------
+    PayloadError
+        If one of them is out of range.
+    """
+    if not 0.0 <= torque_std < 1.0:
+        raise PayloadError(f"the torque's relative standard deviation must be from 0 to 1, not {torque_std:g}")
+    if known_mass is not None and not 0.0 < known_mass < np.inf:
+        raise PayloadError(f"the known mass must be a positive number of kilograms, not {known_mass:g}")
+    quantities = tuple(q if q.name.startswith("centre") else _scaled(q, torque_std) for q in result.quantities)
+    mass = result.quantities[0]
+    factor: Quantity | None = None
+    reasons = result.reasons
+    if known_mass is not None and mass.value is not None and mass.std is not None:
+        value, std = mass.value / known_mass, mass.std / known_mass
+        half = NORMAL_QUANTILE_95 * std
+        factor = Quantity("torque_factor", "1", value, std, value - half, value + half, mass.status)
+        reasons = (
+            *reasons,
+            f"with the known mass of {known_mass:g} kg, measured torque is {value:.4g} +- {half:.2g} (95 %) times the "
+            "true one: divide the torque constants by it",
+        )
+    return replace(result, quantities=quantities, torque_std=torque_std, torque_factor=factor, reasons=reasons)
+
+
+def _scaled(q: Quantity, torque_std: float) -> Quantity:
+    if torque_std == 0.0 or q.value is None or q.std is None:
+        return q
+    std = float(np.hypot(q.std, torque_std * q.value))
+    half = NORMAL_QUANTILE_95 * std
+    return replace(q, std=std, lower=q.value - half, upper=q.value + half)
 
 
 def load_after(path: Path, before: ModelFile) -> tuple[FloatArray, FloatArray]:
@@ -251,9 +304,21 @@ def _check_before(before: ModelFile) -> None:
         )
 
 
+#: Arms carry from a twentieth to half of their own mass: where a tenth of it would not show, "no payload" says nothing.
+_VISIBLE_SHARE = 0.1
+
+
+def _visible_limit(model: RobotModel) -> float:
+    """Return the mass [kg] that has to show before its absence is stated; infinite if the arm's mass is not known."""
+    if model.inertial is None or not (model.inertial[:, 0] > 0.0).all():
+        return np.inf
+    return float(_VISIBLE_SHARE * model.inertial[:, 0].sum())
+
+
 def _result(
     payload: Payload,
     refit_effects: bool,
+    visible_limit: float,
     found: Identification | None = None,
     errors: tuple[float, float | None, float] | None = None,
 ) -> PayloadResult:
@@ -272,9 +337,14 @@ def _result(
             f"with and without payload differ by {scatter:.1f} times as much as noise and a payload explain: {advice}"
         )
     if not mass > PRESENT * std:
-        verdict: PayloadVerdict = "no_payload" if np.isfinite(std) else "not_determined"
+        seen = bool(np.isfinite(std)) and PRESENT * std < visible_limit
+        verdict: PayloadVerdict = "no_payload" if seen else "not_determined"
         if verdict == "not_determined":
-            why = "the data show nothing of the mass"
+            why = (
+                "the data show nothing of the mass"
+                if not np.isfinite(std)
+                else f"a mass below {PRESENT * std:.2g} kg would not show in these data"
+            )
             reasons.insert(0, f"{why}: record a motion in which the wrist is lifted and turned")
         else:
             why = "no payload is seen"
@@ -367,11 +437,16 @@ def payload_document(result: PayloadResult) -> dict[str, Any]:
         "inertia": rows[4:],
         "frame": "flange",
         "scatter": result.scatter,
+        "torque_std": result.torque_std,
+        "torque_factor": None,
         "body": None,
     }
     if result.body is not None:
         mass, com, inertia = mass_com_inertia(result.body)
         out["body"] = {"mass": mass, "centre_of_mass": com.tolist(), "inertia": inertia.tolist()}
+    if result.torque_factor is not None:
+        f = result.torque_factor
+        out["torque_factor"] = {"value": f.value, "std": f.std, "lower": f.lower, "upper": f.upper}
     if result.errors is not None:
         keys = ("without_payload", "with_payload", "own_fit")
         out["relative_error"] = dict(zip(keys, result.errors, strict=True))

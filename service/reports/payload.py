@@ -41,6 +41,16 @@ def payload_facts(result: PayloadResult, before: ModelFile, loaded: Path) -> lis
         names = ("without payload", "with it", "of a fit of its own")
         texts = [f"{100 * e:.2f} % {name}" for e, name in zip(result.errors, names, strict=True) if e is not None]
         facts.append(("relative torque error", ", ".join(texts)))
+    if result.present:
+        allowed = f"allowed for by {100 * result.torque_std:g} %" if result.torque_std else "not in the intervals"
+        facts.append(
+            ("torque scale", f"a factor common to all torques does not show: mass and inertia have it, too; {allowed}")
+        )
+    if result.torque_factor is not None and result.torque_factor.value is not None:
+        f = result.torque_factor
+        facts.append(
+            ("torque factor", f"{number(f.value, 5)} (95 % from {number(f.lower, 5)} to {number(f.upper, 5)})")
+        )
     if result.scatter is not None:
         facts.append(("scatter", f"{result.scatter:.2f} times what noise explains"))
     return facts

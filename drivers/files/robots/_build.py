@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from drivers.files.robots._schema import JointTable, ModelTable, RobotTable
+from rt_core.model.angles import EXACT, right_angle
 from rt_core.model.dh import DhChain, DhRow, chain_from_dh, chain_from_mdh
 from rt_core.model.friction import Friction
 from rt_core.model.inertia import inertial_vector, is_physical, tensor, transform_inertial
@@ -98,6 +99,16 @@ def _angle(joint: JointTable, key: str, default: float = 0.0) -> float:
         return math.radians(degrees)
     radians = getattr(joint, key)
     return default if radians is None else float(radians)
+
+
+def _rounded(joint: JointTable) -> bool:
+    """Return whether a right angle was written rounded, and is taken as exact."""
+    given = [float(v) for key in ("alpha", "theta") if (v := getattr(joint, key)) is not None]
+    return any(abs(right_angle(v) - v) > EXACT for v in given)
+
+
+def _rounding(where: str) -> str:
+    return f"{where}: right angles are written rounded (1.5708); they are taken as exact"
 
 
 def _where(joint: JointTable) -> str:
@@ -212,8 +223,8 @@ def _from_dh(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
     rows = []
     for joint in table.joint:
         kind = joint.kind or "revolute"
-        row = DhRow(joint.name, joint.a or 0.0, _angle(joint, "alpha"), joint.d or 0.0, _angle(joint, "theta"), kind)
-        rows.append(row)
+        alpha, theta = right_angle(_angle(joint, "alpha")), right_angle(_angle(joint, "theta"))
+        rows.append(DhRow(joint.name, joint.a or 0.0, alpha, joint.d or 0.0, theta, kind))
     chain: DhChain = chain_from_mdh(rows) if table.kinematics == "mdh" else chain_from_dh(rows)
     joints = tuple(
         _limited(placed, _limits(joint, placed.kind == "prismatic"))
@@ -225,7 +236,7 @@ def _from_dh(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
     for i, joint in enumerate(table.joint):
         _state(joint, stated, i)
     inertial: FloatArray | None = None
-    warnings = []
+    warnings = [_rounding(_where(joint)) for joint in table.joint if _rounded(joint)]
     if any(phi is not None for phi in links):
         inertial = np.zeros((len(joints), 10))
         for i, (joint, phi) in enumerate(zip(table.joint, links, strict=True)):
@@ -294,7 +305,8 @@ def _from_urdf(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
         dynamics=dynamics,
         stated=stated,
     )
-    return model, tuple(_unphysical(where) for where in unphysical)
+    rounded = tuple(_rounding(f'joint "{name}"') for name in chain.rounded)
+    return model, (*(_unphysical(where) for where in unphysical), *rounded)
 
 
 def _gravity(table: RobotTable) -> FloatArray:

@@ -301,7 +301,8 @@ class AddedVariableTest:
         apart = each - each.mean(axis=0)
         B = each.shape[0]
         covariance = np.asarray((B - 1.0) / B * apart.T @ apart)
-        z = float(np.sqrt(max(eta @ np.linalg.pinv(covariance, hermitian=True) @ eta, 0.0)))
+        squared = float(eta @ np.linalg.pinv(covariance, hermitian=True) @ eta)
+        z = float(np.sqrt(max(squared, 0.0)))
         sigma = self._spread(np.append(np.arange(self.rank), own))
         n = self.counts
         ratio = np.where(n > 0, sigma, 1.0) / np.where(n > 0, self.plain_sigma, 1.0)

@@ -32,7 +32,8 @@ from rt_core.identification.diagnostics.row_filter import RowFilter
 from rt_core.identification.least_squares import compress, solve
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings
 from rt_core.identification.rows import Rows, build_rows
-from rt_core.model.base import BaseParameters
+from rt_core.model.base import BaseParameters, link_torque
+from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
@@ -53,13 +54,17 @@ NOISE_RATIO = 1.3
 #: A column with less of its length outside the regressor's span cannot be told from parameters.
 IDENTIFIABLE = 0.02
 #: Joints of which less of the torque's variance is explained, or which leave more than this many times the noise, make
-#: the discrete alternatives worth their time.
+#: the discrete alternatives worth their time; where none leaves more, a certain error has no excuse in the model.
 WELL_EXPLAINED = 0.95
+NEAR_NOISE = 3.0
+#: An error of one joint alone is named if it leaves at most this share of that joint's own residual.
+OWN_LEFT = 0.5
 #: The effect of a tilt or a zero is linear up to here [rad]; a delay up to here [s].
 _LINEAR_RAD = np.radians(15.0)
 _LINEAR_S = 0.1
 _LINEAR_SCALE = 0.5
-_ROUNDS = 5
+_ROUNDS = 6
+_REFINED = 3  # small errors that are refined on rows built anew
 _PEAKS = 3
 _POSTURES = 100
 _NO_EFFECT = 1e-9  # m/s^2 or m^2/s^2: torque by unit parameters at rest
@@ -128,6 +133,10 @@ class Diagnosis:
         Whether gravity has an effect on the arm, and whether this motion can tell its direction.
     peaks : tuple of Peak
         The largest residuals over their noise, of different joints and times.
+    gravity_against_links : float
+        Cosine between the gravity torque of the fit and that of the robot file's links in the postures of the
+        recording; 1 where the file has no links.  A gravity vector that is turned over comes out as links with first
+        moments of the other sign, which fit slow motion as well.
     """
 
     findings: tuple[Finding, ...]
@@ -137,6 +146,7 @@ class Diagnosis:
     gravity_acts: bool
     gravity_seen: bool
     peaks: tuple[Peak, ...]
+    gravity_against_links: float = 1.0
 
     @property
     def named(self) -> Finding | None:
@@ -144,15 +154,18 @@ class Diagnosis:
         return self.findings[0] if self.findings and self.findings[0].named else None
 
     @property
-    def at_noise(self) -> bool:
-        """Whether no joint leaves more than its noise, as far as that is known."""
-        return at_noise(self.sigma, self.noise)
+    def unexplained(self) -> Finding | None:
+        """The most certain error that is not named, where the residual is so near the noise that no model error is."""
+        certain = [f for f in self.findings if not f.named and f.z > CERTAIN]
+        if not certain or self.named is not None or not at_noise(self.sigma, self.noise, NEAR_NOISE):
+            return None
+        return max(certain, key=lambda f: f.z)
 
 
-def at_noise(sigma: FloatArray, noise: FloatArray) -> bool:
-    """Return whether the noise of some joint is known and none leaves more than it allows."""
+def at_noise(sigma: FloatArray, noise: FloatArray, ratio: float = NOISE_RATIO) -> bool:
+    """Return whether the noise (n,) of every joint is known, and none leaves more than `ratio` times it."""
     known = np.isfinite(noise) & (noise > 0.0)
-    return bool(known.any() and (sigma[known] <= NOISE_RATIO * noise[known]).all() and known.all())
+    return bool(known.all() and (sigma <= ratio * noise).all())
 
 
 @dataclass(frozen=True)
@@ -188,7 +201,9 @@ def diagnose(
     seen = tilt is not None and tilt.identifiable > IDENTIFIABLE
     present = [r for r in results if r.z > SIGNIFICANT and r.identifiable > IDENTIFIABLE]
     live = rows.use.any(axis=0)
-    bad = fit.implausible or bool((fit.explained[live] < WELL_EXPLAINED).any())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loud = live & (fit.sigma > NEAR_NOISE * noise)
+    bad = fit.implausible or bool((fit.explained[live] < WELL_EXPLAINED).any() or loud.any())
     gravity = None
     if acts and (bad or any(r.kind == "tilt" for r in present)):
         gravity = fit_gravity(model, signals, settings, start_s, stop_s, fit.sigma)
@@ -203,7 +218,9 @@ def diagnose(
             findings.append(_finding(r, model, named=False))
         worst.setdefault(r.kind, r)
     shifts = np.array([r.shift for r in worst.values()]) if worst else np.zeros((0, fit.theta.size))
-    return Diagnosis(tuple(findings), noise, fit.sigma, shifts, acts, seen, _peaks(fit))
+    return Diagnosis(
+        tuple(findings), noise, fit.sigma, shifts, acts, seen, _peaks(fit), _gravity_against_links(fit, signals)
+    )
 
 
 def _gravity_acts(fit: Fit, signals: Signals) -> bool:
@@ -247,19 +264,30 @@ def _named(
     candidates = [r for r in present if r.z > CERTAIN and _linear(r)]
     if not candidates:
         return None
-    best = min(candidates, key=lambda r: r.left)
-    others = [r.left for r in results if r.kind != best.kind]
+    by_left = sorted(candidates, key=lambda r: r.left)
+    chosen = dict.fromkeys([id(r) for r in (*by_left[: _REFINED - 1], max(candidates, key=lambda r: r.z))])
+    refined: list[tuple[AddedVariable, Finding]] = []
+    for r in candidates:
+        if id(r) not in chosen:
+            continue
+        if r.kind == "tilt":
+            # the derivative lacks the moments of links that only a tilted arm shows
+            if gravity is not None:
+                better = replace(r, left=gravity.left, sigma=gravity.sigma)
+                refined.append((better, replace(_finding(better, fit.model, named=True), gravity=gravity.vector)))
+            continue
+        found = _refined(fit, signals, settings, start_s, stop_s, r)
+        if found is not None and found.z > CERTAIN:
+            refined.append((found, _finding(found, fit.model, named=True)))
+    if not refined:
+        return None
+    best, finding = min(refined, key=lambda item: item[0].left)
+    others = [r.left for r in results if r.kind != best.kind] + [r.left for r, _ in refined if r.kind != best.kind]
     if min(others, default=1.0) - best.left < MARGIN:
         return None
-    if best.kind == "tilt":
-        # the derivative lacks the moments of links that only a tilted arm shows
-        if gravity is None or not (gravity.left < SMALL_LEFT or at_noise(gravity.sigma, noise)):
-            return None
-        return replace(_finding(best, fit.model, named=True), left=gravity.left, gravity=gravity.vector)
-    refined = _refined(fit, signals, settings, start_s, stop_s, best)
-    if refined is None or refined.z < CERTAIN or not (refined.left < SMALL_LEFT or at_noise(refined.sigma, noise)):
-        return None
-    return _finding(refined, fit.model, named=True)
+    own = 1.0 if best.joint is None else float(best.sigma[best.joint] / fit.sigma[best.joint])
+    alone = best.kind in ("torque_late", "torque_scale", "velocity_late") and own < OWN_LEFT
+    return finding if best.left < SMALL_LEFT or alone or at_noise(best.sigma, noise) else None
 
 
 def _refined(
@@ -328,6 +356,22 @@ def _discrete(
 
 def _accepted(found: Alternative | GravityFit, noise: FloatArray) -> bool:
     return found.left <= ALTERNATIVE_LEFT or (found.left < SMALL_LEFT and at_noise(found.sigma, noise))
+
+
+def _gravity_against_links(fit: Fit, signals: Signals) -> float:
+    """Return the cosine between the gravity torque of the fit and of the robot file's links; 1 where it has none."""
+    model, base = fit.model, fit.base
+    if model.inertial is None or not np.any(model.gravity) or not (model.inertial[:, 0] > 0.0).all():
+        return 1.0
+    q = np.concatenate([piece.q[:: max(1, piece.t.size // _POSTURES)] for piece in signals.pieces])
+    rest = np.zeros_like(q)
+    given = inverse_dynamics(model.geometry, model.gravity, model.inertial, q, rest, rest)
+    found = link_torque(model, base, fit.theta, q, rest, rest)
+    weight = np.where(fit.rows.use.any(axis=0), 1.0 / np.maximum(np.sqrt(np.mean(given**2, axis=0)), 1e-12), 0.0)
+    weight = np.where(np.sqrt(np.mean(given**2, axis=0)) > fit.sigma, weight, 0.0)
+    a, b = (given * weight).ravel(), (found * weight).ravel()
+    size = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / size if size > 0.0 else 1.0
 
 
 def _peaks(fit: Fit) -> tuple[Peak, ...]:

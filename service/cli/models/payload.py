@@ -16,6 +16,8 @@ Examples:
   thetad identify empty.mcap --robot my_arm.toml --method physical -o empty.yaml
   thetad payload empty.yaml loaded.mcap --report payload.html
   thetad payload empty.yaml loaded.mcap --span 10s:40s --refit-effects --json
+  thetad payload empty.yaml loaded.mcap --torque-std 5      (torque from current: constants known to 5 %)
+  thetad payload empty.yaml loaded.mcap --known 2.805      (a weighed payload tells the factor of the torque)
   thetad payload online_before.yaml online_after.yaml
   thetad control reset_estimator; ...; thetad control snapshot > after.json
   thetad payload empty.yaml after.json
@@ -42,6 +44,14 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--refit-effects", action="store_true", help="friction, rotor inertia and offsets may differ between the two"
     )
+    parser.add_argument(
+        "--torque-std", metavar="PERCENT", type=float, default=0.0,
+        help="standard deviation of the torque's scale, as of torque constants: intervals of mass and inertia allow "
+        "for it (0)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--known", metavar="MASS", type=float, help="weighed mass [kg]: print the factor of the torque instead"
+    )
     parser.add_argument("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
     add_json_flag(parser)
     parser.set_defaults(run=run)
@@ -52,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from drivers.files.atomic_write import write_text
     from drivers.files.recordings.recording import Span, read_recording
     from service.models.document import load_model
-    from service.operations.payload import load_after, payload_between, payload_in_recording
+    from service.operations.payload import load_after, payload_between, payload_in_recording, with_torque_scale
     from service.reports.payload import payload_facts, payload_page, payload_summary
 
     before = load_model(args.model)
@@ -65,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         recording = read_recording(args.loaded)
         result = payload_in_recording(before, recording, span=span, refit_effects=args.refit_effects)
+    result = with_torque_scale(result, 0.01 * args.torque_std, args.known)
     if args.report is not None:
         write_text(args.report, payload_page(result, before, args.loaded))
     if args.json:
