@@ -189,7 +189,9 @@ GRAVITIES = ("base_tilted", "base_turned_over")
 @lru_cache
 def _simulated(arm: str, seed: int) -> tuple[RobotFile, Recording]:
     robot = load_robot(arm)
-    simulated = SimulatedArm(robot.model, SimSettings(seed=seed, rate_hz=_RATE_HZ), MotionSettings(seed=seed), seed=seed)
+    simulated = SimulatedArm(
+        robot.model, SimSettings(seed=seed, rate_hz=_RATE_HZ), MotionSettings(seed=seed), seed=seed
+    )
     data = simulated.simulate(_SECONDS)
     channels = {name: np.array(data.channels[name]) for name in ("q", "dq", "tau")}
     return robot, _recording(robot, data.t, channels)
@@ -212,9 +214,7 @@ def refused(recording: Recording, robot: RobotFile) -> str | None:
             return text
     if any(rolls_over(recording.channels["tau"][:, j]) for j in range(recording.n)):
         return "torque rolls over"
-    wrong, _ = plausibility(
-        recording.t, recording.channels, recording.joint_names, recording.units, robot.model.joints
-    )
+    wrong, _ = plausibility(recording.t, recording.channels, recording.joint_names, recording.units, robot.model.joints)
     return wrong[0] if wrong else None
 
 
@@ -267,7 +267,9 @@ def table(results: list[dict[str, Any]]) -> str:
     by_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in results:
         by_kind[row["kind"]].append(row)
-    lines = [f"{'kind':22s}{'runs':>5s}{'refused':>9s}{'rejected':>9s}{'doubtful':>9s}{'weak, ok':>9s}{'determined':>11s}{'wrong':>7s}{'runs':>6s}"]
+    lines = [
+        f"{'kind':22s}{'runs':>5s}{'refused':>9s}{'rejected':>9s}{'doubtful':>9s}{'weak, ok':>9s}{'determined':>11s}{'wrong':>7s}{'runs':>6s}"
+    ]
     for kind, rows in sorted(by_kind.items()):
         verdicts = [row["verdict"] for row in rows]
         lines.append(

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from rt_core.channels import clipped_samples
 from rt_core.identification._plausibility import SIGNIFICANT, Plausibility
 from rt_core.identification.diagnostics.alternatives import STANDARD_GRAVITY
 from rt_core.identification.diagnostics.diagnosis import Diagnosis, Finding
@@ -138,6 +139,7 @@ def _doubts(evidence: Evidence) -> list[str]:
             f"{evidence.diagnosis.gravity_against_links:.2f}): the mounting direction is turned over, or all torques "
             "have the wrong sign; slow motion fits either way, with first moments of the wrong sign"
         )
+    reasons.extend(_saturation(evidence))
     reasons.extend(
         f"joint {joint.name}: possible links explain {100 * max(metrics.explained[j], 0.0):.0f} % of the torque's "
         f"variance, free parameters {100 * free.explained[j]:.0f} %"
@@ -197,6 +199,26 @@ def _doubts(evidence: Evidence) -> list[str]:
     return reasons
 
 
+def _saturation(evidence: Evidence) -> list[str]:
+    """Return which torque channels are saturated."""
+    model = evidence.found.model
+    reasons: list[str] = []
+    for j, joint in enumerate(model.joints):
+        found = [
+            (piece.t[k], piece.tau[k, j])
+            for piece in evidence.signals.pieces
+            for k in clipped_samples(piece.tau[:, j], np.abs(piece.dq[:, j]) > model.standstill_velocity[j])
+        ]
+        if found:
+            total = sum(piece.t.size for piece in evidence.signals.pieces)
+            reasons.append(
+                f"joint {joint.name}: its torque stays at {found[0][1]:.4g} in {len(found)} samples "
+                f"({100 * len(found) / total:.2g} %) while it moves, first at {found[0][0]:.6g} s: the channel is "
+                "saturated, and what is beyond is missing"
+            )
+    return reasons
+
+
 def _limits(evidence: Evidence, open_: int) -> list[str]:
     """Return what the motion does not show."""
     found, status, diagnosis = evidence.found, evidence.status, evidence.diagnosis
@@ -247,6 +269,12 @@ def finding_text(finding: Finding, model: RobotModel) -> str:
         return (
             f"{name}its zero seems to be off by {-factor * value:.3g} +- {factor * std:.2g} {unit} (or that of a joint "
             f"beside it); {left}: check q.offset of the mapping and the robot file"
+        )
+    if finding.kind == "position_scale":
+        size = "small" if value > 0.0 else "large"
+        return (
+            f"{name}its position seems to be {100 * abs(value):.2g} +- {100 * std:.2g} % too {size}; {left}: check its gear "
+            "ratio and unit"
         )
     if finding.kind == "torque_scale":
         size = "large" if value > 0.0 else "small"

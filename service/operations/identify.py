@@ -273,12 +273,12 @@ def _late_velocity(
     start_s: float,
     stop_s: float,
 ) -> str | None:
-    """Return that the measured velocity lags the position so that it does harm; None if it does not.
+    """Return that the measured velocity disagrees with the position so that it does harm; None if it does not.
 
     Filters of a millisecond or two are common and harmless, so two fits decide, with and without the measured velocity.
     """
-    late = late_velocities(recording, model)
-    if not late:
+    odd = odd_velocities(recording, model)
+    if not odd:
         return None
     without = {k: v for k, v in recording.channels.items() if k != "dq"}
     options = EstimatorOptions(constants="given")
@@ -297,26 +297,37 @@ def _late_velocity(
     lower = np.mean(np.log(derived.solution.sigma / measured.solution.sigma)) < 0.0
     if not (moved.any() and lower):
         return None
-    shown = ", ".join(f"{name} {1e3 * lag:.3g} ms" for name, lag in late.items())
+    shown = ", ".join(f"{name} {text}" for name, text in odd.items())
     return (
-        f"the measured velocity (dq) lags the change of the position: {shown}; that would have moved "
+        f"the measured velocity (dq) does not follow the change of the position: {shown}; that would have moved "
         f"{int(moved.sum())} of {int(known.sum())} determined values by more than {_HARMFUL:g} standard deviations, so "
         "the velocity was taken from the position instead"
     )
 
 
-def late_velocities(recording: Recording, model: RobotModel) -> dict[str, float]:
-    """Return the lag [s] of the measured velocity of each joint where it is significant and longer than a sample."""
+#: A measured velocity whose scale is off by more is said to be, if that is significant.
+_SCALE = 0.02
+
+
+def odd_velocities(recording: Recording, model: RobotModel) -> dict[str, str]:
+    """Return, for each joint whose measured velocity lags the position by more than a sample or has another scale, how."""
     if "dq" not in recording.channels:
         return {}
     good = np.ones(recording.samples, dtype=bool) if recording.valid is None else recording.valid.all(axis=1)
-    found: dict[str, float] = {}
+    found: dict[str, str] = {}
     step = float(np.median(np.diff(recording.t)))
     for j, joint in enumerate(model.joints):
         q, dq = recording.channels["q"][good, j], recording.channels["dq"][good, j]
         relation = velocity_relation(recording.t[good], q, dq)
-        if relation is not None and abs(relation.lag_s) > max(step, _HARMFUL * relation.lag_std_s):
-            found[joint.name] = relation.lag_s
+        if relation is None:
+            continue
+        texts = []
+        if abs(relation.lag_s) > max(step, _HARMFUL * relation.lag_std_s):
+            texts.append(f"{1e3 * relation.lag_s:.3g} ms behind")
+        if abs(relation.scale - 1.0) > max(_SCALE, _HARMFUL * relation.scale_std):
+            texts.append(f"{relation.scale:.3g} times as large")
+        if texts:
+            found[joint.name] = ", ".join(texts)
     return found
 
 

@@ -31,7 +31,7 @@ from rt_core.model.base import BaseParameters, link_torque
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
-Kind = Literal["tilt", "zero", "torque_late", "velocity_late", "torque_scale"]
+Kind = Literal["tilt", "zero", "position_scale", "torque_late", "velocity_late", "torque_scale"]
 
 BLOCKS = 30
 #: A column with less than this share of its length outside the span of the regressor cannot be told from parameters.
@@ -41,7 +41,7 @@ _ROUNDS = 20
 _TOLERANCE = 1e-3
 _SINGULAR = 1e-10
 _MIN_SHARE = 1e-9  # least residual of a joint, as a share of the largest
-_STEP = {"zero": 1e-4, "tilt": 1e-4, "velocity_late": 1e-3}
+_STEP = {"zero": 1e-4, "position_scale": 1e-4, "tilt": 1e-4, "velocity_late": 1e-3}
 _MAX_SHIFT_S = 0.5
 
 
@@ -149,6 +149,8 @@ def directions(
         found.append(Direction("tilt", None, "rad", np.stack(columns)))
     if wanted("zero"):
         found += [Direction("zero", j, "rad" if revolute[j] else "m", by_signal("zero", j)[None]) for j in range(1, n)]
+    if wanted("position_scale"):
+        found += [Direction("position_scale", j, "", by_signal("position_scale", j)[None]) for j in range(n)]
     torque = [sampled_torque(model, base, theta, piece) for piece in pieces]
     if wanted("torque_late"):
         late = rows_filter.apply([-np.gradient(x, 1.0 / signals.rate_hz, axis=0) for x in torque])
@@ -172,12 +174,20 @@ def _moved(piece: SignalPiece, kind: Kind, joint: int, step: float) -> dict[str,
         q = piece.q.copy()
         q[:, joint] += step
         return {"q": q}
+    if kind == "position_scale":
+        return {name: _stretched(getattr(piece, name), joint, 1.0 + step) for name in ("q", "dq", "ddq")}
     # a velocity that is late: the true one is ahead of the measured one
     rate = 1.0 / float(piece.t[1] - piece.t[0])
     dq, ddq = piece.dq.copy(), piece.ddq.copy()
     dq[:, joint] += step * piece.ddq[:, joint]
     ddq[:, joint] += step * np.gradient(piece.ddq[:, joint], 1.0 / rate)
     return {"dq": dq, "ddq": ddq}
+
+
+def _stretched(x: FloatArray, joint: int, factor: float) -> FloatArray:
+    out = x.copy()
+    out[:, joint] *= factor
+    return out
 
 
 def _only(rows: FloatArray, joint: int) -> FloatArray:
@@ -196,6 +206,9 @@ def corrected(model: RobotModel, signals: Signals, found: AddedVariable) -> Sign
         for j in joints:
             if found.kind == "zero":
                 q[:, j] += eta
+            elif found.kind == "position_scale":
+                for x in (q, dq, ddq):
+                    x[:, j] *= 1.0 + eta
             elif found.kind == "torque_scale":
                 tau[:, j] /= 1.0 + eta
             elif found.kind == "torque_late":
