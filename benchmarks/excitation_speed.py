@@ -15,7 +15,7 @@ from rt_core.excitation.constraints import TORQUE_RESERVE
 from rt_core.excitation.design import Designer
 from rt_core.excitation.gradient import GradientSearch
 from rt_core.excitation.settings import ExcitationSettings
-from rt_core.excitation.workspace_regions import Capsule, segment_distance
+from rt_core.excitation.workspace_regions import Capsule
 from rt_core.model.friction import LAW_ARMATURE, LAW_COULOMB, LAW_OFFSET, LAW_VISCOUS
 from rt_core.model.parameters import ParameterLayout
 from rt_core.model.robot import RobotModel
@@ -35,6 +35,32 @@ def capsules(model: RobotModel) -> tuple[Capsule, ...]:
         end = model.joints[i + 1].translation if i + 1 < model.n else model.tip_translation
         found.append(Capsule(f"link {i}", i, (0.0, 0.0, 0.0), tuple(end.tolist()), 0.05))  # type: ignore[arg-type]
     return tuple(found)
+
+
+def segment_distance(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray) -> FloatArray:
+    """Return the distance (N,) of the segments from `a` to `b` and from `c` to `d`, (N, 3) each.
+
+    The smallest distance of each end from the other segment, and of both lines if their nearest points are inside.
+    """
+
+    def to_segment(p: FloatArray, start: FloatArray, end: FloatArray) -> FloatArray:
+        along = end - start
+        length = (along**2).sum(axis=1)
+        share = ((p - start) * along).sum(axis=1) / np.where(length > 1e-18, length, 1.0)
+        share = np.where(length > 1e-18, np.clip(share, 0.0, 1.0), 0.0)
+        return np.asarray(np.linalg.norm(p - start - share[:, None] * along, axis=1))
+
+    least = np.minimum.reduce([to_segment(a, c, d), to_segment(b, c, d), to_segment(c, a, b), to_segment(d, a, b)])
+    u, v, w = b - a, d - c, a - c
+    uu, uv, vv = (u * u).sum(axis=1), (u * v).sum(axis=1), (v * v).sum(axis=1)
+    uw, vw = (u * w).sum(axis=1), (v * w).sum(axis=1)
+    volume = uu * vv - uv * uv
+    crossing = volume > 1e-12 * uu * vv
+    safe = np.where(crossing, volume, 1.0)
+    s, t = (uv * vw - vv * uw) / safe, (uu * vw - uv * uw) / safe
+    inside = crossing & (s >= 0.0) & (s <= 1.0) & (t >= 0.0) & (t <= 1.0)
+    between = np.linalg.norm(w + s[:, None] * u - t[:, None] * v, axis=1)
+    return np.asarray(np.where(inside, np.minimum(least, between), least))
 
 
 class Peer:

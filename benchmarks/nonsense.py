@@ -267,17 +267,21 @@ def table(results: list[dict[str, Any]]) -> str:
     by_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in results:
         by_kind[row["kind"]].append(row)
-    lines = [
-        f"{'kind':22s}{'runs':>5s}{'refused':>9s}{'rejected':>9s}{'doubtful':>9s}{'weak, ok':>9s}{'determined':>11s}{'wrong':>7s}{'runs':>6s}"
-    ]
+    heads = ("runs", "refused", "rejected", "doubtful", "weak, ok", "determined", "wrong", "in runs")
+    lines = [f"{'kind':22s}" + "".join(f"{head:>11s}" for head in heads)]
     for kind, rows in sorted(by_kind.items()):
         verdicts = [row["verdict"] for row in rows]
-        lines.append(
-            f"{kind:22s}{len(rows):5d}{verdicts.count('refused'):9d}{verdicts.count('not_explained'):9d}"
-            f"{verdicts.count('doubtful'):9d}{verdicts.count('weak_excitation') + verdicts.count('ok'):9d}"
-            f"{sum(r['determined'] for r in rows):11d}{sum(r['wrong'] for r in rows):7d}"
-            f"{sum(r['wrong'] > 0 for r in rows):6d}"
+        counts = (
+            len(rows),
+            verdicts.count("refused"),
+            verdicts.count("not_explained"),
+            verdicts.count("doubtful"),
+            verdicts.count("weak_excitation") + verdicts.count("ok"),
+            sum(r["determined"] for r in rows),
+            sum(r["wrong"] for r in rows),
+            sum(r["wrong"] > 0 for r in rows),
         )
+        lines.append(f"{kind:22s}" + "".join(f"{count:11d}" for count in counts))
     total = sum(r["determined"] for r in results)
     lines.append(
         f"{len(results)} recordings: {sum(r['wrong'] for r in results)} of {total} determined values wrong, in "

@@ -33,6 +33,7 @@ _SAME = 0.05  # two sizes that differ by less than this share are the same
 _ROLLOVER = 0.9  # steps of a counter that rolls over span this share of the channel's range ...
 _ROLLOVER_RANGE = 30.0  # ... which is this many times its ordinary steps
 _BLOCKS = 10
+_MIN_SAMPLES = 100  # fewer samples show no ordinary step
 _CUTOFF_HZ = 10.0
 
 
@@ -167,7 +168,7 @@ def rolls_over(x: FloatArray) -> bool:
     It changes by nearly its whole range at least twice, and hardly otherwise.
     """
     step = np.abs(np.diff(x[np.isfinite(x)]))
-    if step.size < 10:
+    if step.size < _MIN_SAMPLES:
         return False
     span = float(np.ptp(x[np.isfinite(x)]))
     ordinary = float(np.quantile(step, _QUANTILE))

@@ -31,18 +31,9 @@ def assemble(
 ) -> None:  # fmt: skip
     """Multiply the elements into `placements` (n + 1, 12), and write each parameter's screw in its placement.
 
-    Parameters
-    ----------
-    code, place, column, nominal : (E,)
-        Kind, placement, parameter (-1: none) and nominal value of each element.
-    turn : (E, 9)
-        Rotation of the elements `TURN`.
-    x : (P,)
-        Errors of the parameters.
-    placements : (n + 1, 12)
-        Written.
-    screws : (P, 6)
-        Written: axis and origin in the frame at the start of the placement.
+    Of each element `code`, `place`, `column` (-1: none) and `nominal` (E,) are kind, placement, parameter and nominal
+    value, `turn` (E, 9) the rotation of the elements `TURN`; `x` (P,) are errors.  A screw of `screws` (P, 6) is axis
+    and origin in the frame at the start of the placement.
     """
     placements[:] = 0.0
     for k in range(placements.shape[0]):
@@ -154,14 +145,9 @@ def difference(end: FloatArray, measured: FloatArray, k: int, turn: FloatArray, 
 
 @kernel
 def columns(
-    frames: FloatArray,
-    screws: FloatArray,
-    place: IntArray,
-    rotary: BoolArray,
-    free: IntArray,
-    r: FloatArray,
+    frames: FloatArray, screws: FloatArray, place: IntArray, rotary: BoolArray, free: IntArray, r: FloatArray,
     J: FloatArray,
-) -> None:
+) -> None:  # fmt: skip
     """Fill `J` (p, k): the derivative of the residual `r` (k,) with respect to the parameters `free` (p,).
 
     The derivative of the rotation vector is `J_l^-1(r)`, the inverse left Jacobian (Sola et al. 2018, eq. 146).
@@ -227,14 +213,9 @@ def standardised_square(r: FloatArray, scale: FloatArray) -> float:
 
 @kernel
 def residuals(
-    placements: FloatArray,
-    revolute: BoolArray,
-    q: FloatArray,
-    cosine: FloatArray,
-    sine: FloatArray,
-    measured: FloatArray,
-    out: FloatArray,
-) -> None:
+    placements: FloatArray, revolute: BoolArray, q: FloatArray, cosine: FloatArray, sine: FloatArray,
+    measured: FloatArray, out: FloatArray,
+) -> None:  # fmt: skip
     """Fill `out` (N, k) with the residuals of poses `measured` (N, 12) at postures `q` (N, n)."""
     frames = np.empty((q.shape[1] + 2, 12))
     turn = np.empty(9)

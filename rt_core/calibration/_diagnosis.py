@@ -39,24 +39,14 @@ _SAME_SCALE = 1e-3
 
 
 def doubtful_poses(
-    objective: Objective,
-    numbers: IntArray,
-    width: FloatArray,
-    settings: CalibrationSettings,
+    objective: Objective, numbers: IntArray, width: FloatArray, settings: CalibrationSettings,
     alive: Callable[[], None] = lambda: None,
-) -> tuple[Doubts, Objective]:
+) -> tuple[Doubts, Objective]:  # fmt: skip
     """Find single poses that do not fit, near the fit in `objective`; return them with the fit used.
 
-    A least-squares fit is repeated robustly if some residual is far above the median one.
-
-    Parameters
-    ----------
-    numbers : (N,) int64
-        Numbers of the sample's poses within all poses.
-    width : (P,) float64
-        Largest errors.
-    alive : callable
-        Called in between; an exception ends the search.
+    A least-squares fit is repeated robustly if some residual is far above the median one.  `numbers` (N,) are those of
+    the sample's poses within all poses, `width` (P,) the largest errors.  `alive` is called in between; an exception
+    ends the search.
     """
     sample, plain = objective.sample, objective.loss == "squares"
     needed = int(np.ceil(_MIN_REDUNDANCY * objective.free.size / sample.width))
@@ -80,9 +70,7 @@ def doubtful_poses(
     dominant = plain and bool((scale / fair).max() > DOMINANT) and far.size > 0
     pairs = _exchanged(objective.model, sample, objective.x, far, GROSS * float(fair[0]))
     doubts = Doubts(
-        tuple(int(numbers[i]) for i in far),
-        tuple((int(numbers[i]), int(numbers[j])) for i, j in pairs),
-        dominant,
+        tuple(int(numbers[i]) for i in far), tuple((int(numbers[i]), int(numbers[j])) for i, j in pairs), dominant
     )
     return doubts, objective
 
@@ -107,12 +95,9 @@ def _exchanged(
 
 
 def likely_unit(
-    fresh: Callable[[], ErrorModel],
-    sample: Sample,
-    settings: CalibrationSettings,
-    revolute: tuple[bool, ...],
+    fresh: Callable[[], ErrorModel], sample: Sample, settings: CalibrationSettings, revolute: tuple[bool, ...],
     alive: Callable[[], None],
-) -> str:
+) -> str:  # fmt: skip
     """Return the unit, sign or scale of joints or lengths that explains the measurements by the nominal arm, or "".
 
     `fresh` returns the error model without fitted frames; `alive` is called in between; an exception ends the search.

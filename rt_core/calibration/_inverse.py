@@ -124,36 +124,14 @@ def limits_of(model: ErrorModel) -> tuple[FloatArray, FloatArray]:
 
 
 def inverse_kinematics(
-    model: ErrorModel,
-    x: FloatArray,
-    position: FloatArray,
-    rotation: FloatArray | None,
-    start: FloatArray,
-    *,
-    length: float = 0.2,
-    tolerance: float = 1e-10,
-) -> tuple[FloatArray, float]:
+    model: ErrorModel, x: FloatArray, position: FloatArray, rotation: FloatArray | None, start: FloatArray, *,
+    length: float = 0.2, tolerance: float = 1e-10,
+) -> tuple[FloatArray, float]:  # fmt: skip
     """Return joint positions (n,) near `start`, within the limits, that bring the measured frame to a target.
 
-    Parameters
-    ----------
-    model, x : ErrorModel, (P,) float64
-        The arm and its errors.
-    position : (3,) float64
-        [m].
-    rotation : (3, 3) float64 or None
-        None leaves the orientation free.
-    start : (n,) float64
-    length : float
-        Length [m] by which rotation angles are weighted.
-    tolerance : float
-        Residual at which the search ends [m].
-
-    Returns
-    -------
-    q : (n,) float64
-    residual : float
-        Remaining error [m]; far above `tolerance` if the target is out of reach.
+    The target is a `position` (3,) [m] and a `rotation` (3, 3), None for any, of the arm with errors `x` (P,).
+    Rotation angles are weighted by `length` [m].  The second value is the remaining error [m]: below `tolerance`, or
+    far above it if the target is out of reach.
     """
     target = np.append(np.eye(3).ravel() if rotation is None else np.ravel(rotation), position)
     lower, upper = limits_of(model)

@@ -36,16 +36,9 @@ SIZE_UNKNOWN = (
 
 
 def judged(
-    objective: Objective,
-    before: FloatArray,
-    after: FloatArray,
-    use: BoolArray,
-    tested: BoolArray,
-    width: FloatArray,
-    converged: bool,
-    blind: bool,
-    expected_noise: float | None = None,
-) -> tuple[Verdict, tuple[str, ...]]:
+    objective: Objective, before: FloatArray, after: FloatArray, use: BoolArray, tested: BoolArray, width: FloatArray,
+    converged: bool, blind: bool, expected_noise: float | None = None,
+) -> tuple[Verdict, tuple[str, ...]]:  # fmt: skip
     """Return the verdict and its reasons; of several verdicts, the one to be dealt with first.
 
     `blind`: the poses determine nothing of the arm, although not all of it is excluded.  Residuals `before` and `after`

@@ -178,16 +178,10 @@ def calibrate(
     asked = None if settings.method == "lm" else settings.tolerance
     tolerance = None if asked is None else asked * _cost_unit(final)
     x, outcome = minimise(
-        final,
-        settings.method,
-        width,
-        swarm_iterations=settings.swarm_iterations,
-        lm_iterations=settings.lm_iterations,
-        particles=settings.particles,
-        tolerance=tolerance,
-        seed=settings.seed,
+        final, settings.method, width, swarm_iterations=settings.swarm_iterations,
+        lm_iterations=settings.lm_iterations, particles=settings.particles, tolerance=tolerance, seed=settings.seed,
         on_progress=lambda done, stage: on_progress(share + (1.0 - share) * done, stage),
-    )
+    )  # fmt: skip
     final = replace(final, x=x)
     doubts, judge = doubtful_poses(final, np.flatnonzero(use), width, settings, lambda: on_progress(1.0, "diagnosis"))
     fixed = found.fixed + dropped
@@ -305,18 +299,9 @@ def _weights(objective: Objective, residual: FloatArray) -> FloatArray:
 
 
 def _result(
-    objective: Objective,
-    sample: Sample,
-    use: BoolArray,
-    shown: IntArray,
-    fixed: tuple[Fixed, ...],
-    width: FloatArray,
-    outcome: SearchOutcome,
-    doubts: Doubts,
-    judge: Objective,
-    sized: bool,
-    settings: CalibrationSettings,
-) -> Calibration:
+    objective: Objective, sample: Sample, use: BoolArray, shown: IntArray, fixed: tuple[Fixed, ...], width: FloatArray,
+    outcome: SearchOutcome, doubts: Doubts, judge: Objective, sized: bool, settings: CalibrationSettings,
+) -> Calibration:  # fmt: skip
     model, free, x = objective.model, objective.free, objective.x
     found = statistics(objective)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -363,31 +348,12 @@ def _result(
     known = {} if not sized or verdict in ("not_explained", "outliers", "at_bound", "overfit") else std
     raw = triangle(model.jacobian(objective.sample, x, free), model.spacing_rows(x)[1][:, free])[:, seen]
     return Calibration(
-        model,
-        x,
+        model, x,
         arm_parameters(model, x, std if verdict in ("ok", "not_converged") else {}, doubtful, carried, objective.prior),
-        frame_estimate(model, "base", x, known),
-        frame_estimate(model, "tool", x, known),
+        frame_estimate(model, "base", x, known), frame_estimate(model, "tool", x, known),
         tuple(frame for name in model.base_names[1:] if (frame := frame_estimate(model, name, x, known)) is not None),
-        names,
-        covariance,
-        found.dependence,
-        found.freedom,
-        fixed,
-        correlated_pairs(names, found.covariance),
-        condition_number(raw),
-        Observability.of(raw, len(objective.sample)),
-        scale,
-        Accuracy(int(use.sum()), Errors.of(before[use]), Errors.of(after[use])),
-        test,
-        before,
-        after,
-        weights,
-        outlying,
-        verdict,
-        reasons,
-        outcome.evaluations,
-        doubts,
-        tuple(model.names[k] for k in nominal),
-        joint,
-    )
+        names, covariance, found.dependence, found.freedom, fixed, correlated_pairs(names, found.covariance),
+        condition_number(raw), Observability.of(raw, len(objective.sample)), scale,
+        Accuracy(int(use.sum()), Errors.of(before[use]), Errors.of(after[use])), test, before, after, weights,
+        outlying, verdict, reasons, outcome.evaluations, doubts, tuple(model.names[k] for k in nominal), joint,
+    )  # fmt: skip

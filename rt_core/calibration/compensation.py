@@ -49,13 +49,9 @@ class Compensation:
 
 
 def compensate(
-    nominal: Geometry,
-    calibrated: Geometry,
-    positions: FloatArray,
-    rotations: FloatArray | None = None,
-    start: FloatArray | None = None,
-    seed: int = 0,
-) -> Compensation:
+    nominal: Geometry, calibrated: Geometry, positions: FloatArray, rotations: FloatArray | None = None,
+    start: FloatArray | None = None, seed: int = 0,
+) -> Compensation:  # fmt: skip
     """Find joint commands for targets in the base frame, near those of the nominal arm.
 
     Parameters
@@ -93,16 +89,9 @@ def compensate(
 
 
 def _nearest_of_many(
-    model: ErrorModel,
-    target: tuple[FloatArray, FloatArray | None],
-    first: FloatArray,
-    q: FloatArray,
-    missed: float,
-    turns: BoolArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    rng: np.random.Generator,
-) -> tuple[FloatArray, float]:
+    model: ErrorModel, target: tuple[FloatArray, FloatArray | None], first: FloatArray, q: FloatArray, missed: float,
+    turns: BoolArray, lower: FloatArray, upper: FloatArray, rng: np.random.Generator,
+) -> tuple[FloatArray, float]:  # fmt: skip
     """Return the posture found from random starts that is nearest to `first`, or the one with the least error."""
     reached: list[tuple[float, FloatArray, float]] = []
     for _ in range(_TRIES):

@@ -123,13 +123,9 @@ class ErrorModel:
         return value, turn, x
 
     def predict(
-        self,
-        q: FloatArray,
-        x: FloatArray,
-        load: FloatArray | None = None,
-        head: IntArray | None = None,
+        self, q: FloatArray, x: FloatArray, load: FloatArray | None = None, head: IntArray | None = None,
         station: IntArray | None = None,
-    ) -> tuple[FloatArray, FloatArray]:
+    ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
         """Return positions (N, 3) [m] and rotations (N, 3, 3) of the measured frame at postures `q` (N, n).
 
         `load` (N, n) [N*m or N] is that of the joints; None for no compliance.  `head` (N,) is the point on the tool
@@ -356,17 +352,9 @@ class ErrorModel:
 
 
 def error_model(
-    geometry: Geometry,
-    *,
-    base: bool = True,
-    tool: bool = True,
-    orientation: bool = False,
-    compliance: bool = False,
-    heads: int = 1,
-    points: int = 0,
-    spacings: Sequence[Spacing] = (),
-    stations: int = 1,
-) -> ErrorModel:
+    geometry: Geometry, *, base: bool = True, tool: bool = True, orientation: bool = False, compliance: bool = False,
+    heads: int = 1, points: int = 0, spacings: Sequence[Spacing] = (), stations: int = 1,
+) -> ErrorModel:  # fmt: skip
     """Return the error model of an arm.
 
     Parameters
@@ -409,24 +397,9 @@ def error_model(
     build.parameters += [(f"point{g + 1}_{axis}", "m", 0.0, FRAME, False, 0) for g in range(points) for axis in "xyz"]
     names, units, nominal, priority, rotary, parameter_place = zip(*build.parameters, strict=True)
     return ErrorModel(
-        geometry,
-        names,
-        units,
-        np.array(nominal),
-        np.array(priority, dtype=np.int64),
-        np.array(rotary, dtype=np.bool_),
-        np.array(parameter_place, dtype=np.int64),
-        replaced,
-        np.array(code, dtype=np.int64),
-        np.array(place, dtype=np.int64),
-        np.array(column, dtype=np.int64),
-        np.array(value),
-        np.array(turn).reshape(-1, 9),
-        np.array(geometry.revolute, dtype=np.bool_),
-        align,
-        compliance,
-        heads,
-        points,
-        tuple(spacings),
-        tuple((np.eye(3), np.zeros(3)) for _ in range(1, stations)),
-    )
+        geometry, names, units, np.array(nominal), np.array(priority, dtype=np.int64),
+        np.array(rotary, dtype=np.bool_), np.array(parameter_place, dtype=np.int64), replaced,
+        np.array(code, dtype=np.int64), np.array(place, dtype=np.int64), np.array(column, dtype=np.int64),
+        np.array(value), np.array(turn).reshape(-1, 9), np.array(geometry.revolute, dtype=np.bool_), align,
+        compliance, heads, points, tuple(spacings), tuple((np.eye(3), np.zeros(3)) for _ in range(1, stations)),
+    )  # fmt: skip

@@ -55,10 +55,7 @@ class Geometry:
     def from_model(cls, model: RobotModel) -> Geometry:
         """Return the geometry of a robot by placements, measured at its tip."""
         return cls(
-            "placements",
-            joints=model.joints,
-            tip_rotation=model.tip_rotation,
-            tip_translation=model.tip_translation,
+            "placements", joints=model.joints, tip_rotation=model.tip_rotation, tip_translation=model.tip_translation
         )
 
     @property

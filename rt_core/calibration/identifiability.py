@@ -95,14 +95,9 @@ def triangle(J: FloatArray, extra: FloatArray | None = None) -> FloatArray:
 
 
 def identifiability(
-    model: ErrorModel,
-    sample: Sample,
-    x: FloatArray | None = None,
-    *,
-    excluded: Collection[str] = (),
-    prior: FloatArray | None = None,
-    noise: float = NOISE,
-) -> Identifiability:
+    model: ErrorModel, sample: Sample, x: FloatArray | None = None, *, excluded: Collection[str] = (),
+    prior: FloatArray | None = None, noise: float = NOISE,
+) -> Identifiability:  # fmt: skip
     """Find the parameters that the postures of `sample` determine near the errors `x` (P,), by default zero.
 
     They depend only on the postures, whether orientation is measured, and the standard deviations `prior` (P,),

@@ -13,13 +13,9 @@ from rt_core.types import FloatArray
 
 
 def position_std(
-    model: ErrorModel,
-    x: FloatArray,
-    q: FloatArray,
-    names: Sequence[str],
-    covariance: FloatArray,
+    model: ErrorModel, x: FloatArray, q: FloatArray, names: Sequence[str], covariance: FloatArray,
     load: FloatArray | None = None,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """Return the root-mean-square error (N,) [m] of predicted positions at postures `q` (N, n).
 
     `sqrt(trace(J C J'))`, with `J` the derivatives of the position by the parameters `names` (p,) at the errors `x`

@@ -219,12 +219,9 @@ class Calibration:
         return self.model.places(self.x)
 
     def predict(
-        self,
-        q: FloatArray,
-        load: FloatArray | None = None,
-        head: IntArray | None = None,
+        self, q: FloatArray, load: FloatArray | None = None, head: IntArray | None = None,
         station: IntArray | None = None,
-    ) -> tuple[FloatArray, FloatArray]:
+    ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
         """Return positions (N, 3) [m] and rotations (N, 3, 3) of the calibrated arm, as measured, at `q` (N, n).
 
         Arguments as for `ErrorModel.predict`.  Without measured orientation the rotations are of the nominal tool.
@@ -238,13 +235,9 @@ def carried_by_prior(names: Sequence[str], share: FloatArray) -> set[str]:
 
 
 def arm_parameters(
-    model: ErrorModel,
-    x: FloatArray,
-    std: dict[str, float],
-    doubtful: Collection[str] = (),
-    carried: Collection[str] = (),
-    prior: FloatArray | None = None,
-) -> tuple[ParameterEstimate, ...]:
+    model: ErrorModel, x: FloatArray, std: dict[str, float], doubtful: Collection[str] = (),
+    carried: Collection[str] = (), prior: FloatArray | None = None,
+) -> tuple[ParameterEstimate, ...]:  # fmt: skip
     """Return the estimates of the arm's parameters; `std` has the fitted ones.
 
     `doubtful` of these are imprecise and `carried` known by priors, whose standard deviations are `prior` (P,).

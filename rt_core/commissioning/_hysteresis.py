@@ -94,14 +94,8 @@ def mean_with_std(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 def slope_std(power: float, left: FloatArray, free: int) -> float:
     """Return the standard deviation of the slope of a line over the bins, widened as in `mean_with_std`.
 
-    Parameters
-    ----------
-    power : float
-        Sum of squares of the regressor, orthogonal to the other columns.
-    left : (B,) float64
-        Residuals, in the order of the bins.
-    free : int
-        Their degrees of freedom.
+    `power` is the sum of squares of the regressor, orthogonal to the other columns, `left` (B,) the residuals in the
+    order of the bins, and `free` their degrees of freedom.
     """
     around = float(left @ left)
     together = float(left[1:] @ left[:-1]) / around if around > 0.0 else 0.0

@@ -23,8 +23,6 @@ class AtRest:
     ----------
     rate_hz : float
         From the median step of the time stamps.
-    uneven : float
-        Largest relative deviation of a step from the median.
     lost : int
         Cycles that are missing in the count of the source.
     mean, noise : dict of (n,) float64
@@ -34,7 +32,6 @@ class AtRest:
     """
 
     rate_hz: float
-    uneven: float
     lost: int
     mean: dict[str, FloatArray]
     noise: dict[str, FloatArray]
@@ -67,7 +64,7 @@ def at_rest(t: FloatArray, seq: IntArray, channels: Mapping[str, FloatArray]) ->
         noise[name] = np.where(measured, np.nanstd(np.diff(x, axis=0), axis=0) / np.sqrt(2.0), np.nan)
     moved = np.nanmax(q, axis=0) - np.nanmin(q, axis=0)
     lost = int(np.maximum(np.diff(seq) - 1, 0).sum())
-    return AtRest(1.0 / step, float(np.abs(steps / step - 1.0).max()), lost, mean, noise, moved)
+    return AtRest(1.0 / step, lost, mean, noise, moved)
 
 
 def position_text(here: float, lower: float, upper: float, *, turns: bool) -> str:

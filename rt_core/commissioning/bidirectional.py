@@ -49,15 +49,9 @@ def same_places(a: Return, b: Return) -> tuple[Return, Return]:
 
 
 def both_ways(
-    t: FloatArray,
-    q: FloatArray,
-    signal: FloatArray,
-    start: FloatArray,
-    way: FloatArray,
-    leg_s: float,
-    dwell_s: float,
+    t: FloatArray, q: FloatArray, signal: FloatArray, start: FloatArray, way: FloatArray, leg_s: float, dwell_s: float,
     bins: int = 20,
-) -> Return:
+) -> Return:  # fmt: skip
     """Find a motion of `profiles.there_and_back` in a recording, and average it place by place.
 
     Parameters

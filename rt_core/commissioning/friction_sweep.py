@@ -122,15 +122,6 @@ def sweep_passes(
     return SweepPasses(speed, both.half_sum[:, :n], of_signal, np.sign(way), sweep.reach_s)
 
 
-def sweep_point(
-    t: FloatArray, q: FloatArray, tau: FloatArray, start: FloatArray, end: FloatArray, sweep: Sweep, bins: int = 20
-) -> SweepPoint:
-    """Return the friction at the speed of a sweep; arguments and errors as `sweep_passes`, with torque as signal."""
-    found = sweep_passes(t, q, tau, start, end, sweep, bins)
-    mean, std = mean_with_std(found.signal.half_difference * found.direction)
-    return SweepPoint(found.speed, mean, std)
-
-
 def sweep_points(sweeps: Sequence[SweepPasses]) -> tuple[list[SweepPoint], FloatArray]:
     """Return the friction at the speeds of several sweeps, corrected for delays of the torque, and the delays (n,) [s].
 

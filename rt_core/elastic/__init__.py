@@ -8,14 +8,4 @@ A whole arm: `arm` fits rotors to the motion of the motors and links to that of 
 these parameters the data tell apart, and `common_lag` pools the encoder lags of several joints.
 """
 
-__all__ = [
-    "arm",
-    "common_lag",
-    "constants",
-    "fit",
-    "hysteresis",
-    "identify",
-    "problem",
-    "rows",
-    "separability",
-]
+__all__ = ["arm", "common_lag", "constants", "fit", "hysteresis", "identify", "problem", "rows", "separability"]

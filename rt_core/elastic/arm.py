@@ -180,15 +180,9 @@ class ArmRows:
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        links: Signals,
-        motors: Signals,
-        settings: SignalSettings,
-        start_s: float = -np.inf,
-        stop_s: float = np.inf,
-        measured: Signals | None = None,
-    ) -> None:
+        self, model: RobotModel, links: Signals, motors: Signals, settings: SignalSettings, start_s: float = -np.inf,
+        stop_s: float = np.inf, measured: Signals | None = None,
+    ) -> None:  # fmt: skip
         self.model, self.settings = model, settings
         self.bases: dict[Motions, BaseParameters] = {"both": elastic_base(model)}
         self.bases["link"] = self.bases["motor"] = base_parameters(model)

@@ -44,22 +44,10 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 ElasticVerdict = Literal["ok", "partly_determined", "doubtful", "not_determined"]
 
 UNITS = {
-    "k1": "N*m/rad",
-    "k2": "N*m/rad^3",
-    "b_in": "N*m*s/rad",
-    "b_inD": "N*m",
-    "b_out": "N*m*s/rad",
-    "b_outC": "N*m",
-    "C1": "N*m",
-    "C2": "N*m*s/rad",
-    "A1": "N*m",
-    "A2": "N*m",
-    "omega1": "rad/s",
-    "omega_s": "rad/s",
-    "lag": "s",
-    APPARENT_LAG: "s",
-    "zero": "rad",
-}
+    "k1": "N*m/rad", "k2": "N*m/rad^3", "b_in": "N*m*s/rad", "b_inD": "N*m", "b_out": "N*m*s/rad", "b_outC": "N*m",
+    "C1": "N*m", "C2": "N*m*s/rad", "A1": "N*m", "A2": "N*m", "omega1": "rad/s", "omega_s": "rad/s", "lag": "s",
+    APPARENT_LAG: "s", "zero": "rad",
+}  # fmt: skip
 _FRICTION: Mapping[Stage, FrictionTerms] = {
     "stiffness": "none", "coulomb": "coulomb", "viscous": "viscous", "full": "full",
 }  # fmt: skip
@@ -144,15 +132,9 @@ class ElasticJoint:
 
 
 def identify_elastic_joint(
-    records: Sequence[ElasticRows],
-    stage: Stage = "viscous",
-    *,
-    cubic: bool = True,
-    lag_s: float | None = None,
-    zero: float | None = None,
-    omega1: float | None = None,
-    omega_s: float | None = None,
-) -> ElasticJoint:
+    records: Sequence[ElasticRows], stage: Stage = "viscous", *, cubic: bool = True, lag_s: float | None = None,
+    zero: float | None = None, omega1: float | None = None, omega_s: float | None = None,
+) -> ElasticJoint:  # fmt: skip
     """Identify spring and friction of a joint from one or more recordings of it.
 
     Parameters
@@ -227,13 +209,9 @@ def judge(fit: SpringFit, records: Sequence[ElasticRows]) -> ElasticFit:
     elif any(reason is not None for reason in why.values()):
         verdict = "partly_determined"
     return ElasticFit(
-        fit.terms.rows,
-        _parameters(fit, why, doubtful),
-        verdict,
-        tuple(reasons),
-        torque_metrics(fit.measured, fit.predicted),
-        fit,
-    )
+        fit.terms.rows, _parameters(fit, why, doubtful), verdict, tuple(reasons),
+        torque_metrics(fit.measured, fit.predicted), fit,
+    )  # fmt: skip
 
 
 def _parameters(fit: SpringFit, why: Mapping[str, str | None], doubtful: bool) -> tuple[ElasticParameter, ...]:

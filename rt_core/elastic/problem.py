@@ -205,12 +205,9 @@ class JointProblem:
         return self.motor - link, speed
 
     def linear(
-        self,
-        deflection: FloatArray,
-        link_speed: FloatArray,
-        link: FloatArray | None = None,
+        self, deflection: FloatArray, link_speed: FloatArray, link: FloatArray | None = None,
         omegas: tuple[float, ...] = (),
-    ) -> FloatArray:
+    ) -> FloatArray:  # fmt: skip
         """Return the columns (r, s + d, K) of spring and friction, in full if the link's angle (K,) is given."""
         N = self.records[0].drive.gear_ratio
         known = {
@@ -225,12 +222,9 @@ class JointProblem:
             known |= {("motor", amplitude): self.shape(name, omega) for (name, amplitude), omega in shaped}
         nothing = np.zeros(self.size)
         spring = [deflection, deflection**3] if self.terms.cubic else [deflection]
-        return np.stack(
-            [
-                np.stack([*spring, *(known.get((side, name), nothing) for name in self.terms.damping)])
-                for side in self.terms.sides
-            ]
-        )
+        names = self.terms.damping
+        columns = ([*spring, *(known.get((side, name), nothing) for name in names)] for side in self.terms.sides)
+        return np.stack([np.stack(one) for one in columns])
 
     def slope(self, x: FloatArray, deflection: FloatArray) -> FloatArray:
         """Return the stiffness at a deflection, of the same shape."""

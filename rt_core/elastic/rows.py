@@ -104,7 +104,6 @@ class ElasticRows:
     pieces: tuple[ElasticPiece, ...]
     rate_hz: float
     band_hz: float
-    constant_speed: bool
     min_velocity: float
 
     @property
@@ -119,21 +118,11 @@ class ElasticRows:
 
 
 def elastic_rows(
-    t: FloatArray,
-    theta_in: FloatArray,
-    theta_out: FloatArray,
-    motor_torque: FloatArray,
-    drive: Drive,
-    settings: SignalSettings,
-    *,
-    sensor_torque: FloatArray | None = None,
-    min_velocity: float | None = None,
-    smoothing: float = 0.0,
-    valid: BoolArray | None = None,
-    seq: IntArray | None = None,
-    rate_hz: float | None = None,
+    t: FloatArray, theta_in: FloatArray, theta_out: FloatArray, motor_torque: FloatArray, drive: Drive,
+    settings: SignalSettings, *, sensor_torque: FloatArray | None = None, min_velocity: float | None = None,
+    smoothing: float = 0.0, valid: BoolArray | None = None, seq: IntArray | None = None, rate_hz: float | None = None,
     spans: Sequence[tuple[float, float]] = (),
-) -> ElasticRows:
+) -> ElasticRows:  # fmt: skip
     """Build rows from the channels of one joint.
 
     Parameters
@@ -189,16 +178,12 @@ def elastic_rows(
         made = _reduce(piece, drive, moving, taps, factor, smoothing, sensor_torque is not None)
         if made is not None:
             pieces.append(made)
-    rows = ElasticRows(drive, tuple(pieces), rate / factor, settings.cutoff_hz, drive.rotor_inertia is None, slow)
+    rows = ElasticRows(drive, tuple(pieces), rate / factor, settings.cutoff_hz, slow)
     if rows.count < _MIN_ROWS:
+        at = "" if drive.rotor_inertia is not None else " at constant speed; give the rotor's inertia to use all motion"
         raise DataError(
-            f"only {rows.count} rows remain where the joint is faster than {slow:.3g} rad/s"
-            + (
-                ""
-                if drive.rotor_inertia is not None
-                else " at constant speed; give the rotor's inertia to use all motion"
-            )
-            + ", or record longer stretches"
+            f"only {rows.count} rows remain where the joint is faster than {slow:.3g} rad/s{at}, or record longer "
+            "stretches"
         )
     return rows
 

@@ -11,21 +11,6 @@ record of a search.
 """
 
 __all__ = [
-    "constraints",
-    "design",
-    "errors",
-    "fourier",
-    "fused",
-    "gradient",
-    "harmonics",
-    "limits",
-    "objective",
-    "pulses",
-    "search",
-    "sequential",
-    "settings",
-    "unchecked",
-    "urdf_capsules",
-    "validation",
-    "workspace_regions",
-]
+    "constraints", "design", "errors", "fourier", "fused", "gradient", "harmonics", "limits", "objective", "pulses",
+    "search", "sequential", "settings", "unchecked", "urdf_capsules", "validation", "workspace_regions",
+]  # fmt: skip

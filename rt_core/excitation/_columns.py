@@ -114,18 +114,11 @@ class Columns:
         shape = np.array([key[1] for key in keys]).reshape(-1, 3)
         law = np.array([key[0] for key in keys], dtype=np.int64)
         return cls(
-            len(layout),
-            np.array(copies, dtype=np.int64).reshape(-1, 2),
-            np.array(starts),
-            np.array(columns, dtype=np.int64),
-            law,
-            shape,
-            motor,
-            np.array(theta),
-            rows,
+            len(layout), np.array(copies, dtype=np.int64).reshape(-1, 2), np.array(starts),
+            np.array(columns, dtype=np.int64), law, shape, motor, np.array(theta), rows,
             np.zeros((n, 10)) if model.inertial is None else np.ascontiguousarray(model.inertial, dtype=np.float64),
             np.isin(law, _SIGNED) & (shape[:, 2] == 0.0),
-        )
+        )  # fmt: skip
 
 
 @kernel

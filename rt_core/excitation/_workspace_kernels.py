@@ -1,20 +1,24 @@
 """Kernels for points of the arm along a motion, their relative violations of regions and clearances, and the adjoint.
 
-`workspace_shares_at` is the fast form of `rt_core.excitation.workspace_regions.WorkspaceLimits.shares`.  A derivative
-by a point acts like a force on it: the derivative by the joints is the torque of that force, summed from tip to base.
+A derivative by a point acts like a force on it: the derivative by the joints is the torque of that force, summed from
+tip to base.  Distances between segments: C. Ericson, *Real-Time Collision Detection* (2005), 5.1.9.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from rt_core.excitation.workspace_regions import PARALLEL, SHORT, WorkspaceLimits
+from rt_core.excitation.workspace_regions import WorkspaceLimits
 from rt_core.jit import jit, kernel
 from rt_core.model.regressor import BLOCK, sincos_block
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
 _C, _S = 30 * BLOCK, 31 * BLOCK  # rows of `sincos_block`
+#: Below this share of the product of two squared lengths, segments count as parallel.
+_PARALLEL = 1e-12
+#: Squared length [m^2] below which a segment is a point.
+_SHORT = 1e-18
 
 
 @kernel
@@ -60,25 +64,17 @@ def workspace_points(
                 out[:] = local[k, axis]
             else:
                 a, bb, cc, origin = (
-                    frames[i, 3 * axis],
-                    frames[i, 3 * axis + 1],
-                    frames[i, 3 * axis + 2],
-                    frames[i, 9 + axis],
-                )
+                    frames[i, 3 * axis], frames[i, 3 * axis + 1], frames[i, 3 * axis + 2], frames[i, 9 + axis],
+                )  # fmt: skip
                 for t in range(m):
                     out[t] = origin[t] + a[t] * x + bb[t] * y + cc[t] * z
 
 
 @kernel
 def points_adjoint(
-    geometry: FloatArray,
-    frames: FloatArray,
-    link: IntArray,
-    points: FloatArray,
-    force: FloatArray,
-    wrench: FloatArray,
+    geometry: FloatArray, frames: FloatArray, link: IntArray, points: FloatArray, force: FloatArray, wrench: FloatArray,
     q_bar: FloatArray,
-) -> None:
+) -> None:  # fmt: skip
     """Add to `q_bar` (n, m) the derivative of `sum(force * points)`; `wrench` (n, 6, m) is scratch."""
     n, m = q_bar.shape
     wrench[:] = 0.0
@@ -122,16 +118,16 @@ def closest(
     """Return `s` and `t` of the nearest points `a + s u` and `t v` of two segments, `a` from the second's start."""
     uu, vv = ux * ux + uy * uy + uz * uz, vx * vx + vy * vy + vz * vz
     ua, va = ux * ax + uy * ay + uz * az, vx * ax + vy * ay + vz * az
-    if uu <= SHORT and vv <= SHORT:
+    if uu <= _SHORT and vv <= _SHORT:
         return 0.0, 0.0
-    if uu <= SHORT:
+    if uu <= _SHORT:
         return 0.0, min(max(va / vv, 0.0), 1.0)
-    if vv <= SHORT:
+    if vv <= _SHORT:
         return min(max(-ua / uu, 0.0), 1.0), 0.0
     uv = ux * vx + uy * vy + uz * vz
     volume = uu * vv - uv * uv
     s = 0.0
-    if volume > PARALLEL * uu * vv:
+    if volume > _PARALLEL * uu * vv:
         s = min(max((uv * va - ua * vv) / volume, 0.0), 1.0)
     t = (uv * s + va) / vv
     if t < 0.0:
@@ -150,7 +146,7 @@ def workspace_shares(
     shares: FloatArray,
     nearest: FloatArray,
 ) -> None:
-    """Write `WorkspaceLimits.shares` to `shares` (rows, m), and the nearest points of pairs to `nearest` (P, 2, m).
+    """Write the relative violations to `shares` (rows, m), and the nearest points of pairs to `nearest` (P, 2, m).
 
     `regions` is `WorkspaceLimits.arrays`.
     """
@@ -189,12 +185,9 @@ def workspace_shares(
 
 @jit
 def workspace_shares_adjoint(
-    points: FloatArray,
-    regions: tuple[IntArray, IntArray, FloatArray, IntArray, FloatArray],
-    nearest: FloatArray,
-    bar: FloatArray,
-    force: FloatArray,
-) -> None:
+    points: FloatArray, regions: tuple[IntArray, IntArray, FloatArray, IntArray, FloatArray], nearest: FloatArray,
+    bar: FloatArray, force: FloatArray,
+) -> None:  # fmt: skip
     """Add to `force` (K, 3, m) the derivative of `sum(bar * shares)` by the points; `bar` (rows, m).
 
     The nearest points move along their segments, which changes their distance only to second order: the derivative is
@@ -246,7 +239,10 @@ def workspace_shares_adjoint(
 
 
 def workspace_shares_at(workspace: WorkspaceLimits, model: RobotModel, q: FloatArray) -> FloatArray:
-    """Return `WorkspaceLimits.shares` (rows, N) at joint positions `q` (N, n), N at least 1."""
+    """Return relative violations (rows, N) at joint positions `q` (N, n), N at least 1; positive if violated.
+
+    They are relative to half a box's edge, a sphere's radius, and the required distance of two axes.
+    """
     count, n = q.shape
     m = -(-count // BLOCK) * BLOCK
     padded = np.empty((n, m))
@@ -259,11 +255,7 @@ def workspace_shares_at(workspace: WorkspaceLimits, model: RobotModel, q: FloatA
 
 
 def always_touching(
-    workspace: WorkspaceLimits,
-    model: RobotModel,
-    lower: FloatArray,
-    upper: FloatArray,
-    postures: int = 1000,
+    workspace: WorkspaceLimits, model: RobotModel, lower: FloatArray, upper: FloatArray, postures: int = 1000
 ) -> tuple[str, ...]:
     """Return the pairs of bodies that are too near each other in all of `postures` random postures in the limits."""
     if not workspace.pair_names:

@@ -287,7 +287,7 @@ class Constraints:
         return found
 
     def workspace_order(self) -> list[tuple[str, str]]:
-        """Return `where` and `quantity` of the margin of each row of `WorkspaceLimits.shares`."""
+        """Return `where` and `quantity` of the margin of each row of `workspace_shares_at`."""
         found: list[tuple[str, str]] = []
         for region in self.settings.every_region:
             if isinstance(region, Box):
@@ -299,10 +299,7 @@ class Constraints:
     def _workspace_margins(self, series: Motion, basis: Basis, heartbeat: Heartbeat | None) -> list[Margin]:
         """Return the margins of regions and pairs of bodies, each in its own unit."""
         beyond = _extreme(
-            series,
-            basis,
-            lambda s: workspace_shares_at(self.workspace, self.model, s[0]).T,
-            heartbeat=heartbeat,
+            series, basis, lambda s: workspace_shares_at(self.workspace, self.model, s[0]).T, heartbeat=heartbeat
         )
         found, at = [], 0
         for region in self.settings.every_region:
@@ -347,12 +344,9 @@ def _size_of(function: Callable[[States], FloatArray]) -> Callable[[States], Flo
 
 
 def _extreme(
-    series: Motion,
-    basis: Basis,
-    function: Callable[[States], FloatArray],
-    further: FloatArray | None = None,
+    series: Motion, basis: Basis, function: Callable[[States], FloatArray], further: FloatArray | None = None,
     heartbeat: Heartbeat | None = None,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """Return the maxima (m,) of `function`, states (N, n) to (N, m), over a period and at `further` times."""
 
     def values_at(times: FloatArray) -> FloatArray:

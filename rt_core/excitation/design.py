@@ -175,13 +175,9 @@ class Designer:
         return out
 
     def design(
-        self,
-        optimiser: Optimiser,
-        seed: int,
-        callback: Callable[[SearchProgress], bool | None] | None = None,
-        pulse: Pulse | None = None,
-        pull: float | None = None,
-    ) -> ExcitationDesign:
+        self, optimiser: Optimiser, seed: int, callback: Callable[[SearchProgress], bool | None] | None = None,
+        pulse: Pulse | None = None, pull: float | None = None,
+    ) -> ExcitationDesign:  # fmt: skip
         """Search from one start and check the result; all random numbers are from `seed`.
 
         If the result is beyond a limit by more than `within` can correct, a second search continues from it with a
@@ -249,15 +245,9 @@ class Designer:
         return design if design.accepted else self.judge(self.within(series), "gradient", record, end)
 
     def _search(
-        self,
-        optimiser: Swarm,
-        seed: int,
-        start: FloatArray,
-        steeper: float,
-        callback: Callable[[SearchProgress], bool | None] | None,
-        pulse: EvaluationProgress | None,
-        pull: float | None,
-    ) -> SearchOutcome:
+        self, optimiser: Swarm, seed: int, start: FloatArray, steeper: float,
+        callback: Callable[[SearchProgress], bool | None] | None, pulse: EvaluationProgress | None, pull: float | None,
+    ) -> SearchOutcome:  # fmt: skip
         settings = self.settings
 
         def iterated(progress: SearchProgress) -> bool | None:
@@ -268,14 +258,10 @@ class Designer:
         if pull is None:
             pull = 1.5 if optimiser == "pso" else 2.0
         return optimise(
-            optimiser,
-            Problem(self.space.lower, self.space.upper, partial(self.costs, steeper=steeper, pulse=pulse)),
-            Settings(particles=settings.particles, c1=pull, c2=pull),
-            Budget(swarm_iterations=settings.iterations),
-            seed=seed,
-            x0=start,
-            callback=iterated,
-        )
+            optimiser, Problem(self.space.lower, self.space.upper, partial(self.costs, steeper=steeper, pulse=pulse)),
+            Settings(particles=settings.particles, c1=pull, c2=pull), Budget(swarm_iterations=settings.iterations),
+            seed=seed, x0=start, callback=iterated,
+        )  # fmt: skip
 
     def _slope(self) -> float:
         """Return the penalty per unit of relative excess: the largest gain of a motion twice as large.
@@ -324,19 +310,10 @@ class Designer:
         states = grid.states(series)
         spectrum = self.excitation.spectrum(states)
         return ExcitationDesign(
-            series,
-            self.settings,
-            optimiser,
-            search.seed,
-            self.excitation.value(states),
-            spectrum,
-            self.excitation.layout.names,
-            self.excitation.left_out,
-            self.excitation.weakest(spectrum),
-            self.constraints.margins(series, heartbeat),
-            self.constraints.unchecked,
-            (search,),
-        )
+            series, self.settings, optimiser, search.seed, self.excitation.value(states), spectrum,
+            self.excitation.layout.names, self.excitation.left_out, self.excitation.weakest(spectrum),
+            self.constraints.margins(series, heartbeat), self.constraints.unchecked, (search,),
+        )  # fmt: skip
 
 
 def best_design(designs: Sequence[ExcitationDesign]) -> ExcitationDesign:
@@ -365,13 +342,9 @@ def best_design(designs: Sequence[ExcitationDesign]) -> ExcitationDesign:
 
 
 def design_excitation(
-    model: RobotModel,
-    settings: ExcitationSettings | None = None,
-    optimiser: Optimiser = "tcs_pso",
-    seed: int = 0,
-    callback: Callback | None = None,
-    known: FloatArray | None = None,
-) -> ExcitationDesign:
+    model: RobotModel, settings: ExcitationSettings | None = None, optimiser: Optimiser = "tcs_pso", seed: int = 0,
+    callback: Callback | None = None, known: FloatArray | None = None,
+) -> ExcitationDesign:  # fmt: skip
     """Design a trajectory that determines the base parameters of `model` well.
 
     Each of `settings.starts` searches minimises the objective plus `Designer.slope` times the sum of all relative

@@ -197,10 +197,7 @@ class FusedEvaluation:
         self._states_bar = np.zeros((3, n, m))
         self._shares = np.zeros((self.rows, m))
         self._frames, self._wrench = np.zeros((n, 12, m)), np.zeros((n, 6, m))
-        self._points, self._force = (
-            np.zeros((workspace.link.size, 3, m)),
-            np.zeros((workspace.link.size, 3, m)),
-        )
+        self._points, self._force = np.zeros((2, workspace.link.size, 3, m))
         self._nearest = np.zeros((workspace.reach.size, 2, m))
         self._gram = np.zeros((c.count, c.count))
         self._work: tuple[FloatArray, ...] | None = None
@@ -289,14 +286,7 @@ class FusedEvaluation:
 
     def _place(self) -> None:
         geometry, workspace = self._tables[0], self.constraints.workspace
-        workspace_points(
-            geometry,
-            self._states[0],
-            workspace.link,
-            workspace.local,
-            self._frames,
-            self._points,
-        )
+        workspace_points(geometry, self._states[0], workspace.link, workspace.local, self._frames, self._points)
         workspace_shares(self._points, self._regions, self._shares[JOINT_ROWS * self._tau.shape[0] :], self._nearest)
 
     def _slow(self) -> FloatArray:
@@ -316,12 +306,9 @@ class FusedEvaluation:
             )
             before = np.abs(tau[:, : self.count]).max(axis=1)
             effort = self._limits[4]
-            total += float(
-                (
-                    np.maximum(TORQUE_RESERVE * np.maximum(peak, before) / effort - 1.0, 0.0)
-                    - np.maximum(TORQUE_RESERVE * before / effort - 1.0, 0.0)
-                ).sum()
-            )
+            both = np.maximum(peak, before)
+            with_peak, without = (np.maximum(TORQUE_RESERVE * x / effort - 1.0, 0.0) for x in (both, before))
+            total += float((with_peak - without).sum())
         if self._points.size:
             self._place()
             rows = self._shares[JOINT_ROWS * self._tau.shape[0] :, : self.count]

@@ -127,13 +127,9 @@ class GradientSearch:
                     raise StopIteration
 
             x = minimize(
-                function,
-                x,
-                jac=True,
-                method="L-BFGS-B",
-                callback=iterated,
+                function, x, jac=True, method="L-BFGS-B", callback=iterated,
                 options={"maxiter": self._each, "maxcor": _MEMORY, "ftol": 1e-10, "gtol": 1e-7},
-            ).x
+            ).x  # fmt: skip
             self.evaluations += 1
             multipliers = self.lagrangian(x, order, penalty, multipliers, reserve)[2]
 

@@ -37,14 +37,9 @@ class HarmonicChoice:
 
 
 def choose_harmonics(
-    model: RobotModel,
-    settings: ExcitationSettings,
-    choices: Sequence[int] = (3, 4, 5),
-    optimiser: Optimiser = "gradient",
-    seed: int = 0,
-    callback: Callback | None = None,
-    known: FloatArray | None = None,
-) -> HarmonicChoice:
+    model: RobotModel, settings: ExcitationSettings, choices: Sequence[int] = (3, 4, 5),
+    optimiser: Optimiser = "gradient", seed: int = 0, callback: Callback | None = None, known: FloatArray | None = None,
+) -> HarmonicChoice:  # fmt: skip
     """Design with each number of harmonics and return the design with the lowest condition number.
 
     Parameters

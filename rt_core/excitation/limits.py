@@ -90,11 +90,8 @@ class Limits:
                     raise ExcitationError(f"joint '{joint.name}': {name} limit {value[i]:g} leaves no motion")
         middle, half = 0.5 * (lower + upper), 0.5 * settings.position_fraction * (upper - lower)
         return cls(
-            middle - half,
-            middle + half,
-            settings.velocity_fraction * velocity,
-            settings.acceleration_fraction * acceleration,
-            settings.effort_fraction * effort,
+            middle - half, middle + half, settings.velocity_fraction * velocity,
+            settings.acceleration_fraction * acceleration, settings.effort_fraction * effort,
             {"lower": lower, "upper": upper, "velocity": velocity, "acceleration": acceleration, "effort": effort},
             assumed,
-        )
+        )  # fmt: skip

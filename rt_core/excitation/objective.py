@@ -128,14 +128,9 @@ class Excitation:
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        kind: Objective,
-        scaled: bool,
-        base: BaseParameters | None = None,
-        columns: Columns = "all",
-        known: FloatArray | None = None,
-    ) -> None:
+        self, model: RobotModel, kind: Objective, scaled: bool, base: BaseParameters | None = None,
+        columns: Columns = "all", known: FloatArray | None = None,
+    ) -> None:  # fmt: skip
         model = model.at_reference_temperature
         self.model = model
         self.kind = kind

@@ -17,13 +17,9 @@ from rt_core.types import FloatArray
 
 
 def known_information(
-    parameters: Sequence[str],
-    names: Sequence[str],
-    rows: int,
-    *,
-    information: FloatArray | None = None,
+    parameters: Sequence[str], names: Sequence[str], rows: int, *, information: FloatArray | None = None,
     root: FloatArray | None = None,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """Return the information per row (p, p) for `design_excitation(..., known=...)`.
 
     Parameters

@@ -64,15 +64,9 @@ def difference(first: FourierSeries, second: FourierSeries, size: FloatArray) ->
 
 
 def design_validation(
-    model: RobotModel,
-    settings: ExcitationSettings,
-    first: ExcitationDesign,
-    optimiser: Optimiser = "gradient",
-    seed: int = APART,
-    least: float = 0.3,
-    tries: int = 10,
-    pulse: Pulse | None = None,
-) -> Validation:
+    model: RobotModel, settings: ExcitationSettings, first: ExcitationDesign, optimiser: Optimiser = "gradient",
+    seed: int = APART, least: float = 0.3, tries: int = 10, pulse: Pulse | None = None,
+) -> Validation:  # fmt: skip
     """Design a trajectory for validation, by searches from the seeds `seed`, `seed + 1`, ...
 
     Parameters

@@ -1,8 +1,8 @@
-"""Workspace regions for points of the arm and clearances between bodies, with a reference implementation of the check.
+"""Workspace regions for points of the arm and clearances between bodies.
 
 A point is fixed to a link, link `i` being moved by joint `i`, or to the base (-1).  Regions bound one point each.
 Capsules, the points within `radius` of a segment (a sphere if its ends coincide), cover links; two of them must be
-`clearance_m` apart.  Distances between segments: C. Ericson, *Real-Time Collision Detection* (2005), 5.1.9.
+`clearance_m` apart.  The check is in `rt_core.excitation._workspace_kernels`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,6 @@ from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
 Point: TypeAlias = tuple[float, float, float]
-#: Below this share of the product of two squared lengths, segments count as parallel.
-PARALLEL = 1e-12
-#: Squared length [m^2] below which a segment is a point.
-SHORT = 1e-18
 #: Maximum number of pairs of capsules, for the time of a design.
 MAX_PAIRS = 1000
 
@@ -212,14 +208,9 @@ class WorkspaceLimits:
 
     @classmethod
     def of(
-        cls,
-        model: RobotModel,
-        regions: Sequence[Region],
-        bodies: Sequence[Capsule],
-        clearance_m: float = 0.0,
-        pairs: Sequence[tuple[str, str]] | None = None,
-        skip_pairs: Sequence[tuple[str, str]] = (),
-    ) -> WorkspaceLimits:
+        cls, model: RobotModel, regions: Sequence[Region], bodies: Sequence[Capsule], clearance_m: float = 0.0,
+        pairs: Sequence[tuple[str, str]] | None = None, skip_pairs: Sequence[tuple[str, str]] = (),
+    ) -> WorkspaceLimits:  # fmt: skip
         """Return the arrays for `regions`, and for the pairs of `bodies` by `compared_pairs`.
 
         Raises
@@ -271,70 +262,10 @@ class WorkspaceLimits:
                 "pairs"
             )
         return cls(
-            np.array(links, dtype=np.int64),
-            np.array(local, dtype=np.float64).reshape(-1, 3),
-            np.array(points, dtype=np.int64),
-            np.array(kinds, dtype=np.int64),
-            np.array(shapes, dtype=np.float64).reshape(-1, 6),
-            tuple(region.name for region in regions),
+            np.array(links, dtype=np.int64), np.array(local, dtype=np.float64).reshape(-1, 3),
+            np.array(points, dtype=np.int64), np.array(kinds, dtype=np.int64),
+            np.array(shapes, dtype=np.float64).reshape(-1, 6), tuple(region.name for region in regions),
             np.array([ends[one.name] + ends[other.name] for one, other in chosen], dtype=np.int64).reshape(-1, 4),
             np.array([one.radius + other.radius + clearance_m for one, other in chosen]),
             tuple(f"{one.name} to {other.name}" for one, other in chosen),
-        )
-
-    def positions(self, model: RobotModel, q: FloatArray) -> FloatArray:
-        """Return all points (K, N, 3) in the base frame [m] at joint positions `q` (N, n)."""
-        found = np.empty((self.link.size, q.shape[0], 3))
-        for k, (link, local) in enumerate(zip(self.link, self.local, strict=True)):
-            point = np.broadcast_to(local, (q.shape[0], 3))
-            for i in range(link, -1, -1):
-                g = model.geometry[i]
-                c, s = np.cos(q[:, i, None]), np.sin(q[:, i, None])
-                turned = (g[0:9] + c * g[9:18] + s * g[18:27]).reshape(-1, 3, 3)
-                point = (turned @ point[:, :, None])[:, :, 0] + g[27:30] + q[:, i, None] * g[30:33]
-            found[k] = point
-        return found
-
-    def shares(self, model: RobotModel, q: FloatArray) -> FloatArray:
-        """Return relative violations (rows, N) at joint positions `q` (N, n), positive if violated.
-
-        They are relative to half a box's edge, a sphere's radius, and the required distance of two axes.
-        """
-        points = self.positions(model, q)
-        found: list[FloatArray] = []
-        for index, kind, shape in zip(self.region_point, self.region_kind, self.region_shape, strict=True):
-            point = points[index].T
-            if kind == 0:
-                half = 0.5 * (shape[3:] - shape[:3])[:, None]
-                found += [*((shape[:3, None] - point) / half), *((point - shape[3:, None]) / half)]
-            else:
-                found.append(kind * (np.linalg.norm(point - shape[:3, None], axis=0) / shape[3] - 1.0))
-        for (a, b, c, d), reach in zip(self.pairs, self.reach, strict=True):
-            found.append(1.0 - segment_distance(points[a], points[b], points[c], points[d]) / reach)
-        return np.array(found).reshape(-1, q.shape[0])
-
-
-def segment_distance(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray) -> FloatArray:
-    """Return the distance (N,) of the segments from `a` to `b` and from `c` to `d`, (N, 3) each.
-
-    The smallest distance of each end from the other segment, and of both lines if their nearest points are inside.
-    """
-
-    def to_segment(p: FloatArray, start: FloatArray, end: FloatArray) -> FloatArray:
-        along = end - start
-        length = (along**2).sum(axis=1)
-        share = ((p - start) * along).sum(axis=1) / np.where(length > SHORT, length, 1.0)
-        share = np.where(length > SHORT, np.clip(share, 0.0, 1.0), 0.0)
-        return np.asarray(np.linalg.norm(p - start - share[:, None] * along, axis=1))
-
-    least = np.minimum.reduce([to_segment(a, c, d), to_segment(b, c, d), to_segment(c, a, b), to_segment(d, a, b)])
-    u, v, w = b - a, d - c, a - c
-    uu, uv, vv = (u * u).sum(axis=1), (u * v).sum(axis=1), (v * v).sum(axis=1)
-    uw, vw = (u * w).sum(axis=1), (v * w).sum(axis=1)
-    volume = uu * vv - uv * uv
-    crossing = volume > PARALLEL * uu * vv
-    safe = np.where(crossing, volume, 1.0)
-    s, t = (uv * vw - vv * uw) / safe, (uu * vw - uv * uw) / safe
-    inside = crossing & (s >= 0.0) & (s <= 1.0) & (t >= 0.0) & (t <= 1.0)
-    between = np.linalg.norm(w + s[:, None] * u - t[:, None] * v, axis=1)
-    return np.asarray(np.where(inside, np.minimum(least, between), least))
+        )  # fmt: skip

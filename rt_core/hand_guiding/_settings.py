@@ -11,6 +11,10 @@ import numpy as np
 MAX_SHARE = 0.85
 #: Longest delay from a measurement to its torque that the torque history covers [cycles].
 MAX_DELAY = 3
+_POSITIVE = (
+    "damping_time_s", "torque_rise_s", "limited_s", "ramp_s", "alarm_ramp_s", "residual_time_s", "takeover_residual_s",
+    "residual_filter_s", "missing_s", "observer_hz",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,18 +95,7 @@ class ZeroForceSettings:
 
     def __post_init__(self) -> None:
         """Check the ranges; raise `ValueError`."""
-        for name in (
-            "damping_time_s",
-            "torque_rise_s",
-            "limited_s",
-            "ramp_s",
-            "alarm_ramp_s",
-            "residual_time_s",
-            "takeover_residual_s",
-            "residual_filter_s",
-            "missing_s",
-            "observer_hz",
-        ):
+        for name in _POSITIVE:
             self._check(name, 0.0 < getattr(self, name) < np.inf, "positive")
         self._check("friction_share", 0.0 <= self.friction_share <= 1.0, "a share from 0 to 1")
         for name in ("speed_share", "torque_share"):

@@ -170,19 +170,11 @@ class ZeroForceController:
         """Status after the last cycle."""
         state = self._state
         return ZeroForceStatus(
-            self._state_name,
-            self._reason,
-            tuple(self._later.values()),
-            None if self._joint < 0 else self.model.model.joints[self._joint].name,
-            self._value,
-            self._limit,
-            self._share,
-            state[c.V].copy(),
-            state[c.OUT].copy(),
-            state[c.RESIDUAL].copy(),
-            state[c.THRESHOLD].copy(),
+            self._state_name, self._reason, tuple(self._later.values()),
+            None if self._joint < 0 else self.model.model.joints[self._joint].name, self._value, self._limit,
+            self._share, state[c.V].copy(), state[c.OUT].copy(), state[c.RESIDUAL].copy(), state[c.THRESHOLD].copy(),
             state[c.RESIDUAL_TIME].copy(),
-        )
+        )  # fmt: skip
 
     @property
     def holds(self) -> bool:

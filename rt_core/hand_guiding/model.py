@@ -74,13 +74,9 @@ class GuidingModel:
 
     @classmethod
     def of(
-        cls,
-        model: RobotModel,
-        base: BaseParameters,
-        theta: FloatArray,
-        standard: FloatArray | None = None,
+        cls, model: RobotModel, base: BaseParameters, theta: FloatArray, standard: FloatArray | None = None,
         temperature: FloatArray | None = None,
-    ) -> GuidingModel:
+    ) -> GuidingModel:  # fmt: skip
         """Build from base parameters `theta` (p,), or from the full `standard` parameters (P,) if given.
 
         `temperature` (n,) [degC] is needed if friction depends on it.

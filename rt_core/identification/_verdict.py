@@ -273,8 +273,8 @@ def finding_text(finding: Finding, model: RobotModel) -> str:
     if finding.kind == "position_scale":
         size = "small" if value > 0.0 else "large"
         return (
-            f"{name}its position seems to be {100 * abs(value):.2g} +- {100 * std:.2g} % too {size}; {left}: check its gear "
-            "ratio and unit"
+            f"{name}its position seems to be {100 * abs(value):.2g} +- {100 * std:.2g} % too {size}; {left}: check its "
+            "gear ratio and unit"
         )
     if finding.kind == "torque_scale":
         size = "large" if value > 0.0 else "small"

@@ -10,18 +10,6 @@ places the links and relates two descriptions of one arm.
 """
 
 __all__ = [
-    "base",
-    "dh",
-    "dynamics",
-    "forward",
-    "frames",
-    "friction",
-    "inertia",
-    "parameters",
-    "regressor",
-    "regressor_adjoint",
-    "robot",
-    "temperature",
-    "urdf",
-    "urdf_writer",
-]
+    "base", "dh", "dynamics", "forward", "frames", "friction", "inertia", "parameters", "regressor",
+    "regressor_adjoint", "robot", "temperature", "urdf", "urdf_writer",
+]  # fmt: skip

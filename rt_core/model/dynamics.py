@@ -18,15 +18,9 @@ RNEA_WORK = 27
 
 @jit
 def rnea_single(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    inertial: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
-    tau: FloatArray,
-    work: FloatArray,
-) -> None:
+    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray,
+    tau: FloatArray, work: FloatArray,
+) -> None:  # fmt: skip
     """Compute the joint torques of one state into `tau` (n,); `work` is (n, RNEA_WORK) scratch.
 
     `geometry` (n, 37) is `RobotModel.geometry`, `gravity` (3,) [m/s^2], `inertial` (n, 10).
@@ -103,26 +97,16 @@ def rnea_single(
 
 @jit
 def _rnea_batch(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    inertial: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
+    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray,
     tau: FloatArray,
-) -> None:
+) -> None:  # fmt: skip
     work = np.empty((geometry.shape[0], RNEA_WORK))
     for t in range(q.shape[0]):
         rnea_single(geometry, gravity, inertial, q[t], dq[t], ddq[t], tau[t], work)
 
 
 def inverse_dynamics(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    inertial: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
+    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray
 ) -> FloatArray:
     """Return the joint torques (N, n) [N*m or N] of the rigid links for states `q, dq, ddq` (N, n).
 

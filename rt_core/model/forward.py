@@ -22,15 +22,9 @@ FORWARD_WORK = 37
 
 @kernel
 def mass_and_bias(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    inertial: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    mass: FloatArray,
-    bias: FloatArray,
-    work: FloatArray,
-) -> None:
+    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, q: FloatArray, dq: FloatArray, mass: FloatArray,
+    bias: FloatArray, work: FloatArray,
+) -> None:  # fmt: skip
     """Compute the symmetric mass matrix `mass` (n, n) and the torques at `ddq = 0`, `bias` (n,), at one state.
 
     `geometry` (n, 37), `gravity` (3,) in the base frame [m/s^2], `inertial` (n, 10), `q, dq` (n,).  `work` (n,
@@ -222,14 +216,9 @@ def solve_definite(matrix: FloatArray, x: FloatArray) -> bool:
 
 @kernel
 def mass_and_bias_batch(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    inertial: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    mass: FloatArray,
+    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, q: FloatArray, dq: FloatArray, mass: FloatArray,
     bias: FloatArray,
-) -> None:
+) -> None:  # fmt: skip
     """Compute `mass_and_bias` for (N, n) states into `mass` (N, n, n) and `bias` (N, n)."""
     work = np.empty((q.shape[1], 37))
     for row in range(q.shape[0]):
@@ -253,14 +242,9 @@ def equations_of_motion(
 
 
 def forward_dynamics(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    inertial: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    tau: FloatArray,
+    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, q: FloatArray, dq: FloatArray, tau: FloatArray,
     armature: FloatArray | None = None,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """Return the accelerations (N, n) of the rigid links under joint torques `tau` (N, n).
 
     `armature` (n,) adds reflected rotor inertias to the diagonal of the mass matrix.

@@ -35,13 +35,9 @@ def shifted(mass: float, offset: FloatArray) -> FloatArray:
 
 
 def inertial_vector(
-    mass: float,
-    com: FloatArray,
-    inertia: FloatArray,
-    *,
-    about: Literal["com", "origin"] = "com",
+    mass: float, com: FloatArray, inertia: FloatArray, *, about: Literal["com", "origin"] = "com",
     rotation: FloatArray | None = None,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """Return the parameters (10,) of a mass [kg], centre of mass `com` (3,) [m] and inertia tensor (3, 3) [kg*m^2].
 
     Parameters

@@ -86,20 +86,12 @@ class ParameterLayout:
 
 
 _FRICTION_UNITS = {  # by the field of `JointDynamics`, revolute and prismatic
-    "viscous": ("N*m*s/rad", "N*s/m"),
-    "coulomb": ("N*m", "N"),
-    "breakaway": ("N*m", "N"),
-    "quadratic_friction": ("N*m*s^2/rad^2", "N*s^2/m^2"),
-    "cubic_friction": ("N*m*s^3/rad^3", "N*s^3/m^3"),
-    "load_friction": ("1", "1"),
-    "tanh_torque": ("N*m", "N"),
-    "decaying_viscous": ("N*m*s/rad", "N*s/m"),
-    "cyclic_sine": ("N*m", "N"),
-    "cyclic_cosine": ("N*m", "N"),
-    "coulomb_temperature": ("N*m/K", "N/K"),
-    "breakaway_temperature": ("N*m/K", "N/K"),
-    "viscous_temperature": ("N*m*s/(rad*K)", "N*s/(m*K)"),
-}
+    "viscous": ("N*m*s/rad", "N*s/m"), "coulomb": ("N*m", "N"), "breakaway": ("N*m", "N"),
+    "quadratic_friction": ("N*m*s^2/rad^2", "N*s^2/m^2"), "cubic_friction": ("N*m*s^3/rad^3", "N*s^3/m^3"),
+    "load_friction": ("1", "1"), "tanh_torque": ("N*m", "N"), "decaying_viscous": ("N*m*s/rad", "N*s/m"),
+    "cyclic_sine": ("N*m", "N"), "cyclic_cosine": ("N*m", "N"), "coulomb_temperature": ("N*m/K", "N/K"),
+    "breakaway_temperature": ("N*m/K", "N/K"), "viscous_temperature": ("N*m*s/(rad*K)", "N*s/(m*K)"),
+}  # fmt: skip
 
 
 def parameter_name(symbol: str, joint: int, at_motor: bool = False) -> str:

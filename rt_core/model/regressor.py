@@ -89,14 +89,9 @@ def sincos_block(x: FloatArray, S: FloatArray, lanes: int) -> None:
 
 @kernel
 def link_columns(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
-    lanes: int,
+    geometry: FloatArray, gravity: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, lanes: int,
     out: FloatArray,
-) -> None:
+) -> None:  # fmt: skip
     """Compute the columns of all links for the first `lanes` samples of a block.
 
     `q, dq, ddq` are (n, BLOCK); `out` (n, n, 10 * BLOCK) receives in `out[k, j]` the ten columns of link `k` in row
@@ -196,26 +191,17 @@ def link_columns(
             for b in range(lanes):
                 Y[_Y0 + b] = K[_K3 + b] * S[_A0 + b] + K[_K4 + b] * S[_A1 + b] + K[_K5 + b] * S[_A2 + b]
                 Y[_Y1 + b] = (
-                    S[_B0 + b] * K[_K3 + b]
-                    + S[_B3 + b] * K[_K4 + b]
-                    + S[_B6 + b] * K[_K5 + b]
-                    + S[_A1 + b] * K[_K2 + b]
-                    - S[_A2 + b] * K[_K1 + b]
-                )
+                    S[_B0 + b] * K[_K3 + b] + S[_B3 + b] * K[_K4 + b] + S[_B6 + b] * K[_K5 + b]
+                    + S[_A1 + b] * K[_K2 + b] - S[_A2 + b] * K[_K1 + b]
+                )  # fmt: skip
                 Y[_Y2 + b] = (
-                    S[_B1 + b] * K[_K3 + b]
-                    + S[_B4 + b] * K[_K4 + b]
-                    + S[_B7 + b] * K[_K5 + b]
-                    + S[_A2 + b] * K[_K0 + b]
-                    - S[_A0 + b] * K[_K2 + b]
-                )
+                    S[_B1 + b] * K[_K3 + b] + S[_B4 + b] * K[_K4 + b] + S[_B7 + b] * K[_K5 + b]
+                    + S[_A2 + b] * K[_K0 + b] - S[_A0 + b] * K[_K2 + b]
+                )  # fmt: skip
                 Y[_Y3 + b] = (
-                    S[_B2 + b] * K[_K3 + b]
-                    + S[_B5 + b] * K[_K4 + b]
-                    + S[_B8 + b] * K[_K5 + b]
-                    + S[_A0 + b] * K[_K1 + b]
-                    - S[_A1 + b] * K[_K0 + b]
-                )
+                    S[_B2 + b] * K[_K3 + b] + S[_B5 + b] * K[_K4 + b] + S[_B8 + b] * K[_K5 + b]
+                    + S[_A0 + b] * K[_K1 + b] - S[_A1 + b] * K[_K0 + b]
+                )  # fmt: skip
             for b in range(lanes):
                 ux = K[_K1 + b] * S[_W2 + b] - K[_K2 + b] * S[_W1 + b]
                 uy = K[_K2 + b] * S[_W0 + b] - K[_K0 + b] * S[_W2 + b]
@@ -230,15 +216,9 @@ def link_columns(
 
 @kernel
 def joint_column(
-    law: int,
-    shape: FloatArray,
-    motor: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
-    load: FloatArray,
+    law: int, shape: FloatArray, motor: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, load: FloatArray,
     value: FloatArray,
-) -> None:
+) -> None:  # fmt: skip
     """Compute one joint effect for one block, before its distribution to the rows: `value` (BLOCK,).
 
     `shape` (3,) and `motor` (n,) are the column's rows of the layout; `q, dq, ddq, load` are (n, BLOCK).  For a
@@ -303,19 +283,9 @@ def joint_effect(
 
 @kernel
 def _regressor_batch(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    law: IntArray,
-    source: IntArray,
-    motor: FloatArray,
-    shape: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
-    load: FloatArray,
-    warmth: FloatArray,
-    out: FloatArray,
-) -> None:
+    geometry: FloatArray, gravity: FloatArray, law: IntArray, source: IntArray, motor: FloatArray, shape: FloatArray,
+    q: FloatArray, dq: FloatArray, ddq: FloatArray, load: FloatArray, warmth: FloatArray, out: FloatArray,
+) -> None:  # fmt: skip
     count, n = q.shape
     columns = law.shape[0]
     loaded = load.shape[0] == count
@@ -381,16 +351,9 @@ def _regressor_batch(
 
 
 def regressor_columns(
-    model: RobotModel,
-    layout: ParameterLayout,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
-    out: FloatArray | None = None,
-    *,
-    load: FloatArray | None = None,
-    temperature: FloatArray | None = None,
-) -> FloatArray:
+    model: RobotModel, layout: ParameterLayout, q: FloatArray, dq: FloatArray, ddq: FloatArray,
+    out: FloatArray | None = None, *, load: FloatArray | None = None, temperature: FloatArray | None = None,
+) -> FloatArray:  # fmt: skip
     """Return the regressor of the columns of `layout`, stored by columns: (n, P, N) for states `q, dq, ddq` (N, n).
 
     A layout with load-dependent friction needs `load` (N, n), the torque of the links at each joint, and one with
@@ -424,14 +387,8 @@ def regressor_columns(
 
 
 def regressor(
-    model: RobotModel,
-    layout: ParameterLayout,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
-    *,
-    load: FloatArray | None = None,
-    temperature: FloatArray | None = None,
-) -> FloatArray:
+    model: RobotModel, layout: ParameterLayout, q: FloatArray, dq: FloatArray, ddq: FloatArray, *,
+    load: FloatArray | None = None, temperature: FloatArray | None = None,
+) -> FloatArray:  # fmt: skip
     """Return the regressor (N, n, P) of the columns of `layout` for states `q, dq, ddq` (N, n), a view by columns."""
     return regressor_columns(model, layout, q, dq, ddq, load=load, temperature=temperature).transpose(2, 0, 1)

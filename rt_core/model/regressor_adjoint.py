@@ -45,24 +45,15 @@ _S0, _S1, _S2, _S3, _S4, _S5 = (BLOCK * i for i in range(6))
 def adjoint_work(n: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return the scratch arrays of `link_columns_adjoint` for `n` joints."""
     return (
-        np.zeros((n, _MOTION * BLOCK)),
-        np.zeros((n, n, 6 * BLOCK)),
-        np.zeros((n, 6 * BLOCK)),
-        np.zeros(_ROWS * BLOCK),
-    )
+        np.zeros((n, _MOTION * BLOCK)), np.zeros((n, n, 6 * BLOCK)), np.zeros((n, 6 * BLOCK)), np.zeros(_ROWS * BLOCK),
+    )  # fmt: skip
 
 
 @kernel
 def _chain(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
-    motion: FloatArray,
-    screws: FloatArray,
-    S: FloatArray,
-) -> None:
+    geometry: FloatArray, gravity: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, motion: FloatArray,
+    screws: FloatArray, S: FloatArray,
+) -> None:  # fmt: skip
     """Compute the motion of all links into `motion`, screws of joints `j <= i` at link `i` into `screws[i, j]`."""
     n = q.shape[0]
     S[_W0:_A0] = 0.0
@@ -270,20 +261,10 @@ def _motion_to_parent(
 
 @kernel
 def link_columns_adjoint(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
-    bar: FloatArray,
-    q_bar: FloatArray,
-    dq_bar: FloatArray,
-    ddq_bar: FloatArray,
-    motion: FloatArray,
-    screws: FloatArray,
-    screws_bar: FloatArray,
-    S: FloatArray,
-) -> None:
+    geometry: FloatArray, gravity: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, bar: FloatArray,
+    q_bar: FloatArray, dq_bar: FloatArray, ddq_bar: FloatArray, motion: FloatArray, screws: FloatArray,
+    screws_bar: FloatArray, S: FloatArray,
+) -> None:  # fmt: skip
     """Add to `q_bar, dq_bar, ddq_bar` (n, BLOCK) the derivative of `sum(bar * link_columns)` by `q, dq, ddq`.
 
     `bar` (n, n, 10 * BLOCK) is by the columns as `rt_core.model.regressor.link_columns` writes them, `bar[k, j]` with

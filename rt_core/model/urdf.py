@@ -436,20 +436,12 @@ def chain_from_urdf(text: str, *, base_link: str | None = None, tip_link: str | 
         zeros = np.zeros(len(chain))
         dynamics = JointDynamics(armature=zeros, viscous=pairs[:, 0], coulomb=pairs[:, 1], offset=zeros.copy())
     return UrdfChain(
-        name=root.get("name") or "robot",
-        joints=tuple(joints),
-        links=tuple(joint.child for joint in chain),
-        inertial=inertial,
-        stated=stated,
-        dynamics=dynamics,
+        name=root.get("name") or "robot", joints=tuple(joints), links=tuple(joint.child for joint in chain),
+        inertial=inertial, stated=stated, dynamics=dynamics,
         effects={key: np.array([j.given[k] for j in chain]) for k, key in enumerate(("viscous", "coulomb"))},
-        base_link=base,
-        tip_link=tip,
-        tip_rotation=placed[tip][1][0],
-        tip_translation=placed[tip][1][1],
-        unphysical=tuple(unphysical),
-        rounded=tuple(name for name in tree.rounded if name in index),
-    )
+        base_link=base, tip_link=tip, tip_rotation=placed[tip][1][0], tip_translation=placed[tip][1][1],
+        unphysical=tuple(unphysical), rounded=tuple(name for name in tree.rounded if name in index),
+    )  # fmt: skip
 
 
 def reduced_urdf(text: str, *, shapes: bool = False) -> str:

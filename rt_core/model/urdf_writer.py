@@ -62,11 +62,7 @@ def _link_names(model: RobotModel) -> list[str]:
 
 
 def urdf_from_model(
-    model: RobotModel,
-    inertial: FloatArray | None = None,
-    dynamics: JointDynamics | None = None,
-    *,
-    comment: str = "",
+    model: RobotModel, inertial: FloatArray | None = None, dynamics: JointDynamics | None = None, *, comment: str = ""
 ) -> str:
     """Write a chain as a URDF that `chain_from_urdf` reads back to the same joints, inertials and tip.
 

@@ -25,18 +25,9 @@ _STRUCTURE = 0.15  # share of a joint's usual torque that a model does not expla
 
 @dataclass(frozen=True)
 class LatestSample:
-    """Filtered joint signals at one instant.
+    """Filtered joint signals (n,) at one instant [rad or m, per s, per s^2; N*m or N].
 
-    Attributes
-    ----------
-    q, dq, ddq : (n,) float64
-        Position, velocity and acceleration [rad or m, per s, per s^2].
-    tau : (n,) float64
-        Torque [N*m or N].
-    load : (1, n) float64 or None
-        Load of load-dependent friction.
-    temperature : (1, n) float64 or None
-        [degC], where friction depends on it.
+    `load` (1, n) is that of load-dependent friction, `temperature` (1, n) [degC] None unless friction depends on it.
     """
 
     q: FloatArray
@@ -79,16 +70,9 @@ def latest_sample(
 
 
 def stationary_torque(
-    model: RobotModel,
-    base: BaseParameters,
-    theta: FloatArray,
-    root: FloatArray,
-    latest: LatestSample,
-    rests: BoolArray,
-    sigma: FloatArray,
-    usual: FloatArray,
-    known: BoolArray,
-) -> StationaryTorque:
+    model: RobotModel, base: BaseParameters, theta: FloatArray, root: FloatArray, latest: LatestSample,
+    rests: BoolArray, sigma: FloatArray, usual: FloatArray, known: BoolArray,
+) -> StationaryTorque:  # fmt: skip
     """Return the torque residuals of the `latest` sample with the joints `rests` (n,) taken as standing.
 
     `theta` (p,) is the estimate and `root` (p, p) the upper triangle `R` with `R'R` its information, `sigma` (n,) the

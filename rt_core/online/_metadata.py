@@ -14,35 +14,22 @@ from rt_core.online._settings import OnlineSettings
 
 
 def describe(
-    model: RobotModel,
-    base: BaseParameters,
-    settings: OnlineSettings,
-    rate_hz: float,
-    factor: int,
-    has_dq: bool,
+    model: RobotModel, base: BaseParameters, settings: OnlineSettings, rate_hz: float, factor: int, has_dq: bool,
     delay_s: float,
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[str, dict[str, Any]]:  # fmt: skip
     """Return the hash that a saved state must match, and the metadata for subscribers.
 
     `factor` frames of `rate_hz` [Hz] make an update.  The velocity constants of friction are not part of the hash: a
     saved state has its own.
     """
     names = {
-        "robot": model.name,
-        "joints": [j.name for j in model.joints],
+        "robot": model.name, "joints": [j.name for j in model.joints],
         "torque_units": ["N*m" if j.kind == "revolute" else "N" for j in model.joints],
-        "parameters": list(base.names),
-        "units": list(base.layout.units),
-        "expressions": list(base.expressions),
-        "standard": list(base.standard.names),
-        "base_map": base.mapping.tolist(),
-        "friction": _described(model.friction),
-        "settings": asdict(settings),
-        "rate_hz": rate_hz,
-        "update_hz": rate_hz / factor,
-        "has_dq": has_dq,
-        "delay_s": delay_s,
-    }
+        "parameters": list(base.names), "units": list(base.layout.units), "expressions": list(base.expressions),
+        "standard": list(base.standard.names), "base_map": base.mapping.tolist(),
+        "friction": _described(model.friction), "settings": asdict(settings), "rate_hz": rate_hz,
+        "update_hz": rate_hz / factor, "has_dq": has_dq, "delay_s": delay_s,
+    }  # fmt: skip
     content = json.dumps(names, sort_keys=True) + model.geometry.tobytes().hex() + str(model.gravity)
     constants = base.layout.shape[:, 0].tolist()
     full = hashlib.sha256((content + json.dumps(constants)).encode()).hexdigest()

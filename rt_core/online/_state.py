@@ -117,16 +117,9 @@ class EstimatorState:
     """Both arrays of an estimator, with views of their fields by name."""
 
     def __init__(
-        self,
-        n: int,
-        p: int,
-        has_dq: bool,
-        length: int,
-        length2: int,
-        factor: int,
-        terms: int,
+        self, n: int, p: int, has_dq: bool, length: int, length2: int, factor: int, terms: int,
         has_temperature: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         channels = n * (2 + has_dq + has_temperature)
         slots = -(-length2 // factor)
         sizes = shapes(n, p, channels, length, length2, slots, 4 + has_temperature, terms)

@@ -54,15 +54,9 @@ class OnlineEstimator:
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        settings: OnlineSettings,
-        rate_hz: float,
-        *,
-        has_dq: bool = False,
-        prior: FloatArray | None = None,
-        base: BaseParameters | None = None,
-    ) -> None:
+        self, model: RobotModel, settings: OnlineSettings, rate_hz: float, *, has_dq: bool = False,
+        prior: FloatArray | None = None, base: BaseParameters | None = None,
+    ) -> None:  # fmt: skip
         if not rate_hz > 0.0:
             raise ValueError(f"the frame rate must be positive, not {rate_hz}")
         self.model = model
@@ -137,16 +131,9 @@ class OnlineEstimator:
     # -- frames ---------------------------------------------------------------------------------
 
     def step(
-        self,
-        t_ns: int,
-        seq: int,
-        q: FloatArray,
-        tau: FloatArray,
-        valid: BoolArray | None = None,
-        dq: FloatArray | None = None,
-        temperature: FloatArray | None = None,
-        masked: bool = False,
-    ) -> bool:
+        self, t_ns: int, seq: int, q: FloatArray, tau: FloatArray, valid: BoolArray | None = None,
+        dq: FloatArray | None = None, temperature: FloatArray | None = None, masked: bool = False,
+    ) -> bool:  # fmt: skip
         """Process one frame; return True if the parameters were updated.
 
         A frame with an invalid joint or a value that is not finite is masked, as is one flagged `masked`: it is
@@ -282,25 +269,13 @@ class OnlineEstimator:
             self._excited_at, self._validated = excited_at, validated
         origin = 0 if self._origin_ns is None else self._origin_ns
         return EstimateReport(
-            t_ns=origin + round(float(s[m.TIME]) * 1e9),
-            theta=theta,
-            validated=validated.copy(),
-            std=std,
-            status=tuple(STATUS[k] for k in status.tolist()),
-            excited=np.asarray(excited),
-            scale=scale,
-            lam=state["forgetting"].copy(),
-            innovation=state["innovation"].copy(),
-            sigma=np.sqrt(state["sigma2"]),
-            delay_s=self.delay_s,
-            frames=int(state.ints[m.FRAMES] + state.ints[m.MASKED]),
-            used=int(state.ints[m.ROWS]),
-            masked=int(state.ints[m.MASKED]),
-            repeated=int(state.ints[m.REPEATED]),
-            lost=self._lost,
-            resets=self._resets,
-            updates=int(state.ints[m.UPDATES]),
-        )
+            t_ns=origin + round(float(s[m.TIME]) * 1e9), theta=theta, validated=validated.copy(), std=std,
+            status=tuple(STATUS[k] for k in status.tolist()), excited=np.asarray(excited), scale=scale,
+            lam=state["forgetting"].copy(), innovation=state["innovation"].copy(), sigma=np.sqrt(state["sigma2"]),
+            delay_s=self.delay_s, frames=int(state.ints[m.FRAMES] + state.ints[m.MASKED]),
+            used=int(state.ints[m.ROWS]), masked=int(state.ints[m.MASKED]), repeated=int(state.ints[m.REPEATED]),
+            lost=self._lost, resets=self._resets, updates=int(state.ints[m.UPDATES]),
+        )  # fmt: skip
 
     @property
     def covariance(self) -> FloatArray:
@@ -319,12 +294,9 @@ class OnlineEstimator:
             self.reset()
 
     def adopt(
-        self,
-        theta: FloatArray,
-        covariance: FloatArray,
-        constants: FloatArray | None = None,
+        self, theta: FloatArray, covariance: FloatArray, constants: FloatArray | None = None,
         temperatures: TemperatureRange | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Make a batch model the active one, and continue the estimate from it.
 
         `theta` (p,) and `covariance` (p, p) of the model replace the estimate and its covariance; they are not

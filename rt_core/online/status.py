@@ -34,15 +34,9 @@ def supported(theta: FloatArray, std: FloatArray, effect: FloatArray) -> BoolArr
 
 
 def judge(
-    state: EstimatorState,
-    base: BaseParameters,
-    friction: Friction,
-    warmth: JointTemperatures,
-    known: BoolArray,
-    *,
-    stale: BoolArray,
-    frozen: bool,
-) -> IntArray:
+    state: EstimatorState, base: BaseParameters, friction: Friction, warmth: JointTemperatures, known: BoolArray, *,
+    stale: BoolArray, frozen: bool,
+) -> IntArray:  # fmt: skip
     """Return indices (p,) into `STATUS`; `known` (p,) are supported, `stale` (p,) not excited for long."""
     layout = base.layout
     with np.errstate(invalid="ignore", divide="ignore"):

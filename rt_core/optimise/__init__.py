@@ -7,9 +7,4 @@ many points at once) and `settings` (how to search, and the budget; those of the
 are internal modules, one a method.
 """
 
-__all__ = [
-    "problem",
-    "registry",
-    "run",
-    "settings",
-]
+__all__ = ["problem", "registry", "run", "settings"]

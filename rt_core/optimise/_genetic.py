@@ -22,17 +22,9 @@ MUTATION_INDEX = 20.0
 
 @jit
 def breed(
-    x: FloatArray,
-    parents: IntArray,
-    crosses: FloatArray,
-    mixes: FloatArray,
-    spread: FloatArray,
-    mutates: FloatArray,
-    shift: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    children: FloatArray,
-) -> None:
+    x: FloatArray, parents: IntArray, crosses: FloatArray, mixes: FloatArray, spread: FloatArray, mutates: FloatArray,
+    shift: FloatArray, lower: FloatArray, upper: FloatArray, children: FloatArray,
+) -> None:  # fmt: skip
     """Fill `children` (2h, d) from the pairs `parents` (h, 2) of rows of `x` (m, d).
 
     Uniform random numbers: `crosses` (h,) decide on a pair, `mixes` (h, d) on a component, `spread` (h, d) gives the
@@ -77,17 +69,10 @@ def ga(run: SearchRun, settings: Settings, rng: np.random.Generator, x0: FloatAr
             return
         one, other = rng.integers(0, m, (2, pairs, 2))
         breed(
-            x,
-            np.where(cost[one] <= cost[other], one, other),
-            rng.random(pairs),
-            rng.random((pairs, d)),
-            rng.random((pairs, d)),
-            rng.random((2 * pairs, d)),
-            rng.random((2 * pairs, d)),
-            run.problem.lower,
-            run.problem.upper,
-            children,
-        )
+            x, np.where(cost[one] <= cost[other], one, other), rng.random(pairs), rng.random((pairs, d)),
+            rng.random((pairs, d)), rng.random((2 * pairs, d)), rng.random((2 * pairs, d)), run.problem.lower,
+            run.problem.upper, children,
+        )  # fmt: skip
         population = np.vstack((x, children[:m]))
         costs = np.concatenate((cost, run.evaluate(population[m:])))
         fittest = np.argsort(costs, kind="stable")[:m]

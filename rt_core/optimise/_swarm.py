@@ -39,18 +39,9 @@ def put(x: FloatArray, v: FloatArray, k: int, to: float, step: float, lower: flo
 
 @jit
 def move(
-    x: FloatArray,
-    v: FloatArray,
-    own: FloatArray,
-    best: FloatArray,
-    r: FloatArray,
-    w: float,
-    c1: float,
-    c2: float,
-    limit: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-) -> None:
+    x: FloatArray, v: FloatArray, own: FloatArray, best: FloatArray, r: FloatArray, w: float, c1: float, c2: float,
+    limit: FloatArray, lower: FloatArray, upper: FloatArray,
+) -> None:  # fmt: skip
     """Move all particles `x`, `v` (m, d) in place; `own` (m, d), `best` (d,), `r` (2, m, d), `limit` (d,) of |v|."""
     r1, r2 = r[0], r[1]
     for i in range(x.shape[0]):

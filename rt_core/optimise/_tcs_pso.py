@@ -31,19 +31,9 @@ IMITATED = 0.1
 
 @jit
 def move_terminal(
-    x: FloatArray,
-    v: FloatArray,
-    own: FloatArray,
-    partner: IntArray,
-    best: FloatArray,
-    r: FloatArray,
-    w: float,
-    c1: float,
-    c2: float,
-    limit: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-) -> None:
+    x: FloatArray, v: FloatArray, own: FloatArray, partner: IntArray, best: FloatArray, r: FloatArray, w: float,
+    c1: float, c2: float, limit: FloatArray, lower: FloatArray, upper: FloatArray,
+) -> None:  # fmt: skip
     """Move all particles `x`, `v` (m, d) in place by rules 2 and 3; arrays as in `move`, `partner` (m,)."""
     r1, r2 = r[0], r[1]
     for i in range(x.shape[0]):

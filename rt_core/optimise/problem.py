@@ -126,14 +126,10 @@ class Problem:
 
 
 def least_squares_problem(
-    residual: Callable[[FloatArray], FloatArray],
-    lower: FloatArray,
-    upper: FloatArray,
-    jacobian: Callable[[FloatArray], FloatArray] | None = None,
-    *,
-    measure: Literal["sum", "rms"] = "sum",
+    residual: Callable[[FloatArray], FloatArray], lower: FloatArray, upper: FloatArray,
+    jacobian: Callable[[FloatArray], FloatArray] | None = None, *, measure: Literal["sum", "rms"] = "sum",
     names: Sequence[str] | None = None,
-) -> Problem:
+) -> Problem:  # fmt: skip
     """Return the problem of a residual function, for objectives without a kernel of their own.
 
     Parameters

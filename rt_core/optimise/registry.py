@@ -20,28 +20,17 @@ Name = Literal["pso", "pso_linear", "tcs_pso", "ga", "lm", "pso_lm"]
 Optimiser: TypeAlias = Callable[[SearchRun, Settings, np.random.Generator, FloatArray | None], None]
 
 _OPTIMISERS: dict[Name, Optimiser] = {
-    "pso": pso,
-    "pso_linear": pso_linear,
-    "tcs_pso": tcs_pso,
-    "ga": ga,
-    "lm": lm,
-    "pso_lm": pso_lm,
-}
+    "pso": pso, "pso_linear": pso_linear, "tcs_pso": tcs_pso, "ga": ga, "lm": lm, "pso_lm": pso_lm,
+}  # fmt: skip
 NAMES: tuple[Name, ...] = get_args(Name)
 #: Optimisers that need the normal equations of the problem.
 LEAST_SQUARES: tuple[Name, ...] = ("lm", "pso_lm")
 
 
 def optimise(
-    name: Name,
-    problem: Problem,
-    settings: Settings | None = None,
-    budget: Budget | None = None,
-    *,
-    seed: int = 0,
-    x0: FloatArray | None = None,
-    callback: Callback | None = None,
-) -> SearchOutcome:
+    name: Name, problem: Problem, settings: Settings | None = None, budget: Budget | None = None, *, seed: int = 0,
+    x0: FloatArray | None = None, callback: Callback | None = None,
+) -> SearchOutcome:  # fmt: skip
     """Minimise `problem`.
 
     Parameters

@@ -210,14 +210,8 @@ class SearchRun:
         problem = self.problem
         margin = AT_BOUND * problem.width
         return SearchOutcome(
-            x=self.best_x,
-            cost=self.best_cost,
-            history=np.array(self._history),
-            evaluations=self._evaluations,
-            linearisations=self._linearisations,
-            swarm_iterations=self._iterations["pso"] + self._iterations["ga"],
-            lm_iterations=self.lm_iterations,
-            returns=self.returns,
-            stopped=self._stopped,
+            x=self.best_x, cost=self.best_cost, history=np.array(self._history), evaluations=self._evaluations,
+            linearisations=self._linearisations, swarm_iterations=self._iterations["pso"] + self._iterations["ga"],
+            lm_iterations=self.lm_iterations, returns=self.returns, stopped=self._stopped,
             at_bound=(self.best_x - problem.lower <= margin) | (problem.upper - self.best_x <= margin),
-        )
+        )  # fmt: skip

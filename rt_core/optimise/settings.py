@@ -101,9 +101,6 @@ class Budget:
 #: Torque fit of Jing et al. 2025 (Actuators 14, 497).
 DYN = (Settings(), Budget())
 #: Kinematic calibration of Jing et al. 2025; the cost must be a position error in metres (tolerance 0.5 mm).
-KIN = (
-    Settings(particles=60, c1=1.8, c2=1.6),
-    Budget(swarm_iterations=50, lm_iterations=20, tolerance=0.5e-3),
-)
+KIN = (Settings(particles=60, c1=1.8, c2=1.6), Budget(swarm_iterations=50, lm_iterations=20, tolerance=0.5e-3))
 #: Excitation design of Zhang et al. 2025 (9 joints).
 HYP = (Settings(particles=70, c1=2.0, c2=2.0), Budget(swarm_iterations=200))

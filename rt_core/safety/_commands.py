@@ -114,12 +114,7 @@ def check_steps(limits: SafetyLimits, step_s: float, q: FloatArray) -> Violation
 
 
 def check_path(
-    limits: SafetyLimits,
-    period_s: float,
-    q: FloatArray,
-    first: int = 0,
-    last: int | None = None,
-    from_s: float = 0.0,
+    limits: SafetyLimits, period_s: float, q: FloatArray, first: int = 0, last: int | None = None, from_s: float = 0.0
 ) -> Violation | None:
     """Check the rows `first` to `last` of a path `q` (N, n) that comes from rest and ends at rest.
 
@@ -160,20 +155,10 @@ def check_torque(limits: SafetyLimits, period_s: float, tau: FloatArray, at_s: f
 
 
 class Approach:
-    """Motion from rest at `start` to rest at `goal`, all joints along `10 x^3 - 15 x^4 + 6 x^5` in the same time.
+    """Motion from rest at `start` (n,) to rest at `goal` (n,), all joints along `10 x^3 - 15 x^4 + 6 x^5`.
 
-    Parameters
-    ----------
-    limits : SafetyLimits
-    start, goal : (n,) float64
-    share : float
-        Share of the velocity and acceleration limits in use.
-    least_s : float
-        Shortest duration.
-
-    Attributes
-    ----------
-    duration_s : float
+    It takes `duration_s`, the same time for all: at least `least_s`, and so long that `share` of the velocity and
+    acceleration limits is not exceeded.
     """
 
     def __init__(self, limits: SafetyLimits, start: FloatArray, goal: FloatArray, share: float, least_s: float) -> None:

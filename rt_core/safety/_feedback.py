@@ -9,26 +9,13 @@ from rt_core.types import BoolArray, FloatArray
 
 
 def check_feedback(
-    limits: SafetyLimits,
-    command: FloatArray,
-    q: FloatArray | None,
-    dq: FloatArray | None = None,
-    tau: FloatArray | None = None,
-    temperature: FloatArray | None = None,
-    valid: BoolArray | None = None,
-) -> Violation | None:
-    """Check one cycle: following error, velocity, torque, temperature.
+    limits: SafetyLimits, command: FloatArray, q: FloatArray | None, dq: FloatArray | None = None,
+    tau: FloatArray | None = None, temperature: FloatArray | None = None, valid: BoolArray | None = None,
+) -> Violation | None:  # fmt: skip
+    """Check one cycle: following error, velocity, torque, temperature; arrays are (n,).
 
-    Parameters
-    ----------
-    limits : SafetyLimits
-    command : (n,) float64
-        Set position of the cycle in which the others were measured.
-    q, dq, tau, temperature : (n,) float64 or None
-        Measured values.
-    valid : (n,) bool or None
-        Joints to check; None for all.  NaN is a violation, except for the temperature, which many drives report less
-        often.
+    `command` is the set position of the cycle in which the others were measured, `valid` the joints to check, None for
+    all.  NaN is a violation, except for the temperature, which many drives report less often.
     """
     checks: tuple[tuple[Quantity, FloatArray | None, FloatArray], ...] = (
         ("following error", None if q is None else q - command, limits.following_error),
@@ -59,13 +46,7 @@ class FeedbackWatch:
     """Check of successive cycles by `check_feedback`, with a time limit for torques above their limit.
 
     After a late set position a drive jerks, and its torque reaches the limit for some milliseconds; an obstacle keeps
-    it there.
-
-    Parameters
-    ----------
-    limits : SafetyLimits
-    overload_s : float
-        Longest time that the torque of a joint may exceed its limit.
+    it there.  `overload_s` is the longest time that the torque of a joint may exceed its limit.
     """
 
     def __init__(self, limits: SafetyLimits, overload_s: float) -> None:
@@ -73,15 +54,9 @@ class FeedbackWatch:
         self._beyond_s = np.zeros(limits.n)
 
     def check(
-        self,
-        passed_s: float,
-        command: FloatArray,
-        q: FloatArray | None,
-        dq: FloatArray | None = None,
-        tau: FloatArray | None = None,
-        temperature: FloatArray | None = None,
-        valid: BoolArray | None = None,
-    ) -> Violation | None:
+        self, passed_s: float, command: FloatArray, q: FloatArray | None, dq: FloatArray | None = None,
+        tau: FloatArray | None = None, temperature: FloatArray | None = None, valid: BoolArray | None = None,
+    ) -> Violation | None:  # fmt: skip
         """Check one cycle, `passed_s` after the one before; other parameters as for `check_feedback`."""
         if tau is not None:
             within = np.abs(tau) <= self._limits.effort

@@ -10,19 +10,9 @@ import numpy as np
 from rt_core.types import FloatArray
 
 Quantity: TypeAlias = Literal[
-    "value",
-    "position",
-    "jump",
-    "velocity",
-    "acceleration",
-    "room to stop",
-    "torque",
-    "start",
-    "end",
-    "closing",
-    "following error",
-    "temperature",
-]
+    "value", "position", "jump", "velocity", "acceleration", "room to stop", "torque", "start", "end", "closing",
+    "following error", "temperature",
+]  # fmt: skip
 
 #: Messages; the others are `joint NAME: WHAT REACHED, at most ALLOWED`.
 _WORDS: dict[Quantity, str] = {

@@ -23,17 +23,10 @@ MOVING: frozenset[Phase] = _LED | {"stopping"}
 class Permit:
     """Permission to start one run or session of guiding, and to move until it expires.
 
-    Attributes
-    ----------
-    token : str
-        Secret that proves the permission.
-    granted_s, expires_s : float
-    used : bool
-        Whether a run has been started with it.
+    `token` is the secret that proves it, `used` whether a run has been started with it.
     """
 
     token: str
-    granted_s: float
     expires_s: float
     used: bool = False
 
@@ -86,7 +79,7 @@ class SafetyState:
         """
         if self.moving:
             raise PermitError(f"the arm is in state '{self.phase}': abort the run, or wait for its end")
-        self.permit = Permit(token, now_s, now_s + for_s)
+        self.permit = Permit(token, now_s + for_s)
         self.reason = ""
         if self.phase != "armed":
             self.phase = "arming"

@@ -310,7 +310,7 @@ _SCALE = 0.02
 
 
 def odd_velocities(recording: Recording, model: RobotModel) -> dict[str, str]:
-    """Return, for each joint whose measured velocity lags the position by more than a sample or has another scale, how."""
+    """Return how the measured velocity of a joint disagrees with its position: by a lag, or by its scale."""
     if "dq" not in recording.channels:
         return {}
     good = np.ones(recording.samples, dtype=bool) if recording.valid is None else recording.valid.all(axis=1)

@@ -12,11 +12,6 @@ def sphere(X: np.ndarray) -> np.ndarray:
     return ((X - 0.3) ** 2).sum(axis=1)
 
 
-def rosenbrock(X: np.ndarray) -> np.ndarray:
-    """Minimum 0 at 1 in every component."""
-    return (100.0 * (X[:, 1:] - X[:, :-1] ** 2) ** 2 + (1.0 - X[:, :-1]) ** 2).sum(axis=1)
-
-
 def rastrigin(X: np.ndarray) -> np.ndarray:
     """Minimum 0 at 0.5 in every component, local minima around the other half-integers."""
     Z = X - 0.5

@@ -46,23 +46,3 @@ def test_torque_constants_and_a_model_from_current_alone(tmp_path: Path) -> None
     constants = load_model(Path(done.json["model"])).robot.model.transmission
     assert constants is not None
     np.testing.assert_allclose(constants.torque_constant, value)
-
-
-def test_without_a_payload_or_constants_it_is_said(tmp_path: Path) -> None:
-    """The step alone, on what an earlier step found of such an arm."""
-    from service.commission.commissioning import commission
-    from service.commission.context import Context
-    from service.commission.folder import Folder
-    from service.commission.rehearsal import Rehearsal
-    from service.commission.settings import CommissionSettings
-    from service.commission.steps._payload import PAYLOAD
-
-    path = write_robot(tmp_path)
-    path.write_text(path.read_text(encoding="utf-8") + "\n[transmission]\ngear_ratio = [100.0, 120.0, 80.0]\n")
-    robot = load_robot(path)
-    folder = Folder(tmp_path / "out", ("signals", "payload"))
-    folder.write("signals", "done", "", 1.0, {"torque_from": "current", "channels": ["q", "current"]})
-    context = Context(robot, CommissionSettings(), folder, Rehearsal(robot, tmp_path / "out"))
-    found = commission(context, lambda _: None, (PAYLOAD,))
-    assert found.failed == "payload"
-    assert "--payload MASS" in found.reason

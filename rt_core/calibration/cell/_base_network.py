@@ -61,18 +61,9 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class Sighting:
-    """Base of one arm at the stations from which it was measured.
+    """Bases of one arm in the instrument's frame at the numbered stations from which it was measured.
 
-    Attributes
-    ----------
-    stations : tuple of int
-        Numbers of the stations.
-    bases : tuple of Placement
-        In the instrument's frame at each.
-    covariance : (6 S, 6 S) float64
-        Of the errors of all of them [m] and [rad].
-    freedom : float
-        Degrees of freedom of the covariance.
+    `covariance` (6 S, 6 S) is of the errors of all of them [m] and [rad], with `freedom` degrees of freedom.
     """
 
     stations: tuple[int, ...]
@@ -94,22 +85,10 @@ class Sighting:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Adjusted placements.
+    """Adjusted placements: base of each arm in that of the first, of the first in the instrument's at each station.
 
-    Attributes
-    ----------
-    arms : tuple of Placement
-        Base of each arm in that of the first.
-    stations : dict of int to Placement
-        Base of the first arm in the instrument's frame at each station.
-    covariance : (6 A, 6 A) float64
-        Of the errors of `arms`; zero for the first.
-    loops : int
-        Independent ones.
-    square : float
-        `Q`.
-    limit : float
-        Its limit at 1 %; infinite without a loop.
+    `covariance` (6 A, 6 A) is of the errors of `arms`, zero for the first; `square` is `Q`, and `limit` its limit at
+    1 % for `loops` independent loops, infinite without one.
     """
 
     arms: tuple[Placement, ...]
@@ -139,14 +118,9 @@ class Network:
 
 @dataclass(frozen=True)
 class Suspect:
-    """Sighting without which the rest of a network agrees.
+    """Sighting of an arm (index) at a station (number) without which the rest of a network agrees.
 
-    Attributes
-    ----------
-    arm, station : int
-        Index of the arm, number of the station.
-    distance, angle : float
-        Difference of the arm's base there from that of the rest [m] and [rad].
+    `distance` [m] and `angle` [rad] are between the arm's base there and that of the rest.
     """
 
     arm: int

@@ -18,28 +18,19 @@ _CLOSEST = 1e-10  # smallest eigenvalue used of the information with a unit diag
 
 @dataclass(frozen=True)
 class Evidence:
-    """Estimate by the rows, in units of the parameters' initial spread.
+    """Estimate by the rows, in units of the parameters' initial spread."""
 
-    Attributes
-    ----------
-    std : (p,) float64
-        Standard deviations by the rows alone; infinite without data.
-    correlation : (p, p) float64
-    apart : (p,) float64
-        Share of each column (squared) that the others do not explain.
-    pull : (p,) float64
-        Estimate by the rows alone less the one with the prior.
-    inverse : (p,) float64
-        Difference of the inverse regression: the spring scaled by `1/share`, the rest fitted again.
-    share : float
-        Part of the spring (squared) in its torque plus the residual, beyond all other columns.
-    """
-
+    #: (p,) standard deviations by the rows alone; infinite without data.
     std: FloatArray
+    #: (p, p).
     correlation: FloatArray
+    #: (p,) share of each column (squared) that the others do not explain.
     apart: FloatArray
+    #: (p,) estimate by the rows alone less the one with the prior.
     pull: FloatArray
+    #: (p,) difference of the inverse regression: the spring scaled by `1/share`, the rest fitted again.
     inverse: FloatArray
+    #: Part of the spring (squared) in its torque plus the residual, beyond all other columns.
     share: float
 
 

@@ -31,14 +31,9 @@ _OPEN = (m.TIME,), (m.INNOVATION,)
 
 
 def owner_of(
-    drive: Drive,
-    start: Mapping[str, float],
-    rate_hz: float,
-    settings: ElasticOnlineSettings,
-    lag_s: float,
-    zero: float,
-    errors: DeflectionErrors | None,
-) -> str:
+    drive: Drive, start: Mapping[str, float], rate_hz: float, settings: ElasticOnlineSettings, lag_s: float,
+    zero: float, errors: DeflectionErrors | None,
+) -> str:  # fmt: skip
     """Return the hash of all inputs of an estimator, which a saved state must match."""
     given = {
         "drive": asdict(drive),

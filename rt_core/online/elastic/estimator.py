@@ -84,16 +84,9 @@ class ElasticJointEstimator:
     """
 
     def __init__(
-        self,
-        drive: Drive,
-        start: Mapping[str, float],
-        rate_hz: float,
-        settings: ElasticOnlineSettings | None = None,
-        *,
-        lag_s: float = 0.0,
-        zero: float = 0.0,
-        errors: DeflectionErrors | None = None,
-    ) -> None:
+        self, drive: Drive, start: Mapping[str, float], rate_hz: float, settings: ElasticOnlineSettings | None = None,
+        *, lag_s: float = 0.0, zero: float = 0.0, errors: DeflectionErrors | None = None,
+    ) -> None:  # fmt: skip
         self.errors = errors
         self.drive, self.rate_hz = drive, float(rate_hz)
         self.settings = settings = ElasticOnlineSettings() if settings is None else settings
@@ -154,13 +147,9 @@ class ElasticJointEstimator:
     # -- frames ---------------------------------------------------------------------------------
 
     def take(
-        self,
-        t: FloatArray,
-        theta_in: FloatArray,
-        theta_out: FloatArray,
-        motor_torque: FloatArray,
+        self, t: FloatArray, theta_in: FloatArray, theta_out: FloatArray, motor_torque: FloatArray,
         sensor_torque: FloatArray | None = None,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Process frames at `t` (N,) [s], or one frame; return the number of parameter updates.
 
         Parameters
@@ -289,24 +278,13 @@ class ElasticJointEstimator:
             parameters = tuple(p if p.value is None else replace(p, status="doubtful") for p in parameters)
         s, ints = self._s, self._ints
         return ElasticEstimate(
-            t_s=float(s[m.TIME]),
-            parameters=parameters,
-            excited=tuple(self._excited().tolist()),
-            valid=reason is None,
-            changing=self._changing,
-            reason=reason,
-            lam=float(s[m.LAM]),
-            relative_error=math.sqrt(s[m.ERROR2]),
-            innovation=self._level[:, m.INNOVATION].copy(),
-            sigma=np.sqrt(self._level[:, m.SIGMA2]),
-            delay_s=self.delay_s,
-            frames=int(ints[m.FRAMES]),
-            masked=int(ints[m.MASKED]),
-            repeated=int(ints[m.REPEATED]),
-            gaps=int(ints[m.GAPS]),
-            rejected=int(ints[m.REJECTED]),
-            updates=int(ints[m.UPDATES]),
-        )
+            t_s=float(s[m.TIME]), parameters=parameters, excited=tuple(self._excited().tolist()),
+            valid=reason is None, changing=self._changing, reason=reason, lam=float(s[m.LAM]),
+            relative_error=math.sqrt(s[m.ERROR2]), innovation=self._level[:, m.INNOVATION].copy(),
+            sigma=np.sqrt(self._level[:, m.SIGMA2]), delay_s=self.delay_s, frames=int(ints[m.FRAMES]),
+            masked=int(ints[m.MASKED]), repeated=int(ints[m.REPEATED]), gaps=int(ints[m.GAPS]),
+            rejected=int(ints[m.REJECTED]), updates=int(ints[m.UPDATES]),
+        )  # fmt: skip
 
     def _parameter(self, k: int, found: Evidence, leaning: FloatArray) -> ElasticParameter:
         """Return parameter `k` by the evidence of the rows; `leaning` (p,) are variances with the prior."""

@@ -32,15 +32,9 @@ class ElasticHistory:
 
 
 def follow(
-    estimator: ElasticJointEstimator,
-    t: FloatArray,
-    theta_in: FloatArray,
-    theta_out: FloatArray,
-    motor_torque: FloatArray,
-    sensor_torque: FloatArray | None = None,
-    *,
-    every_s: float = 0.1,
-) -> ElasticHistory:
+    estimator: ElasticJointEstimator, t: FloatArray, theta_in: FloatArray, theta_out: FloatArray,
+    motor_torque: FloatArray, sensor_torque: FloatArray | None = None, *, every_s: float = 0.1,
+) -> ElasticHistory:  # fmt: skip
     """Feed a recording to the estimator and sample its report every `every_s` in which a row was finished.
 
     Channels (N,) are those of `ElasticJointEstimator.take`.
@@ -64,13 +58,9 @@ def follow(
     p = len(estimator.names)
     columns = list(zip(*found, strict=True)) or [()] * 8
     return ElasticHistory(
-        estimator.names,
-        np.array(columns[0], dtype=np.float64),
-        np.array(columns[1], dtype=np.float64).reshape(-1, p),
-        np.array(columns[2], dtype=np.float64).reshape(-1, p),
-        np.array(columns[3], dtype=np.bool_).reshape(-1, p),
-        np.array(columns[4], dtype=np.float64),
-        np.array(columns[5], dtype=np.float64),
-        np.array(columns[6], dtype=np.float64).reshape(-1, p),
+        estimator.names, np.array(columns[0], dtype=np.float64),
+        np.array(columns[1], dtype=np.float64).reshape(-1, p), np.array(columns[2], dtype=np.float64).reshape(-1, p),
+        np.array(columns[3], dtype=np.bool_).reshape(-1, p), np.array(columns[4], dtype=np.float64),
+        np.array(columns[5], dtype=np.float64), np.array(columns[6], dtype=np.float64).reshape(-1, p),
         np.array(columns[7], dtype=np.float64).reshape(-1, p),
-    )
+    )  # fmt: skip

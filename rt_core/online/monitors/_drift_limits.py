@@ -30,25 +30,6 @@ _MIN_LIMIT = 1.5
 _SPACING = 1.2  # of nodes, in standard deviations of a step
 
 
-def _log_density(u: float) -> float:
-    """Return the logarithm of the standard normal density."""
-    return -0.5 * (u * u + float(np.log(2.0 * np.pi)))
-
-
-def passing_limit(rate_hz: float, memory_s: float, count: int) -> float:
-    """Return the level that `count` standard normal processes pass, together, `rate_hz` times a second on either side.
-
-    Their correlation time is `memory_s`.  One of them passes a high level u `2*u*phi(u)/T` times a second, `phi` the
-    normal density (Gardiner, Handbook of Stochastic Methods, 5.2.7); the limit is at least 3, below which that does not
-    hold.
-    """
-
-    def excess(u: float) -> float:
-        return float(np.log(2.0 * count * u / memory_s) + _log_density(u) - np.log(rate_hz))
-
-    return float(brentq(excess, 3.0, 30.0)) if excess(3.0) > 0.0 else 3.0
-
-
 def _nodes(begin: float, end: float, spacing: float) -> tuple[FloatArray, FloatArray]:
     """Return Gauss-Legendre nodes and weights with at most this spacing in the middle."""
     x, w = np.polynomial.legendre.leggauss(max(16, int(np.ceil(0.5 * np.pi * (end - begin) / spacing))))

@@ -101,14 +101,9 @@ class ChangeDetector:
     """
 
     def __init__(
-        self,
-        names: tuple[str, ...],
-        joints: tuple[str, ...],
-        layout: ParameterLayout,
-        update_s: float,
-        cutoff_hz: float,
-        settings: ChangeSettings | None = None,
-    ) -> None:
+        self, names: tuple[str, ...], joints: tuple[str, ...], layout: ParameterLayout, update_s: float,
+        cutoff_hz: float, settings: ChangeSettings | None = None,
+    ) -> None:  # fmt: skip
         self.settings = s = ChangeSettings() if settings is None else settings
         self.names, self.joints = names, joints
         n = len(joints)

@@ -191,13 +191,9 @@ class Verdict:
 
 
 def judge(
-    candidates: Sequence[Hypothesis],
-    evidence: Evidence,
-    level: FloatArray,
-    variance: FloatArray,
-    error: float,
+    candidates: Sequence[Hypothesis], evidence: Evidence, level: FloatArray, variance: FloatArray, error: float,
     least_explained: float,
-) -> Verdict:
+) -> Verdict:  # fmt: skip
     """Compare hypotheses about the residual of the baseline; `level` (n,) is its usual mean square."""
     independent = float((evidence.rows * level / variance).sum())
     fits = sorted((fit(h, evidence, variance, independent) for h in candidates), key=lambda f: -f.score)

@@ -10,16 +10,9 @@ from rt_core.online.monitors.change_hypotheses import Fit, Pace, Verdict
 from rt_core.types import FloatArray, IntArray
 
 ArmChangeKind = Literal[
-    "change",
-    "payload_attached",
-    "payload_released",
-    "payload_moved",
-    "friction_changed",
-    "friction_drift",
-    "sensor_fault",
-    "sensor_recovered",
-    "ambiguous",
-]
+    "change", "payload_attached", "payload_released", "payload_moved", "friction_changed", "friction_drift",
+    "sensor_fault", "sensor_recovered", "ambiguous",
+]  # fmt: skip
 
 _MAX_NAMED = 4  # causes of an ambiguous change
 _CAUSES = {

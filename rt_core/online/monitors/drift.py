@@ -149,15 +149,9 @@ class DriftDetector:
     """
 
     def __init__(
-        self,
-        names: tuple[str, ...],
-        joints: tuple[str, ...],
-        layout: ParameterLayout,
-        memory_s: float,
-        update_s: float,
-        settings: DriftSettings | None = None,
-        look_s: float = 1.0,
-    ) -> None:
+        self, names: tuple[str, ...], joints: tuple[str, ...], layout: ParameterLayout, memory_s: float,
+        update_s: float, settings: DriftSettings | None = None, look_s: float = 1.0,
+    ) -> None:  # fmt: skip
         self.settings = s = DriftSettings() if settings is None else settings
         self.names, self.joints = names, joints
         self.joint, self._motor = joints_of(layout)

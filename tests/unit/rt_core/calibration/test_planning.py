@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
-from rt_core.calibration._inverse import dexterity, inverse_kinematics
+from rt_core.calibration._inverse import inverse_kinematics
 from rt_core.calibration.error_model import error_model
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.planning import (
@@ -32,14 +32,6 @@ def test_layers_are_those_of_the_paper() -> None:
     np.testing.assert_allclose(layer_radii(0.850, 0.270, 4), [0.850, 0.705, 0.560, 0.415])
     with pytest.raises(ValueError, match="too few"):
         layer_counts(3, 4)
-
-
-def test_every_layer_has_a_point_where_there_are_enough() -> None:
-    for count in range(1, 40):
-        for layers in range(1, count + 1):
-            counts = layer_counts(count, layers)
-            assert (sum(counts), len(counts), min(counts) > 0) == (count, layers, True)
-            assert list(counts) == sorted(counts, reverse=True)
 
 
 def test_spiral_spreads_evenly_over_the_half_space() -> None:
@@ -69,26 +61,6 @@ def test_inverse_kinematics_reaches_poses(geometry: Geometry) -> None:
             again = forward(geometry, found[None], errors, np.eye(4), np.eye(4))[0]
             np.testing.assert_allclose(again, target, atol=1e-8)
     assert reached >= 18
-
-
-def test_inverse_kinematics_keeps_limits_and_says_what_is_left() -> None:
-    model = error_model(LIMITED, base=False, tool=False)
-    lower = np.array([j.lower for j in LIMITED.joints])
-    upper = np.array([j.upper for j in LIMITED.joints])
-    q, left = inverse_kinematics(model, np.zeros(model.size), np.array([9.0, 0.0, 0.0]), None, np.zeros(LIMITED.n))
-    assert (q >= lower).all()
-    assert (q <= upper).all()
-    end = model.predict(q[None], np.zeros(model.size))[0][0]
-    assert left == pytest.approx(np.linalg.norm(end - [9.0, 0.0, 0.0]), rel=1e-6)
-    assert left > 1.0
-
-
-def test_dexterity_vanishes_at_singular_postures() -> None:
-    model = error_model(UR10, base=False, tool=False)
-    q = np.array([[0.3, -1.0, 1.2, 0.4, 1.1, 0.2], [0.3, -1.0, 1.2, 0.4, 0.0, 0.2], [0.3, -1.0, 0.0, 0.4, 1.1, 0.2]])
-    found = dexterity(model, np.zeros(model.size), q, 0.5)
-    assert found[0] > 0.05
-    assert found[1:].max() < 1e-12  # wrist and elbow
 
 
 def test_plan_reaches_its_points_within_limits_and_away_from_singularities() -> None:

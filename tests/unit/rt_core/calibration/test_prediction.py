@@ -15,7 +15,7 @@ from tests.lab.arms.calibration import UR10
 def test_predictions_are_off_by_what_is_stated(reach: float, target: float) -> None:
     """At postures all over, of which a calibration in a small range, or of a target near the last axis, saw few."""
     ratio: list[float] = []
-    for seed in range(20):
+    for seed in range(15):
         rng = np.random.default_rng(seed)
         arm = TrackedArm.of(UR10, TrackerSettings(seed=seed, target=target))
         q = np.array([0.1, -1.2, 1.3, 0.3, 1.2, 0.2]) + rng.uniform(-reach, reach, (60, 6))
@@ -25,12 +25,3 @@ def test_predictions_are_off_by_what_is_stated(reach: float, target: float) -> N
         names = (*found.free, *found.held)
         ratio += list(missed / position_std(found.model, found.x, elsewhere, names, found.joint_covariance))
     assert 0.7 < np.sqrt(np.mean(np.square(ratio))) < 1.3
-
-
-def test_another_noise_seed_measures_the_same_arm() -> None:
-    q = np.random.default_rng(0).uniform(-3.0, 3.0, (200, 6))
-    one, other = (TrackedArm.of(UR10, TrackerSettings(seed=4, noise_seed=k)) for k in (None, 5))
-    np.testing.assert_array_equal(one.exact(q)[0], other.exact(q)[0])
-    noise, again = (arm.measure(q)[0] - arm.exact(q)[0] for arm in (one, other))
-    assert abs(np.corrcoef(noise.ravel(), again.ravel())[0, 1]) < 0.2
-    assert np.std(again) == pytest.approx(5e-5, rel=0.1)

@@ -11,10 +11,9 @@ from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import CalibrationSettings
 from rt_core.calibration.uncertainty import BLOCKS, half_interval
 from rt_core.types import FloatArray
-from sim_backend.arm.laser_tracker import TrackedArm, TrackerSettings
 from tests.lab.arms.calibration import BASE, PANDA, TOOL, UR10, Truth, as_measured, forward, truth
 
-RUNS = 25
+RUNS = 15
 
 
 def textbook(arm: Truth, result: Calibration) -> FloatArray:
@@ -66,8 +65,7 @@ def slow_way(count: int) -> FloatArray:
     return np.asarray(0.8 * np.pi * np.sin(2.0 * np.pi * turns + rng.uniform(0.0, 6.0, 7)))
 
 
-@pytest.mark.parametrize("robust", [pytest.param(False, marks=pytest.mark.soak), True])
-def test_errors_that_last_for_many_poses_are_covered(robust: bool) -> None:
+def test_errors_that_last_for_many_poses_are_covered() -> None:
     """An error of the instrument that wanders: successive poses have 0.95 of it in common."""
     errors = truth(PANDA, False, 80, seed=1).errors
     q = slow_way(400)
@@ -79,11 +77,10 @@ def test_errors_that_last_for_many_poses_are_covered(robust: bool) -> None:
         wander = np.zeros((400, 3))
         for i in range(1, 400):
             wander[i] = 0.95 * wander[i - 1] + rng.normal(0.0, 1e-4, 3)
-        result = calibrate(PANDA, q, arm.measured + wander, CalibrationSettings(robust=robust))
+        result = calibrate(PANDA, q, arm.measured + wander, CalibrationSettings(robust=True))
         assert result.dependence.found
         assert result.freedom == BLOCKS - 1
         ratio = np.sqrt(np.diag(result.covariance)) / textbook(arm, result)
-        assert robust or ratio.min() > 1.0 - 1e-6
         wider = dict(zip(result.free, ratio, strict=True))
         for p in result.parameters:
             if p.value is not None and p.std is not None:
@@ -92,21 +89,3 @@ def test_errors_that_last_for_many_poses_are_covered(robust: bool) -> None:
     assert np.sqrt(np.mean(np.square(plain))) > 2.3
     assert 0.7 < np.sqrt(np.mean(np.square(z))) < 1.2
     assert np.mean(np.abs(z) < 1.96) > 0.9
-
-
-def test_what_is_held_may_not_be_nominal() -> None:
-    """A target 2 mm off the last axis: some parameters are held as imprecise, and move all that are like them."""
-    z: list[float] = []
-    held = 0
-    for seed in range(8):
-        arm = TrackedArm.of(UR10, TrackerSettings(seed=seed, noise=5e-5, target=2e-3))
-        q = np.array([0.1, -1.2, 1.3, 0.3, 1.2, 0.2]) + np.random.default_rng(100 + seed).uniform(-3.1, 3.1, (80, 6))
-        result = calibrate(UR10, q, arm.measure(q)[0])
-        held += sum(item.reason == "imprecise" for item in result.fixed)
-        true = dict(zip(arm.model.names, arm.errors, strict=True))
-        known = [p for p in result.parameters if p.status == "determined"]
-        assert len(known) >= 10
-        z += [(p.value - true[p.name]) / p.std for p in known if p.value is not None and p.std]
-    assert held >= 8
-    assert np.mean(np.abs(z) < 1.96) > 0.93
-    assert np.max(np.abs(z)) < 5.0

@@ -44,26 +44,21 @@ def test_poses_of_one_joint_determine_nothing_of_the_arm() -> None:
     assert calibrate(UR10, q, measured, CalibrationSettings(excluded=frames)).verdict == "ok"
 
 
-@pytest.mark.parametrize(
-    "wrong", ["degrees", "base", *(pytest.param(w, marks=pytest.mark.soak) for w in ("millimetres", "sign"))]
-)
+@pytest.mark.parametrize("wrong", ["degrees", "base", "sign"])
 def test_data_of_another_kind_are_not_explained(wrong: str) -> None:
     arm = truth(UR10, False, 80, seed=4)
     q = np.degrees(arm.q) if wrong == "degrees" else arm.q * ([1, 1, -1, 1, 1, 1] if wrong == "sign" else 1.0)
-    measured = arm.measured * (1e3 if wrong == "millimetres" else 1.0)
-    for robust in (False, True):
-        settings = CalibrationSettings(robust=robust, base=wrong != "base")
-        result = calibrate(UR10, q, measured, settings)
-        assert result.verdict == "not_explained"
-        assert {p.value for p in result.parameters} == {None}
+    settings = CalibrationSettings(robust=wrong != "base", base=wrong != "base")
+    result = calibrate(UR10, q, arm.measured, settings)
+    assert result.verdict == "not_explained"
+    assert {p.value for p in result.parameters} == {None}
 
 
 @pytest.mark.parametrize(
     ("joint", "factor", "hint"),
     [
         (5, 1.05, "joint 5 looks as if it moved 0.952"),
-        pytest.param(2, 1.03, "joint 2 looks as if it moved 0.97", marks=pytest.mark.soak),
-        pytest.param(6, -1.0, "joint 6 looks turned round", marks=pytest.mark.soak),
+        (6, -1.0, "joint 6 looks turned round"),
         (5, np.degrees(1.0), "joint 5 looks like degrees"),
     ],
 )
@@ -87,58 +82,40 @@ def test_what_is_left_is_judged_by_the_noise_expected() -> None:
         assert result.verdict == verdict, result.reasons
 
 
-@pytest.mark.parametrize(("moved", "verdict"), [(0, "ok"), (30, "ok"), (80, "outliers")])
-def test_a_fit_of_one_half_is_not_ok(moved: int, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("moved", "robust", "verdict"), [(0, True, "ok"), (30, True, "ok"), (80, True, "outliers"), (30, False, "outliers")]
+)
+def test_a_tracker_that_was_moved_is_reported(moved: int, robust: bool, verdict: str) -> None:
     """The instrument is moved by some millimetres before the last poses."""
     arm = truth(UR10, False, 200, seed=4)
     measured = arm.measured + np.random.default_rng(1).normal(0.0, 1e-4, arm.measured.shape)
     measured[200 - moved :] += [0.005, -0.003, 0.004]
     use = np.random.default_rng(0).permutation(200) < 160
-    result = calibrate(UR10, arm.q, measured, CalibrationSettings(robust=True), use=use)
+    result = calibrate(UR10, arm.q, measured, CalibrationSettings(robust=robust), use=use)
     assert result.verdict == verdict, result.reasons
     if moved == 80:
         assert "what changed between them" in result.reasons[0]
         assert all(p.value is None for p in result.parameters)
-    if moved:
-        text = doubts_text(result, list(range(2, 202)))
-        assert any(f"to {201} do not fit" in sentence for sentence in text)
-
-
-def test_a_tracker_that_was_moved_is_reported_without_a_robust_fit() -> None:
-    arm = truth(UR10, False, 200, seed=4)
-    measured = arm.measured + np.random.default_rng(1).normal(0.0, 1e-4, arm.measured.shape)
-    use = np.random.default_rng(0).permutation(200) < 160
-    assert doubts_text(calibrate(UR10, arm.q, measured, use=use), list(range(2, 202))) == []
-    measured[170:] += [0.005, -0.003, 0.004]
-    result = calibrate(UR10, arm.q, measured, use=use)
-    assert result.verdict == "outliers"
-    # Fitted poses and others: all of them were measured from elsewhere.
-    np.testing.assert_array_equal(np.flatnonzero(result.outlying), np.arange(170, 200))
-    assert (result.weights == 1.0).all()  # of the fit itself, which took them all as good
     text = doubts_text(result, list(range(2, 202)))
-    assert any(sentence.startswith("lines 172 to 201 do not fit the others, all of them") for sentence in text)
+    assert any("to 201 do not fit" in sentence for sentence in text) == (moved > 0)
+    if not robust:  # fitted poses and others: all of them were measured from elsewhere
+        np.testing.assert_array_equal(np.flatnonzero(result.outlying), np.arange(170, 200))
 
 
-@pytest.mark.parametrize("robust", [False, True])
-def test_too_few_poses_to_look_for_bad_ones_are_reported(robust: bool) -> None:
+def test_too_few_poses_to_look_for_bad_ones_are_reported() -> None:
     """27 parameters take 20 poses of 3 equations."""
     arm = truth(UR10, False, 20, seed=4)
     measured = arm.measured + np.random.default_rng(1).normal(0.0, 1e-5, arm.measured.shape)
-    settings = CalibrationSettings(robust=robust)
-    few = calibrate(UR10, arm.q[:19], measured[:19], settings)
+    few = calibrate(UR10, arm.q[:19], measured[:19])
     assert (len(few.free), few.doubts.needed) == (27, 20)
-    text = doubts_text(few, list(range(2, 21)))
-    assert any("too few poses to look for bad ones: 19 were fitted, and 20 would do" in sentence for sentence in text)
-    enough = calibrate(UR10, arm.q, measured, settings)
-    assert enough.doubts.needed == 0
-    assert not any("too few" in sentence for sentence in doubts_text(enough, list(range(2, 22))))
+    assert any("19 were fitted, and 20 would do" in text for text in doubts_text(few, list(range(2, 21))))
+    assert calibrate(UR10, arm.q, measured).doubts.needed == 0
 
 
-@pytest.mark.parametrize("robust", [False, True])
-def test_wrong_units_are_reported_where_only_frames_are_fitted(robust: bool) -> None:
+def test_wrong_units_are_reported_where_only_frames_are_fitted() -> None:
     arm = truth(UR10, False, 80, seed=4)
     excluded = tuple(p.name for p in calibrate(UR10, arm.q, arm.measured).parameters)
-    settings = CalibrationSettings(excluded=excluded, robust=robust)
+    settings = CalibrationSettings(excluded=excluded)
     assert calibrate(UR10, arm.q, arm.measured, settings).verdict == "ok"
     result = calibrate(UR10, arm.q, 1e3 * arm.measured, settings)
     assert result.verdict == "not_explained"
@@ -176,10 +153,9 @@ def test_estimates_that_do_harm_on_the_test_poses_are_no_gain() -> None:
     assert calibrate(UR10, arm.q, mixed, use=few).verdict == "overfit"
 
 
-@pytest.mark.parametrize("size", [2e-4, pytest.param(2e-3, marks=pytest.mark.soak)])
-def test_one_test_pose_seldom_raises_a_false_alarm(size: float) -> None:
+def test_one_test_pose_seldom_raises_a_false_alarm() -> None:
     """At a level of 1 %, 4 alarms or more in 60 honest calibrations have a probability of 0.3 %."""
-    arm = truth(UR10, False, 100, seed=4, size=size)
+    arm = truth(UR10, False, 100, seed=4, size=2e-4)
     verdicts = []
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -187,10 +163,5 @@ def test_one_test_pose_seldom_raises_a_false_alarm(size: float) -> None:
         measured = arm.measured[rows] + rng.normal(0.0, 5e-5, (41, 3))
         verdicts.append(calibrate(UR10, arm.q[rows], measured, use=np.arange(41) < 40).verdict)
     assert verdicts.count("ok") > 56
-
-
-def test_one_pose_can_be_far_enough_off() -> None:
-    arm = truth(UR10, False, 41, seed=4)
-    measured = arm.measured + np.random.default_rng(0).normal(0.0, 5e-5, (41, 3))
-    measured[40, 0] += 2e-3
-    assert calibrate(UR10, arm.q, measured, use=np.arange(41) < 40).verdict == "overfit"
+    measured[40, 0] += 2e-3  # far enough off
+    assert calibrate(UR10, arm.q[rows], measured, use=np.arange(41) < 40).verdict == "overfit"

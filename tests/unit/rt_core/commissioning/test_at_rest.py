@@ -22,7 +22,6 @@ def test_rate_noise_and_lost_cycles() -> None:
     found = at_rest(t, seq, {"q": q, "tau": tau})
     assert found.rate_hz == pytest.approx(500.0)
     assert found.lost == 2
-    assert found.uneven == pytest.approx(2.0)
     np.testing.assert_allclose(found.mean["q"], [0.3, -0.2], atol=1e-5)
     assert found.noise["tau"][0] == pytest.approx(0.5, rel=0.05)  # of a torque that drifts by six times as much
     assert np.isnan(found.mean["tau"][1])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
-import scipy.linalg as la
 
 from drivers.files.robots.file import load_robot
 from rt_core.commissioning._hysteresis import Passes
@@ -18,27 +16,17 @@ from rt_core.commissioning.joint_check import SmallMotion, torque_passes
 from rt_core.commissioning.mirror_images import mirror_images
 from rt_core.commissioning.profiles import there_and_back
 from rt_core.types import FloatArray
-from tests.lab.arms.commissioning import (
-    DWELL_S,
-    GRAVITY,
-    LEG_S,
-    NAMES,
-    RATE_HZ,
-    WAY,
-    arm_motion,
-    second_try_only,
-    small_motion,
-)
+from tests.lab.arms.commissioning import DWELL_S, GRAVITY, LEG_S, NAMES, RATE_HZ, WAY, arm_motion, small_motion
 
 EFFORTS = np.array([60.0, 40.0, 10.0])
 
 
 def made_up(motion: SmallMotion, share: float = 1.0) -> Finding:
-    """Judge an arm of joints that do not know of each other; its description states `share` of its gravity."""
     return check_gravity(gravity_motion(motion, share), NAMES)
 
 
 def gravity_motion(motion: SmallMotion, share: float = 1.0) -> GravityMotion:
+    """Of an arm of joints that do not know of each other; its description states `share` of its gravity."""
     return GravityMotion(motion.joint, torque_passes(motion), lambda q: share * GRAVITY * np.cos(q), EFFORTS)
 
 
@@ -86,25 +74,6 @@ def test_a_tenth_of_the_way_tells_the_scale(scale: float, shown: bool) -> None:
         assert tells_scale(gravity_motion(motion)) is (shown and sign > 0.0)
 
 
-def test_no_scale_is_told_where_gravity_does_not_show() -> None:
-    """Of a vertical axis, and of a torque without gravity in it."""
-    motion = small_motion(0, way=0.1 * WAY)
-    tau = motion.tau.copy()
-    tau[:, 0] -= GRAVITY[0] * np.cos(motion.q[:, 0])
-    bare = replace(motion, tau=tau)
-    assert not tells_scale(gravity_motion(bare, 0.0))
-    assert not tells_scale(gravity_motion(bare))
-
-
-def test_it_does_not_depend_on_how_svd_converges(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = made_up(small_motion(0))
-    for name in ("svd", "lstsq"):
-        monkeypatch.setattr(np.linalg, name, partial(second_try_only, getattr(np.linalg, name)))
-        monkeypatch.setattr(la, name, partial(second_try_only, getattr(la, name)))
-    found = made_up(small_motion(0))
-    assert (found.verdict, found.text) == (wanted.verdict, wanted.text)
-
-
 def test_places_without_a_command_are_said() -> None:
     places = torque_passes(small_motion(0))
     places.out[3, -1] = np.nan
@@ -116,7 +85,7 @@ def test_places_without_a_command_are_said() -> None:
 
 
 def test_a_cable_where_gravity_is_weak_is_no_wrong_sign() -> None:
-    for seed in range(20):
+    for seed in range(10):
         motion = small_motion(2, seed)
         tau = motion.tau.copy()
         tau[:, 2] -= GRAVITY[2] * np.cos(motion.q[:, 2]) + 2.0 * (motion.q[:, 2] - 0.2)
@@ -132,8 +101,7 @@ def judge(robot: str, k: int, bend: float, inverted: int | None) -> Finding:
     return check_gravity(arm_motion(robot, k, bend, () if inverted is None else (inverted,)), names)
 
 
-@pytest.mark.parametrize("robot", ["arm7", "space6"])
-@pytest.mark.parametrize("bend", [0.1, 0.05])
+@pytest.mark.parametrize(("robot", "bend"), [("arm7", 0.1), ("space6", 0.05)])
 def test_a_joint_inverted_in_all_its_signals_is_never_called_right(robot: str, bend: float) -> None:
     joints = range(load_robot(robot).model.n)
     right = [judge(robot, k, bend, None).verdict for k in joints]
@@ -177,24 +145,15 @@ def test_links_that_hang_at_zero_have_a_mirror_image() -> None:
     assert [check_gravity(motion, PLANAR_NAMES).verdict for motion in motions] == ["ok", "ok"]
     assert mirror_images(motions, [0, 1]) == {0: (0, 1), 1: (0, 1)}
     assert mirror_images(motions, [1]) == {1: (0, 1)}
+    beside = [planar_motion(k, 0.7) for k in range(2)]  # of links beside their axes there is none
+    assert mirror_images(beside, [0, 1]) == {}
 
 
-def test_links_beside_their_axes_have_none() -> None:
-    assert mirror_images([planar_motion(k, 0.7) for k in range(2)], [0, 1]) == {}
-
-
-def test_what_the_description_does_not_explain_excludes_nothing() -> None:
-    motions = [planar_motion(k, 0.7, share=0.05) for k in range(2)]
-    assert set(mirror_images(motions, [0, 1])) == {0, 1}
-    assert mirror_images([], [1]) == {1: (1,)}
-
-
-@pytest.mark.parametrize(("robot", "bend"), [("arm7", 0.1), ("space6", 0.1), ("space6", 0.05)])
+@pytest.mark.parametrize(("robot", "bend"), [("arm7", 0.1), ("space6", 0.05)])
 def test_no_joint_of_those_that_are_inverted_is_ever_told(robot: str, bend: float) -> None:
     n = load_robot(robot).model.n
     rng = np.random.default_rng(n)
-    sets = [tuple(range(n)), tuple(range(0, n, 2)), tuple(range(1, n, 2))]
-    sets += [tuple(np.flatnonzero(rng.uniform(size=n) < 0.5)) for _ in range(3)]
+    sets = [tuple(range(n)), *(tuple(np.flatnonzero(rng.uniform(size=n) < 0.5)) for _ in range(3))]
     for inverted in sets:
         found = mirror_images([arm_motion(robot, k, bend, inverted) for k in range(n)], range(n))
         assert set(inverted) <= set(found), (inverted, found)

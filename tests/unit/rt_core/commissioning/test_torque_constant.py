@@ -96,28 +96,6 @@ def test_a_motor_that_the_payload_does_not_load_is_left_open() -> None:
     assert "does not change" in constant.text
 
 
-def test_states_of_both_ways_are_those_of_the_command() -> None:
-    start, way = np.array([0.1, -0.2]), np.array([0.5, -0.3])
-    rows = there_and_back(start, way, 1.5, 0.3, RATE_HZ)
-    q = np.vstack((np.repeat(rows[:1], 100, axis=0), rows, np.repeat(rows[-1:], 100, axis=0)))
-    step = 1.0 / RATE_HZ
-    dq = np.gradient(q, step, axis=0)
-    ddq = np.gradient(dq, step, axis=0)
-    t = np.arange(len(q)) / RATE_HZ
-    found = both_ways(t, q, ddq + 3.0 * np.sign(dq), start, way, 1.5, 0.3)
-    np.testing.assert_allclose(found.level, found.ddq, atol=0.02 * np.abs(ddq).max())
-    out = slice(100, 100 + 750)
-    for j in range(2):
-        order = np.argsort(q[out, j])
-        np.testing.assert_allclose(
-            found.dq[:, j], np.interp(found.q[:, j], q[out, j][order], dq[out, j][order]), atol=0.02
-        )
-    with pytest.raises(CommissioningError, match="whole way"):
-        both_ways(t[:1300], q[:1300], q[:1300], start, way, 1.5, 0.3)
-    with pytest.raises(CommissioningError, match="not reached"):
-        both_ways(t[:500], q[:500], q[:500], start, way, 1.5, 0.3)
-
-
 def test_stated_deviations_hold() -> None:
     rng = np.random.default_rng(3)
     torque = np.linspace(2.0, 9.0, 20)[:, None]
@@ -128,15 +106,6 @@ def test_stated_deviations_hold() -> None:
         assert constant.determined
         within.append(abs(constant.value - 0.1) < 1.96 * constant.std)
     assert 0.9 < np.mean(within) <= 1.0
-
-
-def test_noise_alone_determines_nothing() -> None:
-    rng = np.random.default_rng(4)
-    torque = np.linspace(2.0, 9.0, 20)[:, None]
-    for _ in range(100):
-        (constant,) = torque_constants(np.eye(1), [rng.normal(size=torque.shape)], [torque])
-        assert not constant.determined
-        assert np.isnan(constant.value)
 
 
 def test_what_is_wrong_is_refused() -> None:

@@ -12,18 +12,10 @@ import pytest
 
 from drivers.files.robots.file import load_robot
 from rt_core.elastic.arm import ArmRows, Motions, elastic_base
-from rt_core.elastic.separability import (
-    attenuated,
-    difference_share,
-    rests_on_difference,
-    separabilities,
-    widened,
-    withhold,
-)
+from rt_core.elastic.separability import difference_share, rests_on_difference, separabilities, widened, withhold
 from rt_core.identification.identify import EXPLAINED_LIMIT
 from rt_core.identification.preprocess import DataError, SignalSettings
 from rt_core.identification.rows import build_rows
-from rt_core.identification.status import parameter_status
 from rt_core.model.base import base_parameters
 from rt_core.model.friction import Friction
 from rt_core.model.parameters import standard_parameters
@@ -90,10 +82,9 @@ def test_time_between_joined_recordings_is_not_held_out() -> None:
     apart = copy(rows)
     later = np.where(np.arange(2 * middle + 2) < middle, 0.0, 600.0)
     apart.rows = {motions: replace(r, t=r.t + later[: r.t.size]) for motions, r in rows.rows.items()}
-    one, two = rows.compare(), apart.compare()
-    assert two.elastic
-    assert two.held_out_s == pytest.approx(one.held_out_s, rel=0.01)
-    assert one.held_out_s == pytest.approx(0.4 * rows.rows["link"].t.size / rows.rows["link"].rate_hz, abs=0.6)
+    found = apart.compare()
+    assert found.elastic
+    assert found.held_out_s == pytest.approx(rows.compare().held_out_s, rel=0.01)
 
 
 def test_rigid_joints_stay_rigid_even_where_one_encoder_is_finer() -> None:
@@ -116,9 +107,7 @@ def test_noise_of_the_encoders_tells_no_rotor_from_its_link() -> None:
         assert kept.std[kept.base.names.index(name)] == np.inf
     assert status["Ia3"] == "determined"  # its rotor is there in the rigid model, too
     others = ~rests.any(axis=0)
-    assert [s for s, o in zip(kept.status, others, strict=True) if o] == [
-        s for s, o in zip(fit.status, others, strict=True) if o
-    ]
+    np.testing.assert_array_equal(np.array(kept.status)[others], np.array(fit.status)[others])
     assert separabilities(np.array([0.99, 0.99, 0.9, 0.1]), [True, False, True, True]) == (
         "told", "open", "doubtful", "open",
     )  # fmt: skip
@@ -135,25 +124,7 @@ def test_what_is_not_offered_is_refused() -> None:
         elastic_base(replace(model, friction=Friction(load=True)))
 
 
-def test_noise_of_the_encoders_widens_what_rests_on_their_difference() -> None:
-    rows, noise = rows_of(elastic=True)
-    fit = rows.fit("both")
-    share = difference_share(fit, noise)
-    assert not attenuated(fit, np.ones(share.size)).any()
-    wider = attenuated(fit, np.where(np.arange(share.size) == 1, 0.9, 1.0))
-    k = fit.base.names.index("Ia2")
-    assert 1.96 * wider[k] == pytest.approx((1.0 / 0.9 - 1.0) * abs(fit.solution.theta[k]), rel=1e-3)
-    # what is told from the rotor moves with it, the other joints' rotors hardly
-    assert wider[fit.base.names.index("Izz2")] > 0.5 * wider[k]
-    assert wider[fit.base.names.index("Ia3")] < 0.1 * wider[k]
-    assert fit.status[k] == widened(fit, np.ones(share.size)).status[k] == "determined"
-    vague = widened(fit, np.where(np.arange(share.size) == 1, 0.35, 1.0))
-    assert vague.std[k] > 0.9 * abs(fit.solution.theta[k])
-    assert vague.status[k] != "determined"
-    assert vague.status == parameter_status(fit.rows, fit.solution, vague.std)
-
-
-@pytest.mark.parametrize("ratio", [0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("ratio", [1.0, 4.0])
 def test_intervals_hold_what_noise_of_the_encoders_has_moved(ratio: float) -> None:
     """The error that noise makes of an inertia is known and to one side, `ratio` standard deviations here."""
     rows, _ = rows_of(elastic=True)
@@ -182,9 +153,7 @@ def test_a_row_in_use_is_one_of_every_motion_where_the_velocity_was_measured() -
     recording, model = moved(elastic=True), arm(elastic=True)
     q = recording.channels["q"]
     noise = 0.02 * np.random.default_rng(4).standard_normal(q.shape)
-    told = replace(
-        recording, channels={**recording.channels, "dq": np.gradient(q, recording.t, axis=0) + noise}
-    )  # fmt: skip
+    told = replace(recording, channels={**recording.channels, "dq": np.gradient(q, recording.t, axis=0) + noise})
     rows, _ = arm_rows(told, model, replace(SETTINGS, min_velocity=np.full(3, 0.1)), None)
     both, motor = rows.rows["both"], rows.rows["motor"]
     use = both.use

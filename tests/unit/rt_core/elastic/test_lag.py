@@ -11,8 +11,7 @@ from rt_core.identification.preprocess import DataError
 from tests.lab.arms.harmonic_drive import J_IN, TRUTH, N, measured, record
 
 
-@pytest.mark.parametrize("lag", [-1.3e-3, 0.0, 2.9e-3])
-@pytest.mark.parametrize("sensor", [True, False])
+@pytest.mark.parametrize(("lag", "sensor"), [(-1.3e-3, True), (2.9e-3, False)])
 def test_lag_is_found_to_a_tenth_of_a_millisecond(lag: float, sensor: bool) -> None:
     rows = record(1, lag=lag, hold=2.0, noise=(0.01, 1.0)).rows(sensor=sensor)
     p = identify_elastic_joint([rows]).answer["lag"]
@@ -21,19 +20,8 @@ def test_lag_is_found_to_a_tenth_of_a_millisecond(lag: float, sensor: bool) -> N
     assert p.lower < lag < p.upper
 
 
-def test_lag_that_is_ignored_looks_like_damping() -> None:
-    rows = record(2, lag=2.9e-3).rows()
-    ignored = identify_elastic_joint([rows], lag_s=0.0).answer
-    assert ignored.fit.value("b_out") > 3.0 * TRUTH["b_out"]
-    assert ignored.fit.value("b_in") < 0.7 * TRUTH["b_in"]
-    given = identify_elastic_joint([rows], lag_s=2.9e-3).answer
-    assert given["b_out"].value == pytest.approx(TRUTH["b_out"], rel=0.05)
-    assert "lag" not in {p.name for p in given.parameters}
-
-
-@pytest.mark.parametrize("gravity", [False, True])
-def test_encoders_with_different_zeros(gravity: bool) -> None:
-    found = identify_elastic_joint([record(3, zero=0.5, lag=1e-3, gravity=gravity).rows()]).answer
+def test_encoders_with_different_zeros() -> None:
+    found = identify_elastic_joint([record(3, zero=0.5, lag=1e-3, gravity=True).rows()]).answer
     assert found.verdict == "ok", found.reasons
     assert found["zero"].value == pytest.approx(0.5, abs=3e-6)
     assert found["k1"].value == pytest.approx(TRUTH["k1"], rel=0.01)
@@ -85,16 +73,3 @@ def test_joints_that_agree_differ_by_nothing_and_one_alone_has_no_mean() -> None
     assert found.value == pytest.approx(TRUE)
     assert found.between == 0.0
     assert found.std == pytest.approx(1e-5 / np.sqrt(3.0))
-
-
-@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-9])
-def test_lags_without_any_noise_have_the_mean_and_interval_of_their_differences(size: float) -> None:
-    values = size * np.array([1.0, 2.0, 3.0, 6.0])
-    found = common_lag([Lag(v, 0.0) for v in values])
-    assert found.value == pytest.approx(3.0 * size)
-    assert found.between == pytest.approx(np.std(values, ddof=1), rel=1e-4)
-    assert found.std == pytest.approx(found.between / 2.0, rel=1e-4)
-    assert found.upper - found.value == pytest.approx(3.182446 * found.std, rel=1e-6)
-    none = common_lag([Lag(0.0, 0.0)] * 4)
-    assert (none.value, none.between) == (0.0, 0.0)
-    assert 0.0 < none.std < 1e-12

@@ -9,7 +9,6 @@ import pytest
 
 from drivers.files.robots.file import load_robot
 from rt_core.excitation.design import (
-    SWARMS,
     Designer,
     ExcitationDesign,
     InfeasibleError,
@@ -18,8 +17,7 @@ from rt_core.excitation.design import (
     design_excitation,
 )
 from rt_core.excitation.errors import ExcitationError
-from rt_core.excitation.search import Search
-from rt_core.excitation.settings import OBJECTIVES, ExcitationSettings, Objective
+from rt_core.excitation.settings import ExcitationSettings
 from rt_core.model.frames import link_poses
 from rt_core.model.robot import RobotModel
 from rt_core.optimise.run import SearchProgress
@@ -59,7 +57,7 @@ def by_chance(designer: Designer, design: ExcitationDesign) -> list[float]:
     return [designer.judge(series, design.optimiser, design.searches[0]).value for series in starts]
 
 
-@pytest.mark.parametrize("optimiser", SWARMS)
+@pytest.mark.parametrize("optimiser", ["tcs_pso", "ga"])
 def test_every_swarm_keeps_the_limits_and_beats_chance(optimiser: Optimiser) -> None:
     model = three()
     design = design_excitation(model, QUICK, optimiser, seed=3)
@@ -68,24 +66,9 @@ def test_every_swarm_keeps_the_limits_and_beats_chance(optimiser: Optimiser) -> 
     assert keeps_all_limits(model, design)
     assert design.optimiser == optimiser
     (search,) = design.searches
-    np.testing.assert_array_equal(search.iterations, np.arange(QUICK.iterations + 1))
     assert search.history.size == QUICK.iterations + 1
     assert (np.diff(search.history) <= 0.0).all()
     assert design.value < np.median(by_chance(Designer(model, QUICK), design))
-
-
-@pytest.mark.parametrize("scaled", [True, False])
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_every_objective_is_kept_to_and_lowered(objective: Objective, scaled: bool) -> None:
-    model = two()
-    settings = replace(QUICK, objective=objective, scaled=scaled)
-    design = design_excitation(model, settings, "tcs_pso", seed=1)
-    assert keeps_all_limits(model, design)
-    designer = Designer(model, settings)
-    t = (np.arange(300) + 0.5) / (300 * settings.f0_hz)
-    value = designer.excitation.value(series_on(design.series.as_dict(), t))
-    assert value == pytest.approx(design.value, rel=1e-9)
-    assert design.value < min(by_chance(designer, design))
 
 
 def test_the_same_seed_gives_the_same_bits() -> None:
@@ -107,19 +90,6 @@ def test_the_best_of_several_starts() -> None:
     assert [search.seed for search in together.searches] == [4, 5, 6]
     for search, one in zip(together.searches, single, strict=True):
         np.testing.assert_array_equal(search.history, one.searches[0].history)
-
-
-def test_what_a_design_tells() -> None:
-    design = design_excitation(two(), replace(QUICK, iterations=5), "ga")
-    assert len(design.parameters) == design.spectrum.singular_values.size
-    assert {"fv1", "fc1", "off1", "fv2", "fc2", "off2"} <= set(design.parameters)
-    assert design.condition_number == pytest.approx(
-        design.spectrum.singular_values[0] / design.spectrum.singular_values[-1]
-    )
-    assert len(design.margins) == 2 * 5
-    assert {weak.name for weak in design.weakest} <= set(design.parameters)
-    assert all(weak.inflation >= 1.0 - 1e-9 for weak in design.weakest)
-    assert "collisions" in design.unchecked
 
 
 def test_workspace_of_the_tip_is_kept() -> None:
@@ -182,33 +152,6 @@ def test_what_the_pulse_raises_ends_a_design_within_an_evaluation() -> None:
     assert count == 7 < QUICK.particles
 
 
-def test_a_long_history_is_thinned() -> None:
-    search = Search(3, np.arange(1001), np.linspace(5.0, 1.0, 1001), 99, "iterations")
-    thin = search.thinned(11)
-    np.testing.assert_array_equal(thin.iterations, np.arange(0, 1001, 100))
-    np.testing.assert_allclose(thin.history, 5.0 - 0.004 * thin.iterations)
-    assert (thin.seed, thin.evaluations, thin.stopped) == (3, 99, "iterations")
-    assert thin.thinned(11) is thin
-
-
-def test_assumed_limits_in_words() -> None:
-    model = arm(joint("first", velocity=np.inf, lower=-np.inf), joint("second", turned=True, along=0.3))
-    design = design_excitation(model, replace(QUICK, iterations=2))
-    assert set(design.assumed) == {"position of first", "velocity of first", "acceleration of every joint"}
-    design = design_excitation(two(), replace(QUICK, iterations=2, acceleration=(9.0, 9.0)))
-    assert design.assumed == ()
-
-
-def test_tight_torque_is_kept() -> None:
-    model = two()
-    free = design_excitation(model, QUICK, seed=2)
-    needed = {margin.where: margin.reached for margin in free.margins if margin.quantity == "effort"}
-    joints = tuple(replace(one, effort=0.9 * needed[one.name] / QUICK.effort_fraction) for one in model.joints)
-    weak = replace(model, joints=joints)
-    assert not keeps_all_limits(weak, free)
-    assert keeps_all_limits(weak, design_excitation(weak, QUICK, seed=2))
-
-
 def test_an_arm_of_which_only_the_geometry_is_known() -> None:
     model = replace(two(), inertial=None, dynamics=None)
     design = design_excitation(model, QUICK)
@@ -218,36 +161,16 @@ def test_an_arm_of_which_only_the_geometry_is_known() -> None:
     assert not any(margin.quantity == "effort" for margin in design.margins)
 
 
-@pytest.mark.parametrize("iterations", [1, 3])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_hasty_search_never_passes_off_a_violation(seed: int, iterations: int) -> None:
+def test_a_hasty_search_never_passes_off_a_violation(seed: int) -> None:
     """Hardly any search, a soft penalty and tight torque: what is accepted keeps all, what is refused does not."""
     model = arm(joint("first", effort=16.0), joint("second", turned=True, along=0.3, effort=24.0))
-    settings = replace(QUICK, iterations=iterations, particles=3, penalty=1e-3)
+    settings = replace(QUICK, iterations=1 + seed % 2, particles=3, penalty=1e-3)
     try:
         design = design_excitation(model, settings, "pso", seed)
     except InfeasibleError as error:
         design = error.design
     assert design.accepted == keeps_all_limits(model, design)
-
-
-def test_slightly_beyond_is_made_smaller() -> None:
-    model = replace(two(), inertial=None)
-    designer = Designer(model, QUICK)
-    series = designer.space.series(designer._start(0))
-    grid = replace(QUICK, samples=400)
-    room = Designer(model, grid).constraints.share_of_room(
-        Designer(model, grid)._grid.states(series), Designer(model, grid)._grid.overshoot
-    )
-    beyond = series.shrunk(room * np.array([1.05, 0.9]))
-    within = designer.within(beyond)
-    search = design_excitation(model, replace(QUICK, iterations=1)).searches[0]
-    assert not designer.judge(beyond, "pso", search).accepted
-    found = designer.judge(within, "pso", search)
-    assert found.accepted
-    assert keeps_all_limits(model, found)
-    np.testing.assert_allclose(within.a[0], beyond.a[0] / 1.05, rtol=1e-3)
-    np.testing.assert_array_equal(within.a[1], beyond.a[1])
 
 
 @pytest.mark.parametrize(
@@ -268,15 +191,11 @@ def test_limits_that_nothing_keeps(model: RobotModel, change: dict[str, object],
         best_design([caught.value.design])
 
 
-@pytest.mark.parametrize(
-    ("optimiser", "seed", "what"), [("simplex", 0, "pso, pso_linear, tcs_pso, ga, gradient"), ("pso", -1, "seed")]
-)
-def test_calls_that_are_wrong(optimiser: Optimiser, seed: int, what: str) -> None:
-    with pytest.raises(ExcitationError, match=what):
-        design_excitation(two(), QUICK, optimiser, seed)
-
-
-def test_too_few_samples_for_the_parameters() -> None:
+def test_calls_that_are_wrong() -> None:
+    with pytest.raises(ExcitationError, match="pso, pso_linear, tcs_pso, ga, gradient"):
+        design_excitation(two(), QUICK, "simplex")  # type: ignore[arg-type]
+    with pytest.raises(ExcitationError, match="seed"):
+        design_excitation(two(), QUICK, "pso", -1)
     with pytest.raises(ExcitationError, match="8 samples give 72 rows for 91 parameters"):
         Designer(load_robot("arm9").model, replace(QUICK, harmonics=2, samples=8))
 
@@ -293,22 +212,3 @@ def test_the_callback_sees_each_start_and_can_end_the_design() -> None:
     assert seen == [(0, k) for k in range(7)] + [(1, k) for k in range(4)]
     assert [search.stopped for search in design.searches] == ["iterations", "cancelled"]
     assert keeps_all_limits(two(), design)
-
-
-def test_penalty_is_as_stated() -> None:
-    model = two()
-    for objective, expected in (("d_optimal", 2.0), ("e_optimal", 2.0)):
-        designer = Designer(model, replace(QUICK, objective=objective))  # type: ignore[arg-type]
-        columns = len(designer.excitation.layout) if objective == "d_optimal" else 1
-        assert designer.slope == expected * columns
-    given = Designer(model, replace(QUICK, penalty=3.0))
-    assert given.slope == 3.0
-    own = Designer(model, QUICK)
-    values = [own.excitation.value(own._grid.states(own.space.series(own._start(k)))) for k in range(21)]
-    assert own.slope == pytest.approx(float(np.median(values)))
-    x = np.full((1, own.space.lower.size), 1.0) * own.space.upper
-    states = own._grid.states(own.space.series(x[0]))
-    violation = own.constraints.excess(states, own._grid.overshoot)
-    assert violation > 0.1
-    expected_cost = own.excitation.value(states) + own.slope * violation
-    np.testing.assert_allclose(own.costs(x), [expected_cost], rtol=1e-9)

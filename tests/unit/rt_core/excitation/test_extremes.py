@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from rt_core.excitation._extremes import extremes
 from rt_core.excitation._measure import measure, measure_gradient
-from rt_core.excitation.settings import OBJECTIVES, Objective
 from rt_core.types import FloatArray
 
 
@@ -25,8 +19,8 @@ def some_information(p: int, spread: float, seed: int = 0) -> FloatArray:
     return np.asarray(0.5 * (found + found.T))
 
 
-@pytest.mark.parametrize("spread", [1.5, 30.0, 1e4])
-@pytest.mark.parametrize("p", [1, 2, 3, 17, 91])
+@pytest.mark.parametrize("spread", [1.5, 1e4])
+@pytest.mark.parametrize("p", [1, 2, 91])
 def test_extremes_are_those_of_lapack(p: int, spread: float) -> None:
     M = some_information(p, spread, p)
     values = np.linalg.eigvalsh(M)
@@ -34,24 +28,6 @@ def test_extremes_are_those_of_lapack(p: int, spread: float) -> None:
     assert low == pytest.approx(values[0], rel=1e-13 * spread**2)
     assert high == pytest.approx(values[-1], rel=1e-12)
     assert logarithm == pytest.approx(np.linalg.slogdet(M)[1], rel=1e-9, abs=1e-13 * spread**2)
-
-
-def test_compiled_and_loaded_code_give_the_same_bits(tmp_path: Path) -> None:
-    program = (
-        "import numpy as np; from rt_core.excitation._extremes import extremes\n"
-        "A = np.random.default_rng(0).normal(size=(300, 43)); print([x.hex() for x in extremes(A.T @ A)])"
-    )
-    root = Path(__file__).resolve().parents[4]
-    paths = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": paths}
-    first, second = (
-        subprocess.run(
-            [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
-        ).stdout
-        for _ in range(2)
-    )
-    assert "0x1." in first
-    assert first == second
 
 
 def test_equal_and_clustered_eigenvalues() -> None:
@@ -71,21 +47,6 @@ def test_a_diagonal_and_a_singular_matrix() -> None:
     assert extremes(np.zeros((3, 3)))[:2] == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("scaled", [True, False])
-@pytest.mark.parametrize("kind", OBJECTIVES)
-def test_measures(kind: Objective, scaled: bool) -> None:
-    M = some_information(20, 40.0)
-    used = M / np.sqrt(np.outer(np.diag(M), np.diag(M))) if scaled else M
-    values = np.linalg.eigvalsh(used)
-    expected = {
-        "condition": np.sqrt(values[-1] / values[0]),
-        "d_optimal": -np.linalg.slogdet(used)[1],
-        "e_optimal": -np.log(values[0]),
-    }[kind]
-    assert measure(M.copy(), kind, scaled) == pytest.approx(expected, rel=1e-10)
-    assert measure_gradient(M, kind, scaled)[0] == pytest.approx(expected, rel=1e-10)
-
-
 def test_the_smooth_form_bounds_the_measure() -> None:
     M = some_information(20, 40.0)
     for kind in ("condition", "e_optimal"):
@@ -97,26 +58,6 @@ def test_the_smooth_form_bounds_the_measure() -> None:
             assert sharp <= smooth <= sharp + np.log(20) / order
             assert smooth < before
             before = smooth
-
-
-@pytest.mark.parametrize("order", [None, 1.0, 8.0])
-@pytest.mark.parametrize("scaled", [True, False])
-@pytest.mark.parametrize("kind", OBJECTIVES)
-def test_derivative_by_each_direction(kind: Objective, scaled: bool, order: float | None) -> None:
-    M = some_information(9, 10.0, 3)
-    _, bar = measure_gradient(M, kind, scaled, order)
-    rng = np.random.default_rng(1)
-    np.testing.assert_allclose(bar, bar.T, atol=1e-13)
-    for _ in range(5):
-        D = rng.normal(size=M.shape)
-        D += D.T
-
-        def along(h: float, D: FloatArray = D) -> float:
-            return measure_gradient(M + h * D, kind, scaled, order)[0]
-
-        h = 1e-4
-        difference = (8.0 * (along(h) - along(-h)) - (along(2.0 * h) - along(-2.0 * h))) / (12.0 * h)
-        assert (bar * D).sum() == pytest.approx(difference, rel=1e-7)
 
 
 def test_a_direction_that_is_not_determined_stays_finite() -> None:

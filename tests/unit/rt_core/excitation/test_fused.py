@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
+from rt_core.excitation._workspace_kernels import workspace_shares_at
 from rt_core.excitation.constraints import TORQUE_RESERVE, PriorTorque
 from rt_core.excitation.design import Designer
 from rt_core.excitation.settings import OBJECTIVES, ExcitationSettings, Objective
@@ -70,7 +71,7 @@ ARMS = {
     "coupled": coupled,
     "harmonic_drive": harmonic_drive,
     "stribeck": stribeck,
-    **{name: (lambda name=name: load_robot(name).model) for name in ("ur10", "arm9", "staubli_tx40", "space6_dyn")},
+    **{name: (lambda name=name: load_robot(name).model) for name in ("arm9", "staubli_tx40")},
 }
 
 
@@ -78,13 +79,12 @@ def beyond(designer: Designer, seed: int = 0) -> np.ndarray:
     return 1.2 * designer._start(seed)
 
 
-@pytest.mark.parametrize("scaled", [True, False])
-@pytest.mark.parametrize("kind", OBJECTIVES)
+@pytest.mark.parametrize(("kind", "scaled"), [*zip(OBJECTIVES, (True, False, True), strict=True)])
 @pytest.mark.parametrize("name", ARMS)
 def test_objective_and_excess(name: str, kind: Objective, scaled: bool) -> None:
     settings = replace(EVERYTHING, objective=kind, scaled=scaled, samples=70)
     designer = Designer(ARMS[name](), settings)
-    for seed in range(3):
+    for seed in range(2):
         x = beyond(designer, seed)
         states = designer._grid.evaluate(*designer.space.coefficients(x))
         value, excess = designer.fused.evaluate(designer.space.stacked(x))
@@ -95,33 +95,7 @@ def test_objective_and_excess(name: str, kind: Objective, scaled: bool) -> None:
         assert excess == pytest.approx(expected, rel=1e-10)
 
 
-def test_only_the_links() -> None:
-    settings = replace(EVERYTHING, columns="rigid", scaled=False, samples=48)
-    designer = Designer(load_robot("arm7").model, settings)
-    assert designer.excitation.layout.is_link.all()
-    assert len(designer.excitation.layout) == 43  # 7 revolute joints, the first along gravity
-    x = beyond(designer)
-    states = designer._grid.evaluate(*designer.space.coefficients(x))
-    value, excess = designer.fused.evaluate(designer.space.stacked(x))
-    assert value == pytest.approx(designer.excitation.value(states), rel=1e-8)
-    # The torque has friction and rotors in it all the same.
-    assert excess == pytest.approx(designer.constraints.excess(states, designer._grid.overshoot), rel=1e-10)
-
-
-def test_what_is_known_already_is_added() -> None:
-    model = two()
-    plain = Designer(model, EVERYTHING)
-    p = len(plain.excitation.layout)
-    root = np.random.default_rng(0).normal(size=(2 * p, p))
-    designer = Designer(model, EVERYTHING, root.T @ root)
-    x = beyond(designer)
-    states = designer._grid.evaluate(*designer.space.coefficients(x))
-    value = designer.fused.evaluate(designer.space.stacked(x))[0]
-    assert value == pytest.approx(designer.excitation.value(states), rel=1e-9)
-    assert value < plain.fused.evaluate(plain.space.stacked(x))[0]
-
-
-@pytest.mark.parametrize("name", ["two", "slides", "coupled", "arm9", "staubli_tx40"])
+@pytest.mark.parametrize("name", ["slides", "coupled", "staubli_tx40"])
 def test_shares_are_the_limits_sample_by_sample(name: str) -> None:
     model = ARMS[name]()
     designer = Designer(model, replace(EVERYTHING, samples=50))
@@ -140,7 +114,7 @@ def test_shares_are_the_limits_sample_by_sample(name: str) -> None:
             *(sign * TORQUE_RESERVE * tau[:, i] / limits.effort[i] - 1.0 for sign in (1.0, -1.0)),
         ]
         np.testing.assert_allclose(found[8 * i : 8 * i + 8], rows, rtol=1e-9, atol=1e-9)
-    workspace = designer.constraints.workspace.shares(model, q)
+    workspace = workspace_shares_at(designer.constraints.workspace, model, q)
     np.testing.assert_allclose(found[8 * model.n :], workspace, rtol=1e-9, atol=1e-9)
 
 
@@ -148,7 +122,6 @@ def test_samples_inside_their_shares_keep_positions_between_them() -> None:
     designer = Designer(replace(two(), inertial=None), ExcitationSettings(f0_hz=0.2, harmonics=3, samples=14))
     for seed in range(20):
         C = designer.space.stacked(designer._start(seed))
-        C[:, 0] = 0.0
         low, high = designer.constraints.limits.lower, designer.constraints.limits.upper
         C[:, 0] = 0.5 * (low + high)
         states = designer._grid.evaluate(C[:, 0], C[:, 1:].T)

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
-from rt_core.excitation.design import Designer, InfeasibleError, design_excitation
+from rt_core.excitation._workspace_kernels import workspace_shares_at
+from rt_core.excitation.design import Designer, design_excitation
 from rt_core.excitation.gradient import GradientSearch
-from rt_core.excitation.settings import OBJECTIVES, ExcitationSettings, Objective
+from rt_core.excitation.settings import ExcitationSettings, Objective
 from rt_core.excitation.workspace_regions import Capsule, Sphere
 from rt_core.model.robot import RobotModel
 from rt_core.optimise.run import SearchProgress
 from rt_core.types import FloatArray
-from tests.lab.arms.excitation import arm, joint, series_on, three, two
+from tests.lab.arms.excitation import series_on, three, two
 from tests.unit.rt_core.excitation.test_design import by_chance, keeps_all_limits
 from tests.unit.rt_core.excitation.test_fused import stribeck
 
@@ -28,20 +29,10 @@ FULL = ExcitationSettings(
 
 @pytest.mark.parametrize(
     ("model", "objective", "scaled"),
-    [
-        pytest.param(
-            model, objective, scaled, marks=pytest.mark.soak if objective in soaked and not scaled else (),
-            id=f"{name}-{objective}-{scaled}",
-        )
-        for name, model, soaked in (
-            ("two", two(), ("d_optimal", "e_optimal")), ("slides", three(), ("condition", "d_optimal"))
-        )
-        for objective in OBJECTIVES
-        for scaled in (True, False)
-    ],
-)  # fmt: skip
+    [(two(), "condition", False), (two(), "e_optimal", True), (three(), "d_optimal", True)],
+)
 def test_limits_are_kept_and_a_swarm_is_beaten(model: RobotModel, objective: Objective, scaled: bool) -> None:
-    settings = replace(SETTINGS, objective=objective, scaled=scaled, starts=4)
+    settings = replace(SETTINGS, objective=objective, scaled=scaled, starts=2)
     design = design_excitation(model, settings, "gradient", seed=1)
     assert design.accepted
     assert keeps_all_limits(model, design)
@@ -51,8 +42,7 @@ def test_limits_are_kept_and_a_swarm_is_beaten(model: RobotModel, objective: Obj
     assert design.value < swarm.value
 
 
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("name", ["arm7", "ur10"])
+@pytest.mark.parametrize(("name", "seed"), [("arm7", 0), ("ur10", 1)])
 def test_condition_number_of_the_rigid_base_regressor(name: str, seed: int) -> None:
     """Full limits, rest at both ends, SI units, columns unscaled: below 20 from every seed (RED: 75.5)."""
     model = load_robot(name).model
@@ -112,7 +102,9 @@ def test_regions_bodies_and_slow_time_are_kept() -> None:
 
     def left(series_dict: dict[str, object]) -> tuple[FloatArray, FloatArray]:
         q, dq, _ = series_on(series_dict, np.linspace(0.0, 5.0, 8001)[:-1])
-        return -checks.workspace.shares(model, q).max(axis=1), (np.abs(dq) <= checks.slow_velocity).mean(axis=0)
+        return -workspace_shares_at(checks.workspace, model, q).max(axis=1), (np.abs(dq) <= checks.slow_velocity).mean(
+            axis=0
+        )
 
     workspace, slow = left(free.series.as_dict())
     assert workspace.min() < -0.05
@@ -142,56 +134,19 @@ def test_a_torque_peak_between_samples_tightens_the_limit() -> None:
     assert effort < 0.2  # it is what limits the motion; how closely depends on a processor's rounding
 
 
-def test_without_rest_more_is_reached() -> None:
-    model = two()
-    held = design_excitation(model, SETTINGS, "gradient", seed=2)
-    free = design_excitation(model, replace(SETTINGS, rest=False), "gradient", seed=2)
-    assert free.accepted
-    assert np.abs(free.series.sample(0.0)[1]).max() > 1e-3
-    assert free.value < held.value
-
-
-def test_the_same_seed_gives_the_same_bits() -> None:
-    first, again, other = (design_excitation(three(), SETTINGS, "gradient", seed) for seed in (7, 7, 8))
-    assert first.series.as_dict() == again.series.as_dict()
-    assert first.margins == again.margins
-    np.testing.assert_array_equal(first.searches[0].history, again.searches[0].history)
-    assert first.series.as_dict() != other.series.as_dict()
-
-
 def test_history_progress_and_cancelling() -> None:
-    model = two()
     seen: list[SearchProgress] = []
     shares: list[float] = []
-    designer = Designer(model, SETTINGS)
+    designer = Designer(two(), SETTINGS)
     design = designer.design("gradient", 0, seen.append, lambda share, _: shares.append(share))
     (search,) = design.searches
     assert [p.iteration for p in seen] == list(range(search.history.size))
     assert [p.cost for p in seen] == search.history.tolist()
     assert (np.diff(search.history) <= 0.0).all()
-    assert {p.stage for p in seen} == {"gradient"}
-    assert all(p.iteration <= p.of for p in seen)
     assert shares == sorted(shares)
-    assert 0.0 <= shares[0] < 0.05
-    assert search.evaluations > search.history.size
-    found = designer.costs(seen[-1].x[None])[0]
-    assert found == pytest.approx(seen[-1].cost)
-
+    assert designer.costs(seen[-1].x[None])[0] == pytest.approx(seen[-1].cost)
     for last in (0, 9):
-        count = 0
-
-        def enough(progress: SearchProgress, last: int = last) -> bool:
-            nonlocal count
-            count += 1
-            return progress.iteration < last
-
-        stopped = designer.design("gradient", 0, enough)
+        told = iter(range(100))
+        stopped = designer.design("gradient", 0, lambda _, told=told, last=last: next(told) < last)
         assert stopped.searches[0].stopped == "cancelled"
-        assert count == last + 1
-
-
-def test_a_limit_that_nothing_keeps_is_said() -> None:
-    model = arm(joint("first"), joint("second", turned=True, along=0.3, effort=0.5))
-    with pytest.raises(InfeasibleError, match=r"joint 'second'.*effort") as caught:
-        design_excitation(model, replace(SETTINGS, iterations=40), "gradient")
-    assert not caught.value.design.accepted
+        assert next(told) == last + 1

@@ -16,7 +16,7 @@ from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.friction import Friction
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
-from tests.lab.arms.excitation import arm, joint, three, two
+from tests.lab.arms.excitation import three, two
 
 
 def motion(model: RobotModel, seed: int = 0, count: int = 60) -> States:
@@ -91,16 +91,6 @@ def test_spectrum(scaled: bool) -> None:
     assert weak[0].expression.startswith(weak[0].name)
 
 
-def test_a_column_that_another_nearly_equals_is_weak() -> None:
-    """A joint that always turns the same way has its Coulomb friction in its offset."""
-    model = two()
-    q, dq, ddq = motion(model)
-    dq[:, 1] = 1.5 + 1.4 * np.sin(np.arange(60.0))
-    dq[0, 1] = -0.05  # once the other way
-    excitation = Excitation(model, "condition", True)
-    assert {w.name for w in excitation.weakest(excitation.spectrum((q, dq, ddq)), 2)} == {"fc2", "off2"}
-
-
 def test_how_well_a_motion_determines() -> None:
     """The smaller the angle between two columns, the larger the inflation; scaling of columns has no part in it."""
     model = two()
@@ -160,15 +150,3 @@ def test_reused_memory_does_not_mix_motions() -> None:
     excitation.value(motion(model, 2))
     assert excitation.value(motion(model, 1)) == first
     assert Excitation(model, "condition", True).value(motion(model, 1)) == first
-
-
-def test_scaling_makes_units_not_matter() -> None:
-    """Of a single joint, whose link torque does not depend on velocity, only one column grows."""
-    model = arm(joint("only"), inertial=None)
-    states = motion(model)
-    scaled, plain = (Excitation(model, "condition", s) for s in (True, False))
-    q, dq, ddq = states
-    faster = (q, 10.0 * dq, ddq)
-    assert "fv1" in scaled.layout.names
-    np.testing.assert_allclose(scaled.value(faster), scaled.value(states), rtol=1e-9)
-    assert plain.value(faster) > 2.0 * plain.value(states)

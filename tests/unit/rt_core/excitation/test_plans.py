@@ -61,7 +61,6 @@ def test_known_parameters_are_found_by_name() -> None:
         (np.diag([1.0, 1.0, -1.0]), 5, "negative"),
         (np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), 5, "symmetric"),
         (np.full((3, 3), np.nan), 5, "finite"),
-        (np.eye(3), 0, "rows"),
         (None, 5, "either"),
     ],
 )
@@ -141,17 +140,3 @@ def test_harmonics_that_cannot_be_chosen_from() -> None:
     hopeless = arm(joint("first"), joint("second", turned=True, along=0.3, effort=0.5))
     with pytest.raises(InfeasibleError, match="effort"):
         choose_harmonics(hopeless, replace(SETTINGS, iterations=16), (2, 3))
-
-
-def test_the_plain_form_is_the_same_motion() -> None:
-    series = some(5)
-    sine, cosine = series.plain
-    t = np.linspace(0.0, 5.0, 50)
-    w = 2.0 * np.pi * 0.2 * np.arange(1, 4)
-    expected = series.q0 + np.sin(t[:, None] * w) @ sine.T + np.cos(t[:, None] * w) @ cosine.T
-    np.testing.assert_allclose(series.sample(t)[0], expected, atol=1e-12)
-    again = FourierSeries.from_plain(0.2, series.q0, sine, cosine)
-    np.testing.assert_allclose(again.a, series.a, rtol=1e-14)
-    np.testing.assert_allclose(again.b, series.b, rtol=1e-14)
-    with pytest.raises(ExcitationError, match="must be"):
-        FourierSeries.from_plain(0.2, series.q0, sine, cosine[:1])

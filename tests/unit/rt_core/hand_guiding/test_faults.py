@@ -12,7 +12,6 @@ import pytest
 
 from rt_core.hand_guiding import GuidingState, ZeroForceSettings
 from rt_core.hand_guiding import rows as c
-from sim_backend.drive.modes import CST
 from tests.lab.hand_guiding.rig import Rig, exact, random_poses, robot
 
 POSES = random_poses(robot(), 20, seed=1)
@@ -48,10 +47,10 @@ def go(rig: Rig, count: int) -> Course:
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
-@pytest.mark.parametrize("pose", [6, 9])
-def test_a_wrong_sign_is_found_while_taking_over(wrong: dict[str, float], pose: int) -> None:
-    rig = Rig(robot(), exact(), start=POSES[pose], wrong=wrong)
-    course = go(rig, 400)
+def test_a_wrong_sign_is_found_while_taking_over(wrong: dict[str, float]) -> None:
+    rig = Rig(robot(), exact(), start=POSES[6], wrong=wrong)
+    found = go(rig, 24)
+    course = go(rig, 376)
     if "tau" in wrong:  # by the first sample: the drives stay in position mode
         assert rig.controller.state is GuidingState.HOLD_REQUESTED
         assert "model not valid" in rig.controller.status.reason
@@ -59,17 +58,10 @@ def test_a_wrong_sign_is_found_while_taking_over(wrong: dict[str, float], pose: 
         assert course.torque == 0.0
     elif "drive" in wrong:  # it falls for want of a brake, but is not driven
         assert "check the sign and scale of its torque" in rig.controller.status.reason
+        assert found.way < 0.01
         assert course.torque == 0.0
     else:
         assert course.way < 1e-3
-
-
-def test_until_a_drive_of_the_wrong_sign_is_found_the_arm_moves_little() -> None:
-    rig = Rig(robot(), exact(), start=POSES[6], wrong={"drive": -1.0})
-    course = go(rig, 24)
-    assert rig.controller.state is GuidingState.HOLD_REQUESTED
-    assert course.way < 0.01
-    assert go(rig, 60).torque == 0.0
 
 
 @pytest.mark.parametrize("when", ["guiding", "hold"])
@@ -89,8 +81,7 @@ def test_a_velocity_of_the_wrong_sign_does_not_drive_the_arm(when: str) -> None:
     assert (status.reason == "stopped") == (when == "hold")
 
 
-@pytest.mark.parametrize("when", ["guiding", "hold"])
-@pytest.mark.parametrize("name", ["drive", "tau"])
+@pytest.mark.parametrize(("when", "name"), [("guiding", "drive"), ("guiding", "tau"), ("hold", "drive")])
 def test_a_sign_that_changes_later_takes_the_torque_away(when: str, name: str) -> None:
     rig = Rig(robot(), exact(), start=POSES[6])
     go(rig, 2150)
@@ -116,9 +107,8 @@ def test_a_drive_whose_torque_nobody_measures_and_has_the_wrong_sign_ends_withou
     assert not rig.controller.status.torque.any()
 
 
-@pytest.mark.parametrize("channels", [("dq", "tau"), ("tau",)])
-def test_a_clock_that_is_set_back_does_not_lose_the_hold(channels: tuple[str, ...]) -> None:
-    rig = Rig(robot(), exact(), start=POSES[6], channels=channels)
+def test_a_clock_that_is_set_back_does_not_lose_the_hold() -> None:
+    rig = Rig(robot(), exact(), start=POSES[6], channels=("tau",))
     go(rig, 2200)
     rig._seq -= 2000
     rig.push(HAND)
@@ -144,36 +134,17 @@ def test_frozen_samples_are_found(moving: bool) -> None:
     assert "stands still in all joints for 5 ms" in rig.controller.status.reason
 
 
-def test_a_source_that_is_always_late_does_not_let_the_hold_creep() -> None:
-    rig = Rig(robot(), exact(), start=POSES[6])
-    go(rig, 2200)
-    rig.push(HAND)
-    start = rig.sample.true_q.copy()
-    ways = []
-    for _ in range(3):
-        for _ in range(100):
-            rig.cycle(rig.frame())
-            for _ in range(5):  # samples that nobody takes: torque stays as it is
-                rig.sample = rig.arm.step([CST] * 9, rig._pending[-1])
-                rig._seq += 1
-        ways.append(float(np.abs(rig.sample.true_q - start).max()))
-    assert rig.controller.status.reason == "no sample for 6 ms"
-    assert ways[-1] < 0.1
-    assert ways[-1] - ways[0] < 0.01
-
-
-@pytest.mark.parametrize("settings", [ZeroForceSettings(delay_cycles=2), ZeroForceSettings(delay_cycles=3)])
-def test_brake_and_wall_do_not_oscillate_with_an_observed_velocity(settings: ZeroForceSettings) -> None:
+def test_brake_and_wall_do_not_oscillate_with_an_observed_velocity() -> None:
     """A hand that pushes an arm fast into a wall, without measured velocity."""
     upper = np.array([j.upper for j in robot().joints])
     start = POSES[8].copy()
     start[8] = upper[8] - 0.6
-    rig = Rig(robot(), exact(), settings, start, delay=settings.delay_cycles, channels=("tau",))
+    rig = Rig(robot(), exact(), ZeroForceSettings(delay_cycles=3), start, delay=3, channels=("tau",))
     rig.run(2.1)
     rig.push([0.0, 0.0, 40.0])
     trace = rig.run(1.5)
     speed = np.abs(trace.dq) / rig.controller._limits[c.SPEED]
-    assert speed.max() > 0.7
-    assert speed.max() < 1.0
+    assert 0.7 < speed.max() < 1.0
+    assert np.all(trace.q < upper)
     ripple = np.diff(trace.dq, 2, axis=0)
     assert np.sqrt(np.mean(ripple**2)) < 2e-3

@@ -13,11 +13,10 @@ import pytest
 
 from rt_core.hand_guiding import GuidingState, ZeroForceSettings
 from rt_core.hand_guiding import rows as c
-from rt_core.hand_guiding.rows import C_BREAKAWAY, C_DRY
+from rt_core.hand_guiding.rows import C_BREAKAWAY
 from rt_core.model.robot import RobotModel
 from sim_backend.arm.settings import SimSettings
-from tests.lab.arms.simulated import random_arm, twin
-from tests.lab.hand_guiding.frames import guiding_model
+from tests.lab.arms.simulated import twin
 from tests.lab.hand_guiding.rig import (
     IDEAL,
     SENSORS,
@@ -57,27 +56,15 @@ def stands(trace: Trace, last_s: float = 0.5) -> bool:
 
 
 @pytest.mark.parametrize("channels", MEASURED.values(), ids=MEASURED.keys())
-@pytest.mark.parametrize("pose", range(3))
-def test_it_hovers(pose: int, channels: tuple[str, ...]) -> None:
-    rig = Rig(robot(), exact(), start=POSES[pose], channels=channels)
-    trace = rig.run(4.0)
+def test_it_hovers(channels: tuple[str, ...]) -> None:
+    rig = Rig(robot(), exact(), start=POSES[0], channels=channels)
+    trace = rig.run(3.0)
     assert trace.states[-1] is GuidingState.GUIDING
-    assert np.degrees(np.abs(trace.q - POSES[pose])).max() < 0.05
+    assert np.degrees(np.abs(trace.q - POSES[0])).max() < 0.05
     assert stands(trace)
 
 
-@pytest.mark.soak
-@pytest.mark.slow
-def test_it_hovers_at_twenty_poses() -> None:
-    for pose in POSES:
-        rig = Rig(robot(), exact(), start=pose)
-        trace = rig.run(20.0)
-        assert trace.states[-1] is GuidingState.GUIDING
-        assert np.degrees(np.abs(trace.q - pose)).max() < 1.0 / 3.0
-
-
-@pytest.mark.parametrize("channels", MEASURED.values(), ids=MEASURED.keys())
-@pytest.mark.parametrize("pose", [3, pytest.param(4, marks=pytest.mark.soak), 5])
+@pytest.mark.parametrize(("pose", "channels"), [(3, ("dq", "tau")), (5, ())])
 def test_a_hand_moves_it_and_it_stops_when_let_go(pose: int, channels: tuple[str, ...]) -> None:
     rig = Rig(robot(), exact(), start=POSES[pose], channels=channels)
     pushed, after = guide(rig)
@@ -95,7 +82,7 @@ def test_the_residual_is_the_torque_of_the_hand() -> None:
     filter_s = rig.settings.residual_filter_s
     hand = np.array([tip_jacobian(rig.truth, q).T @ pushed.force[0] for q in pushed.q[::50]])
     moving = np.abs(pushed.dq[::50]) > 0.1
-    late = pushed.t[::50] > pushed.t[0] + 10.0 * filter_s
+    late = T * np.arange(0, len(pushed.q), 50) > 10.0 * filter_s
     error = np.abs(pushed.residual[::50] - hand)[moving & late[:, None]]
     assert error.size > 50
     assert np.sqrt(np.mean(error**2)) < 0.05 * np.abs(hand).max()
@@ -105,31 +92,6 @@ def model_error(truth: RobotModel, wrong: RobotModel, *state: np.ndarray) -> np.
     """Torque that the links of `truth` take more than those of `wrong`, by Pinocchio."""
     arms = twin(truth), twin(wrong)
     return np.asarray(pin.rnea(arms[0], arms[0].createData(), *state) - pin.rnea(arms[1], arms[1].createData(), *state))
-
-
-@pytest.mark.parametrize(
-    ("pose", "true_mass"),
-    [
-        pytest.param(pose, mass, marks=() if (pose, mass) in ((0, 1.6), (3, 2.4)) else pytest.mark.soak)
-        for pose in range(4)
-        for mass in (1.6, 2.4)
-    ],
-)
-def test_with_a_payload_wrong_by_a_fifth_it_holds_or_drifts_below_the_speed_limit(pose: int, true_mass: float) -> None:
-    arm = with_payload(robot(), 2.0)
-    rig = Rig(with_payload(robot(), true_mass), believed(arm), start=POSES[pose])
-    pushed, after = guide(rig, after_s=8.0)
-    for trace in (pushed, after):
-        assert np.all(np.abs(trace.dq) < speed_limit(rig))
-    alarmed = after.reached(GuidingState.ALARM) is not None
-    assert stands(after) or (alarmed and rig.controller.state is GuidingState.HOLD_REQUESTED)
-    # The friction that is left holds less than this: then only a small error may go without an alarm.
-    kept = (1.0 - rig.settings.compensated_share) * exact().coordinates[:, C_DRY]
-    error = np.abs(model_error(rig.truth, arm, after.q[-1], np.zeros(9), np.zeros(9)))
-    if not alarmed:
-        assert np.all(error < robot().dynamics.coulomb + 1e-6)  # type: ignore[union-attr]
-    else:
-        assert np.any(error > kept)
 
 
 def check_alarm(rig: Rig, trace: Trace, wrong: RobotModel, allowed: float) -> None:
@@ -150,7 +112,7 @@ def check_alarm(rig: Rig, trace: Trace, wrong: RobotModel, allowed: float) -> No
     assert np.abs(after.dq[-1]).max() < 1e-3
 
 
-@pytest.mark.parametrize(("pose", "true_mass"), [(2, 7.2), (11, 4.8), (4, 4.8)])
+@pytest.mark.parametrize(("pose", "true_mass"), [(2, 7.2), (4, 4.8)])
 def test_a_model_that_friction_cannot_explain_is_not_taken_over(pose: int, true_mass: float) -> None:
     arm = with_payload(robot(), 6.0)
     rig = Rig(with_payload(robot(), true_mass), believed(arm), start=POSES[pose])
@@ -167,21 +129,19 @@ def test_a_model_that_friction_cannot_explain_is_not_taken_over(pose: int, true_
     assert abs(status.value) > status.limit
 
 
-@pytest.mark.parametrize(("pose", "true_mass"), [(14, 4.8), (16, 4.8)])
-def test_an_arm_that_moves_by_itself_after_the_takeover_is_held_soon(pose: int, true_mass: float) -> None:
+def test_an_arm_that_moves_by_itself_after_the_takeover_is_held_soon() -> None:
     arm = with_payload(robot(), 6.0)
-    rig = Rig(with_payload(robot(), true_mass), believed(arm), start=POSES[pose])
+    rig = Rig(with_payload(robot(), 4.8), believed(arm), start=POSES[14])
     trace = rig.run(3.0)
     row = trace.states.index(GuidingState.ALARM)
-    assert 0.01 < np.abs(trace.q[row] - POSES[pose]).max() < 0.15
+    assert 0.01 < np.abs(trace.q[row] - POSES[14]).max() < 0.15
     check_alarm(rig, trace, arm, allowed=0.1)
 
 
-@pytest.mark.parametrize("pose", [1, pytest.param(9, marks=pytest.mark.soak)])
-def test_an_error_above_the_friction_margin_that_lasts_raises_the_alarm_with_its_numbers(pose: int) -> None:
+def test_an_error_above_the_friction_margin_that_lasts_raises_the_alarm_with_its_numbers() -> None:
     """At rest friction holds 20 % of 2 kg; once moved, the arm goes on."""
     arm = with_payload(robot(), 2.0)
-    rig = Rig(with_payload(robot(), 2.4), believed(arm), start=POSES[pose])
+    rig = Rig(with_payload(robot(), 2.4), believed(arm), start=POSES[1])
     _, after = guide(rig, after_s=5.0)
     assert after.states[0] is GuidingState.GUIDING
     check_alarm(rig, after, arm, allowed=0.1)
@@ -194,19 +154,11 @@ def with_friction(factor: float) -> RobotModel:
     return replace(model, dynamics=less)
 
 
-COARSE = SimSettings(drive=SENSORS.drive, encoder_bits=16, velocity_noise=3e-3, torque_noise=0.006)
-OFTEN = ((1.2, 1, "noisy"), (1.2, 2, "noisy"), (0.9, 2, "ideal"))
-
-
 @pytest.mark.parametrize(
-    ("factor", "delay", "sensors"),
-    [
-        pytest.param(*case, sensors, marks=() if (*case, name) in OFTEN else pytest.mark.soak, id=f"{case}-{name}")
-        for case in [(factor, delay) for factor in (1.2, 1.0, 0.9) for delay in (1, 2)]
-        for name, sensors in (("ideal", IDEAL), ("noisy", SENSORS), ("coarse", COARSE))
-    ],
+    ("factor", "delay", "sensors", "channels"),
+    [(1.2, 1, SENSORS, ()), (1.2, 2, SENSORS, ("dq", "tau")), (0.9, 2, IDEAL, ())],
+    ids=["noise, no dq", "two cycles late", "too much, without noise, no dq"],
 )
-@pytest.mark.parametrize("channels", [MEASURED["velocity and torque"], MEASURED["position only"]], ids=["dq", "no dq"])
 def test_full_friction_compensation_asked_for_does_not_limit_cycle(
     sensors: SimSettings, delay: int, factor: float, channels: tuple[str, ...]
 ) -> None:
@@ -218,74 +170,3 @@ def test_full_friction_compensation_asked_for_does_not_limit_cycle(
     # No joint turns over again and again on its way to rest.
     turns = (np.diff(np.sign(after.dq), axis=0) != 0).sum(axis=0)
     assert turns.max() <= 4
-
-
-def test_without_the_limit_on_the_share_the_same_arm_would_run_away() -> None:
-    rig = Rig(
-        robot(), exact(), ZeroForceSettings(friction_share=1.0, damping_time_s=5.0, residual_time_s=60.0), POSES[6]
-    )
-    rig.controller._scalars[c.FRICTION_SHARE] = 1.3
-    _, after = guide(rig, push_s=0.6, after_s=3.5)
-    assert after.reached(GuidingState.ALARM) is not None
-    assert "moves at" in rig.controller.status.reason
-    limit = speed_limit(rig)
-    assert (np.abs(after.dq[0]) / limit).max() < 0.9  # when the hand let go
-    assert (np.abs(after.dq) / limit).max() > 1.0
-
-
-def test_a_drive_that_is_late_does_not_make_the_brake_oscillate() -> None:
-    """A hand that pushes an arm into its speed limit, two cycles late."""
-    rig = Rig(robot(), exact(), ZeroForceSettings(delay_cycles=2), POSES[7], delay=2)
-    rig.run(2.1)
-    rig.push([0.0, 0.0, 2.0 * HAND])
-    trace = rig.run(1.0)
-    fast = np.abs(trace.dq) > 0.72 * speed_limit(rig)
-    assert fast.any()
-    ripple = np.diff(trace.dq, 2, axis=0)[fast[2:]]
-    assert np.sqrt(np.mean(ripple**2)) < 2e-3
-
-
-def test_soft_walls_hold_a_hand_off_the_limit() -> None:
-    upper = np.array([j.upper for j in robot().joints])
-    start = POSES[8].copy()
-    start[8] = upper[8] - 0.25
-    rig = Rig(robot(), exact(), start=start)
-    rig.run(2.1)
-    # A hand at the flange that turns joint 9 up.
-    jacobian = tip_jacobian(rig.truth, start)[:, 8]
-    rig.push(HAND * jacobian / np.linalg.norm(jacobian))
-    trace = rig.run(3.0)
-    assert trace.q[:, 8].max() > upper[8] - rig.settings.wall_share * 3.2
-    assert np.all(trace.q < upper)
-    rig.push(np.zeros(3))
-    after = rig.run(4.0)
-    assert stands(after)
-
-
-def test_a_stop_ends_in_a_hold_where_it_is() -> None:
-    rig = Rig(robot(), exact(), start=POSES[9])
-    guide(rig, after_s=0.0)
-    rig.controller.stop()
-    trace = rig.run(2.0)
-    assert rig.controller.state is GuidingState.HOLD_REQUESTED
-    here = trace.q[-1]
-    rig.push([0.0, 0.0, HAND])
-    held = rig.run(1.0)
-    assert np.abs(held.q - here).max() < 0.05
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_an_arm_with_coupled_motors_and_tilted_gravity_hovers_and_can_be_guided(seed: int) -> None:
-    model = random_arm(4, seed, coupled=True)
-    rig = Rig(model, guiding_model(model), ZeroForceSettings(friction_share=1.0), np.zeros(4))
-    trace = rig.run(2.5)
-    assert trace.states[-1] is GuidingState.GUIDING
-    assert np.abs(trace.q - trace.q[0]).max() < 3e-3  # it settles while it is taken over
-    assert np.abs(trace.q[1000:] - trace.q[1000]).max() < 1e-6
-    way = tip_jacobian(model, trace.q[-1]) @ np.ones(4)
-    rig.push(3.0 * HAND * way / np.linalg.norm(way))
-    pushed = rig.run(0.4)
-    rig.push(np.zeros(3))
-    after = rig.run(3.0)
-    assert np.abs(pushed.q[-1] - pushed.q[0]).max() > 0.01
-    assert stands(after)

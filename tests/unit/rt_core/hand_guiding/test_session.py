@@ -12,7 +12,7 @@ from drivers.frame import JointFrame
 from rt_core.hand_guiding import GuidingState, ZeroForceController, ZeroForceSettings
 from rt_core.model.robot import RobotModel
 from tests.lab.arms.simulated import single_joint
-from tests.lab.hand_guiding.frames import AT_ONCE, MS, frame, guiding_model, limited
+from tests.lab.hand_guiding.frames import MS, frame, guiding_model, limited
 from tests.lab.hand_guiding.rig import exact, robot
 
 HELD = 9.81  # 2 kg at 0.5 m
@@ -65,13 +65,6 @@ def test_states_follow_the_ramps() -> None:
     c.end()
     assert not c.step(frame(501, 0.0)).any()
     assert c.state is GuidingState.ENDED
-
-
-def test_time_is_that_of_the_samples() -> None:
-    c = controller(ramp_s=0.08, takeover_watch_s=0.02)
-    for k in range(27):
-        c.step(JointFrame(k, 4 * k * MS, 4 * k * MS, q=np.zeros(1), dq=np.zeros(1)))
-    assert c.state is GuidingState.GUIDING
 
 
 def test_torque_and_its_rate_keep_to_their_limits() -> None:
@@ -131,13 +124,6 @@ def test_missing_samples_fade_what_depends_on_velocity_and_then_ask_for_a_hold(h
     assert c.state is GuidingState.HOLD_REQUESTED
     assert back[0] == pytest.approx(-HELD, rel=0.1)
     assert "for 5 ms" in c.status.reason
-
-
-def test_one_lost_sample_is_bridged() -> None:
-    c, k = guiding()
-    c.step(None)
-    c.step(frame(k + 1, 0.0))
-    assert c.state is GuidingState.GUIDING
 
 
 def test_a_late_sample_asks_for_a_hold() -> None:
@@ -224,16 +210,6 @@ def test_a_first_torque_that_cannot_be_right_is_never_given(torque: float, limit
     assert c.status.reason == "only needs more torque than it may have: -6 of 6 N*m"
 
 
-def test_the_status_is_a_copy() -> None:
-    c, k = guiding()
-    status = c.status
-    torque, velocity = status.torque.copy(), status.velocity.copy()
-    c.step(frame(k, 0.5e-3, 0.5)).fill(7.0)
-    assert np.array_equal(status.torque, torque)
-    assert np.array_equal(status.velocity, velocity)
-    assert abs(c.status.torque[0]) < 20.0
-
-
 def test_bad_use_is_refused() -> None:
     c = controller()
     with pytest.raises(ValueError, match=r"channel of shape \(2,\), the model has 1 joints"):
@@ -263,13 +239,6 @@ def test_settings_out_of_range_are_refused(name: str, value: Any) -> None:
     settings: dict[str, Any] = {name: value}
     with pytest.raises(ValueError, match=f"^{name} must be "):
         ZeroForceSettings(**settings)
-
-
-def test_at_once_is_what_single_torques_are_looked_at_with() -> None:
-    c = ZeroForceController(guiding_model(model()), AT_ONCE)
-    for k in range(3):
-        c.step(frame(k, 0.0))
-    assert c.status.share == 1.0
 
 
 def test_a_measured_velocity_of_the_wrong_sign_is_found_and_not_used_any_more() -> None:

@@ -39,7 +39,7 @@ def event(kind: str, at_ms: int, q: float, value: float) -> JointFrame | None:
     rise_s=st.sampled_from([0.01, 0.05, 0.5]),
     start=st.sampled_from([-HELD, -HELD + 2.0, HELD, 1e4]),
 )
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=80)
 def test_torque_is_finite_and_within_its_limit_and_rate(
     events: list[tuple[str, int, float]], limit: float, rise_s: float, start: float
 ) -> None:
@@ -63,42 +63,12 @@ def test_torque_is_finite_and_within_its_limit_and_rate(
             before = out
 
 
-@pytest.mark.parametrize("dq", [1e100, 1e160, 1e300])
-def test_absurd_velocities_are_no_samples(dq: float) -> None:
+def test_absurd_velocities_are_no_samples() -> None:
     zero_force, k = guiding()
     for i in range(8):
-        assert zero_force.step(frame(k + i, 0.0, dq))[0] == pytest.approx(-HELD)
+        assert zero_force.step(frame(k + i, 0.0, 1e160))[0] == pytest.approx(-HELD)
     assert zero_force.status.reason == "only: velocity or torque that no joint has for 5 ms"
     assert np.isfinite(zero_force.status.residual).all()
-
-
-def test_a_jump_that_lasts_is_never_believed() -> None:
-    zero_force, k = guiding()
-    tau = np.array([zero_force.step(frame(k + i, 1.2))[0] for i in range(400)])
-    assert np.allclose(tau, -HELD)  # at 1.2 rad it would be a third of it
-    assert zero_force.status.reason == "only: position jumps for 5 ms"
-
-
-def test_a_late_sample_does_not_move_the_place_of_the_hold() -> None:
-    zero_force, k = guiding()
-    zero_force.stop()
-    for i in range(1100):
-        zero_force.step(frame(k + i, 0.0))
-    k += 1100
-    before = zero_force.step(frame(k, 0.005))[0]
-    for _ in range(20):
-        k += 7
-        assert zero_force.step(frame(k, 0.005))[0] == pytest.approx(before, abs=0.2)
-    assert before == pytest.approx(-HELD * np.cos(0.005) - 0.5 * (2.0 * np.pi * 3.0) ** 2 * 0.005, abs=0.2)
-
-
-def test_the_ramp_waits_for_samples_that_can_be_used() -> None:
-    zero_force = controller(ramp_s=0.2, takeover_watch_s=0.0)
-    for k in range(500):
-        zero_force.step(frame(k, 0.0 if k % 2 == 0 else np.nan))
-        if zero_force.state is GuidingState.GUIDING:
-            break
-    assert k == pytest.approx(200, abs=3)  # by time, not by the number of samples
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,9 @@ from rt_core.identification.estimate import EstimatorOptions
 from rt_core.identification.identify import Identification, Verdict, identify
 from rt_core.identification.least_squares import Solution, compress, solve
 from rt_core.identification.preprocess import Signals, SignalSettings, prepare
-from rt_core.identification.rows import Rows, build_rows
+from rt_core.identification.rows import Rows
 from rt_core.identification.uncertainty import Uncertainty, estimate_covariance
 from rt_core.model.base import base_parameters
-from rt_core.model.parameters import standard_parameters
 from tests.lab.arms.batch import arm, motion
 
 N, P, K = 2, 8, 1500
@@ -73,7 +72,7 @@ def test_exactly_the_tiny_parameters_drop_and_the_rest_is_the_restricted_fit() -
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 def test_nothing_real_is_lost_and_nearly_all_that_is_nothing_goes(correlation: float) -> None:
     dropped, lost, z = 0, 0, []
-    for seed in range(40):
+    for seed in range(20):
         found, full, uncertainty = fitted(problem(seed, correlation))
         significant = np.abs(full.theta) > 2.0 * uncertainty.std
         assert found.kept[significant].all()
@@ -81,7 +80,7 @@ def test_nothing_real_is_lost_and_nearly_all_that_is_nothing_goes(correlation: f
         lost += int((~found.kept).sum() - (~found.kept[TINY]).sum())
         z.append(((found.solution.theta - TRUTH)[found.kept]) / np.sqrt(np.diag(found.covariance))[found.kept])
     assert lost == 0
-    assert dropped >= 0.88 * 40 * len(TINY)
+    assert dropped >= 0.88 * 20 * len(TINY)
     assert np.mean(np.abs(np.concatenate(z)) < 1.96) >= 0.90
 
 
@@ -123,25 +122,6 @@ def test_a_covariance_that_rounding_left_indefinite_has_a_p_value() -> None:
     assert found.p_value == 1.0
 
 
-def test_an_arm_loses_what_it_does_not_have_and_predicts_as_well() -> None:
-    model = arm()
-    base = base_parameters(model)
-    theta = base.theta(standard_parameters(model, base.standard))
-    exact, other = motion(model, 30.0, 200.0), motion(model, 20.0, 200.0, seed=9)
-    tau = exact.tau + 0.5 * np.random.default_rng(0).standard_normal(exact.tau.shape)
-    settings = SignalSettings(min_velocity=np.full(3, 0.02))
-    rows = build_rows(model, base, prepare(exact.t, exact.q, tau, settings, dq=exact.dq), settings)
-    test = build_rows(model, base, prepare(other.t, other.q, other.tau, settings, dq=other.dq), settings)
-    found, full, uncertainty = fitted(rows)
-    nothing = {base.names[k] for k in np.flatnonzero(theta == 0.0)}
-    gone = {base.names[k] for k in found.dropped}
-    small = {base.names[k] for k in np.flatnonzero(np.abs(theta) < 2.0 * uncertainty.std)}
-    assert len(gone & nothing) >= len(nothing) - 1
-    assert gone <= small
-    rms = [np.sqrt(np.mean((test.tau - test.predict(x))[test.use] ** 2)) for x in (full.theta, found.solution.theta)]
-    assert rms[1] <= 1.05 * rms[0]
-
-
 def test_degenerate_input_is_refused() -> None:
     rows = problem(5)
     triangles = compress(rows.Y, rows.tau, rows.use)
@@ -155,9 +135,8 @@ def test_degenerate_input_is_refused() -> None:
     with pytest.raises(ValueError, match="joint 1: the fit leaves no residual to judge parameters by"):
         fitted(dead)
     nothing = compress(np.zeros_like(rows.Y), rows.tau, rows.use)
-    empty = replace(full, theta=np.zeros(P))
     with pytest.raises(ValueError, match="no parameter has data"):
-        essential_parameters(nothing, empty, uncertainty)
+        essential_parameters(nothing, replace(full, theta=np.zeros(P)), uncertainty)
 
 
 MODEL = arm()
@@ -183,22 +162,19 @@ def both(signals: Signals, method: str) -> tuple[Identification, Identification]
     return whole, essential
 
 
-@pytest.mark.parametrize("method", ["ols", "wls", "iwls"])
 @pytest.mark.parametrize(
-    ("recording", "expected"),
+    ("method", "recording", "expected"),
     [
-        ({"seconds": 30.0, "noise": 0.3, "seed": 0}, {"ok"}),
-        ({"seconds": 10.0, "noise": 7.5, "seed": 1}, {"ok", "weak_excitation"}),
-        ({"seconds": 6.0, "noise": 7.5, "seed": 0}, {"ok", "weak_excitation"}),
-        ({"seconds": 6.0, "noise": 7.5, "seed": 5}, {"ok", "weak_excitation"}),
-        ({"seconds": 6.0, "noise": 25.0, "seed": 2}, {"doubtful", "not_explained"}),
-        ({"seconds": 20.0, "noise": 1.0, "seed": 0, "turned": 0}, {"not_explained"}),
-        ({"seconds": 20.0, "noise": 1.0, "seed": 1, "turned": 2}, {"not_explained"}),
-        ({"seconds": 20.0, "noise": 1.0, "seed": 3, "spring": 60.0}, {"doubtful", "not_explained"}),
+        ("wls", {"seconds": 30.0, "noise": 0.3, "seed": 0}, {"ok"}),
+        ("ols", {"seconds": 10.0, "noise": 7.5, "seed": 1}, {"ok", "weak_excitation"}),
+        ("iwls", {"seconds": 6.0, "noise": 7.5, "seed": 5}, {"ok", "weak_excitation"}),
+        ("wls", {"seconds": 6.0, "noise": 25.0, "seed": 2}, {"doubtful", "not_explained"}),
+        ("ols", {"seconds": 20.0, "noise": 1.0, "seed": 0, "turned": 0}, {"not_explained"}),
+        ("iwls", {"seconds": 20.0, "noise": 1.0, "seed": 3, "spring": 60.0}, {"doubtful", "not_explained"}),
     ],
-    ids=["rich", "poor", "short", "short again", "noisy", "base turned", "elbow turned", "spring"],
+    ids=["rich", "poor", "short", "noisy", "base turned", "spring"],
 )
-def test_the_verdict_is_never_better(recording: dict[str, float], expected: set[str], method: str) -> None:
+def test_the_verdict_is_never_better(method: str, recording: dict[str, float], expected: set[str]) -> None:
     whole, essential = both(recorded(**recording), method)  # type: ignore[arg-type]
     assert whole.verdict in expected
     assert SEVERITY.index(essential.verdict) >= SEVERITY.index(whole.verdict)

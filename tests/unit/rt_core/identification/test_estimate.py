@@ -11,9 +11,10 @@ import pytest
 from rt_core.identification.estimate import LINEAR, EstimatorOptions, disturb, estimate
 from rt_core.identification.identify import Identification, identify
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings, prepare
-from rt_core.model.base import base_parameters
+from rt_core.model.base import base_parameters, link_torque
 from rt_core.model.friction import Friction
 from rt_core.model.parameters import with_constants
+from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from tests.lab.arms.batch import Motion, arm, motion, truth
 
@@ -80,7 +81,7 @@ def test_linear_methods_find_the_truth(plain: tuple[RobotModel, Motion, Signals]
     assert not found.dropped.any()
 
 
-@pytest.mark.parametrize("method", ["ols", "wls", "iwls", "iv", "physical", "pso_linear", "pso_lm"])
+@pytest.mark.parametrize("method", ["wls", "iv", "physical", "pso_linear"])
 def test_constants_are_found_before_the_rest(curved: tuple[RobotModel, Motion, Signals], method: Any) -> None:
     model, _, signals = curved
     base = base_parameters(unknown(model))
@@ -102,22 +103,11 @@ def test_a_swarm_in_a_side_minimum_is_not_believed(curved: tuple[RobotModel, Mot
     assert set(found.status) == {"undetermined"}
 
 
-def test_given_constants_are_not_searched_for(curved: tuple[RobotModel, Motion, Signals]) -> None:
-    model, _, signals = curved
-    found = estimate(model, base_parameters(model), signals, SETTINGS, EstimatorOptions(constants="given"))
-    assert found.constants == ()
-    assert found.search is None
-    assert np.abs((found.theta - truth(model)) / found.std).max() < 5.0
-
-
 def test_load_dependent_friction_settles_on_the_load_of_the_estimate() -> None:
     model = stribeck(load=True)
     given = replace(model, friction=Friction("stribeck", load=True))
     base = base_parameters(given)
     made = motion(replace(model, friction=Friction("stribeck")), seconds=40.0)
-    from rt_core.model.base import link_torque
-    from rt_core.model.regressor import regressor
-
     load = link_torque(given, base, truth(given, base), made.q, made.dq, made.ddq)
     tau = regressor(given, base.layout, made.q, made.dq, made.ddq, load=load) @ truth(given, base)
     made = replace(made, tau=tau)
@@ -127,19 +117,6 @@ def test_load_dependent_friction_settles_on_the_load_of_the_estimate() -> None:
         assert abs(found.theta[k] - 0.06) < 4.0 * found.std[k] + 0.003, name
 
 
-@pytest.mark.parametrize("method", ["ga", "lm", "pso_lm"])
-def test_a_full_search_says_when_it_did_not_arrive(curved: tuple[RobotModel, Motion, Signals], method: Any) -> None:
-    model, _, signals = curved
-    found = identified(signals, method=method, formulation="full", seed=2)
-    search = found.estimate.search
-    if search.converged:
-        assert np.abs((found.theta - truth(model)) / found.std)[np.isfinite(found.std)].max() < 6.0
-    else:
-        assert found.verdict in ("doubtful", "not_explained")
-        assert set(found.status) <= {"undetermined", "doubtful"}, "no value is shown as determined"
-        assert found.verdict == "not_explained" or any("short of a minimum" in r for r in found.reasons)
-
-
 def test_bounds_that_exclude_the_truth_are_named(curved: tuple[RobotModel, Motion, Signals]) -> None:
     found = identified(curved[2], bounds={"vb2": (0.01, 0.05)})
     assert found.verdict == "doubtful"
@@ -147,29 +124,14 @@ def test_bounds_that_exclude_the_truth_are_named(curved: tuple[RobotModel, Motio
     assert np.isnan(next(c.value for c in found.estimate.constants if c.name == "vb2"))
 
 
-def test_essential_drops_only_what_is_not_there(plain: tuple[RobotModel, Motion, Signals]) -> None:
-    model = plain[0]
-    without = replace(model, dynamics=replace(model.dynamics, offset=np.zeros(3)))
-    made = motion(without)
-    found = identify(without, base_parameters(without), signals_of(made), SETTINGS, EstimatorOptions(essential=True))
-    names = [n for n, s in zip(found.base.names, found.status, strict=True) if s == "dropped"]
-    expected = truth(without)
-    assert {"off1", "off2", "off3"} & set(names)
-    for name in names:
-        assert abs(expected[found.base.names.index(name)]) < 0.2, name
-    assert found.theta[found.base.names.index(names[0])] == 0.0
-
-
-@pytest.mark.parametrize("method", [*LINEAR, "pso_linear", "lm"])
-@pytest.mark.parametrize("case", ["nan", "constant", "short", "still"])
+@pytest.mark.parametrize("method", ["wls", "tls", "iv", "physical", "pso_linear"])
+@pytest.mark.parametrize("case", ["nan", "constant", "still"])
 def test_nonsense_is_refused_or_called_so_by_every_method(
     plain: tuple[RobotModel, Motion, Signals], method: Any, case: str
 ) -> None:
     model, made, _ = plain
     base = base_parameters(model)
-    if case == "short":
-        made = replace(made, **{k: getattr(made, k)[:600] for k in ("t", "q", "dq", "ddq", "tau")})
-    elif case == "still":
+    if case == "still":
         made = replace(made, q=made.q * [1.0, 0.0, 1.0], dq=made.dq * [1.0, 0.0, 1.0])
     constant = np.tile([5.0, -3.0, 1.0], (made.t.size, 1)) if case == "constant" else None
     signals = signals_of(made, tau=constant)
@@ -202,13 +164,3 @@ def test_nonsense_is_refused_or_called_so_by_every_method(
 def test_options_that_do_not_go_together(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         EstimatorOptions(**options)
-
-
-def test_a_cancelled_search_is_no_result(curved: tuple[RobotModel, Motion, Signals]) -> None:
-    model, _, signals = curved
-    options = EstimatorOptions(method="pso_linear", formulation="full")
-    found = identify(
-        unknown(model), base_parameters(unknown(model)), signals, SETTINGS, options, callback=lambda p: p.iteration < 3
-    )
-    assert found.estimate.search.stopped == "cancelled"
-    assert "determined" not in found.status

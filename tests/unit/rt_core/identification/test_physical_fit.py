@@ -16,14 +16,13 @@ from rt_core.identification.physical.coordinates import divergence
 from rt_core.identification.physical.fit import effect_scales, fit_consistent
 from rt_core.identification.physical.prior import NON_NEGATIVE, ConsistencyError, blocks, physical_prior
 from rt_core.model.base import BaseParameters, base_parameters
-from rt_core.model.friction import Friction, FrictionLaw
 from rt_core.model.inertia import is_physical
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
-from rt_core.model.robot import Joint, RobotModel
+from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from tests.lab.arms.batch import arm, motion, truth
-from tests.lab.arms.physical import fit_simulated, is_consistent, links_of, log_cholesky, perturbed, simulated
+from tests.lab.arms.physical import fit_simulated, is_consistent, links_of, log_cholesky, perturbed
 
 SIGMA = np.array([0.5, 0.4, 0.2])
 
@@ -87,7 +86,7 @@ def test_optimum_against_an_independent_solver() -> None:
     np.testing.assert_array_less(np.abs(fit.theta - base.theta(phi_of(x))), 0.02 * fit.std + 1e-4)
 
 
-@pytest.mark.parametrize("weight", [None, 1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("weight", [None, 1e-3, 1e3])
 def test_every_weight_gives_real_bodies_and_torque_of_the_links(weight: float | None) -> None:
     model = arm()
     base, Y, tau = noisy(model, 2, 5.0)
@@ -128,72 +127,16 @@ def test_negative_friction_becomes_nearly_zero_and_offsets_stay_free() -> None:
     assert fit.theta[names["off1"]] < -1.0
 
 
-@pytest.mark.parametrize("law", ["none", "stribeck", "harmonic_drive_input"])
-def test_other_friction_laws(law: FrictionLaw) -> None:
-    model = arm()
-    constants = {name: np.full(3, 0.2) for name in ("stribeck_velocity", "tanh_velocity", "decay_velocity")}
-    known = replace(model.dynamics, tanh_torque=np.ones(3), **constants)
-    model = replace(model, friction=Friction(law), dynamics=known)
-    base, Y, tau = noisy(model, 7)
-    fit = fit_consistent(base, model, compress(Y, tau, all_rows(tau)), SIGMA)
-    assert is_consistent(fit)
-    assert np.mean(np.abs(fit.theta - truth(model, base)) < 2.0 * fit.std) > 0.8
-    found = replace(model, inertial=fit.inertial, dynamics=fit.dynamics)
-    np.testing.assert_allclose(standard_parameters(found, base.standard), fit.phi, rtol=1e-12)
-    np.testing.assert_array_equal(fit.dynamics.stribeck_velocity, known.stribeck_velocity)
-
-
-def test_the_weight_follows_how_good_the_prior_is() -> None:
-    model = load_robot("arm7").model
-    data = fit_simulated(model, 1)
-    good, bad = (data.consistent(prior=perturbed(model, 1, size)) for size in (0.05, 0.8))
-    assert good.link_weight > 5.0 * bad.link_weight
-    repeated = data.consistent(prior=perturbed(model, 1, 0.05))
-    assert np.array_equal(repeated.theta, good.theta)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", ["arm7", "kuka_lwr4"])
-def test_a_poor_motion_carries_over_three_times_better_than_weighted_least_squares(name: str) -> None:
-    """Small motion about one posture; the prior is off by a quarter; scored on another, rich motion without noise."""
-    ratios = []
-    model = load_robot(name).model
-    base = base_parameters(model)
-    for seed in range(1, 6):
-        data = fit_simulated(model, seed, base, amplitude=0.12, harmonics=2, candidates=1)
-        fit = data.consistent(prior=perturbed(model, seed))
-        assert is_consistent(fit)
-        rich = simulated(model, 100 + seed)
-        moving = np.abs(rich.dq) >= model.standstill_velocity
-        Y = np.array(regressor(model, base.layout, rich.q, rich.dq, rich.ddq))
-        errors = [np.linalg.norm((rich.tau - Y @ theta)[moving]) for theta in (data.solution.theta, fit.theta)]
-        ratios.append(errors[0] / errors[1])
-    assert np.median(ratios) >= 3.0
-
-
 def test_intervals_hold_the_truth_and_shares_tell_data_from_prior() -> None:
     model = load_robot("arm7").model
     base = base_parameters(model)
     true = base.theta(standard_parameters(model, base.standard))
     inside = []
-    for seed in range(1, 5):
+    for seed in range(1, 3):
         fit = fit_simulated(model, seed, base).consistent(prior=perturbed(model, seed))
         inside.append(np.abs(fit.theta - true) < 1.96 * fit.std)
         assert (fit.data_share > 0.5).mean() > 0.7
     assert 0.8 <= np.mean(inside) <= 1.0
-
-
-def test_without_a_prior_bodies_are_assumed_and_the_accuracy_stays() -> None:
-    model = load_robot("arm7").model
-    data = fit_simulated(model, 2)
-    fit = data.consistent(prior=replace(model, inertial=None, dynamics=None))
-    assert fit.prior.invented
-    assert is_consistent(fit)
-    rich = simulated(model, 102)
-    Y = np.array(regressor(model, data.base.layout, rich.q, rich.dq, rich.ddq))
-    moving = np.abs(rich.dq) >= model.standstill_velocity
-    errors = [np.linalg.norm((rich.tau - Y @ theta)[moving]) for theta in (data.solution.theta, fit.theta)]
-    assert errors[1] <= 1.3 * errors[0]
 
 
 def test_a_joint_without_rows_keeps_its_prior_and_says_so() -> None:
@@ -220,20 +163,12 @@ def test_impossible_priors_are_replaced_and_named() -> None:
     assert prior.sources == ("assumed", "shape assumed", "shape assumed")
     assert all(is_physical(phi) for phi in prior.links)
     np.testing.assert_allclose(prior.links[1:, :4], inertial[1:, :4], rtol=1e-12)
-    for bad in (np.nan, np.inf):
-        inertial[1, 2] = bad
-        with pytest.raises(ConsistencyError, match=r"link 2 \(shoulder\)"):
-            physical_prior(replace(model, inertial=inertial), layout)
-        dynamics = replace(model.dynamics, viscous=np.array([4.0, bad, 2.0]))
-        with pytest.raises(ConsistencyError, match="prior of fv2 is not finite"):
-            physical_prior(replace(model, dynamics=dynamics), layout)
-
-
-def test_an_arm_without_lengths_has_stand_ins_too() -> None:
-    z = np.array([0.0, 0.0, 1.0])
-    model = RobotModel("point", (Joint("only", "revolute", np.eye(3), np.zeros(3), z),))
-    prior = physical_prior(model, base_parameters(model).standard)
-    assert is_physical(prior.links[0])
+    inertial[1, 2] = np.nan
+    with pytest.raises(ConsistencyError, match=r"link 2 \(shoulder\)"):
+        physical_prior(replace(model, inertial=inertial), layout)
+    dynamics = replace(model.dynamics, viscous=np.array([4.0, np.inf, 2.0]))
+    with pytest.raises(ConsistencyError, match="prior of fv2 is not finite"):
+        physical_prior(replace(model, dynamics=dynamics), layout)
 
 
 def test_log_normaliser_against_sampling() -> None:

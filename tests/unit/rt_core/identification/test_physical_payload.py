@@ -16,7 +16,7 @@ from rt_core.model.inertia import inertial_vector, is_physical, transform_inerti
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
-from tests.lab.arms.physical import Fitted, fit_simulated, perturbed
+from tests.lab.arms.physical import Fitted, fit_simulated
 
 LOAD = inertial_vector(2.5, np.array([0.01, -0.02, 0.08]), np.diag([0.02, 0.015, 0.01]))
 
@@ -52,12 +52,11 @@ def test_columns_against_inverse_dynamics() -> None:
     np.testing.assert_allclose(found, change, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", [pytest.param("arm7", marks=pytest.mark.soak), "space6"])
-def test_intervals_hold_the_truth(name: str) -> None:
-    model = load_robot(name).model
+def test_intervals_hold_the_truth() -> None:
+    model = load_robot("space6").model
     base = base_parameters(model)
     inside: list[np.ndarray] = []
-    for seed in range(1, 5):
+    for seed in range(1, 3):
         before, after = fit_simulated(model, seed, base), fit_simulated(loaded(model), 50 + seed, base)
         for found in (by_rows(before, after), by_rows(before, after, refit_effects=True), by_change(before, after)):
             inside.append(np.abs(found.estimate - LOAD) < 1.96 * found.std)
@@ -96,40 +95,23 @@ def test_a_poor_motion_gives_a_real_body_and_says_what_is_open() -> None:
     assert np.abs(z).max() < 4.0
 
 
-def test_a_consistent_fit_serves_as_the_arm_without_payload() -> None:
-    model = load_robot("arm7").model
-    base = base_parameters(model)
-    unloaded = fit_simulated(model, 4, base)
-    after = fit_simulated(loaded(model), 54, base)
-    fit = unloaded.consistent(prior=perturbed(model, 4))
-    found = payload_from_rows(
-        base, model, fit.theta, fit.covariance, after.triangles, after.solution.sigma, inflation=after.inflation
-    )
-    assert np.abs(found.estimate[0] - 2.5) < 4.0 * found.std[0]
-
-
 def test_bad_input_is_refused() -> None:
     model = load_robot("arm7").model
     base = base_parameters(model)
     one = fit_simulated(model, 1, base)
-    hole = one.covariance.copy()
+    theta, hole = one.solution.theta, one.covariance.copy()
     hole[3] = hole[:, 3] = 0.0
-    theta = one.solution.theta
-    with pytest.raises(ConsistencyError, match=base.names[3]):
-        payload_from_change(base, model, theta, hole, theta, one.covariance)
-    with pytest.raises(ConsistencyError, match="base parameters"):
-        payload_from_change(base, model, theta[:-1], one.covariance, theta, one.covariance)
-    with pytest.raises(ConsistencyError, match="NaN"):
-        payload_from_change(base, model, theta * np.nan, one.covariance, theta, one.covariance)
-    with pytest.raises(ConsistencyError, match="NaN"):
-        payload_from_change(base, model, theta, one.covariance, theta * np.nan, one.covariance)
-    with pytest.raises(ConsistencyError, match="with payload needs"):
-        payload_from_change(base, model, theta, one.covariance, theta[:-1], one.covariance)
-    for inflation in (0.0, np.inf, np.nan):
-        with pytest.raises(ConsistencyError, match="positive and finite"):
-            payload_from_rows(
-                base, model, theta, one.covariance, one.triangles, one.solution.sigma, inflation=inflation
-            )
+    for before, covariance, after, message in (
+        (theta, hole, theta, base.names[3]),
+        (theta[:-1], one.covariance, theta, "base parameters"),
+        (theta * np.nan, one.covariance, theta, "NaN"),
+        (theta, one.covariance, theta * np.nan, "NaN"),
+        (theta, one.covariance, theta[:-1], "with payload needs"),
+    ):
+        with pytest.raises(ConsistencyError, match=message):
+            payload_from_change(base, model, before, covariance, after, one.covariance)
+    with pytest.raises(ConsistencyError, match="positive and finite"):
+        payload_from_rows(base, model, theta, one.covariance, one.triangles, one.solution.sigma, inflation=np.nan)
     empty = tuple(replace(t, count=0) for t in one.triangles)
     with pytest.raises(ConsistencyError, match="no rows"):
         payload_from_rows(base, model, theta, one.covariance, empty, one.solution.sigma)

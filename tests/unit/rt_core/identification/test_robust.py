@@ -1,19 +1,15 @@
-"""M-estimates against plain reweighting and SciPy, their efficiency and intervals, and outliers on a nine-joint arm."""
+"""M-estimates against plain reweighting, their efficiency and intervals."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import least_squares as scipy_least_squares
 from scipy.signal import lfilter
 
-from benchmarks.outliers import TARGETS, add_bursts, errors_of_one_seed
-from drivers.files.robots.file import load_robot
 from rt_core.identification.least_squares import compress, solve
 from rt_core.identification.robust import TUNING, Loss, solve_robust
 from rt_core.identification.rows import Rows
 from rt_core.identification.uncertainty import estimate_covariance
-from rt_core.model.base import base_parameters
 
 N, P = 2, 5
 TRUTH = np.array([1.0, -2.0, 0.5, 3.0, 0.2])
@@ -62,14 +58,6 @@ def test_it_ends_where_reweighting_row_by_row_ends(loss: Loss) -> None:
     assert (found.weights[~use] == 0.0).all()
 
 
-def test_huber_equals_scipy() -> None:
-    Y, tau, use, _ = problem(np.random.default_rng(2))
-    found = solve_robust(Y, tau, use, "huber")
-    W, b = stacked(Y, tau, use, found.solution.sigma)
-    peer = scipy_least_squares(lambda x: W @ x - b, np.zeros(P), loss="huber", f_scale=TUNING["huber"], xtol=1e-14)
-    np.testing.assert_allclose(found.solution.theta, peer.x, atol=1e-5)
-
-
 def test_outliers_hardly_move_it_and_are_named() -> None:
     Y, tau, use, spoilt = problem(np.random.default_rng(3), outliers=0.1)
     found = solve_robust(Y, tau, use)
@@ -84,7 +72,7 @@ def test_outliers_hardly_move_it_and_are_named() -> None:
 def test_without_outliers_it_costs_about_five_percent(loss: Loss) -> None:
     rng = np.random.default_rng(4)
     own, plain = [], []
-    for _ in range(100):
+    for _ in range(50):
         Y, tau, use, _ = problem(rng, 200, outliers=0.0)
         own.append(solve_robust(Y, tau, use, loss).solution.theta - TRUTH)
         plain.append(solve(compress(Y, tau, use), P, "iwls").theta - TRUTH)
@@ -92,12 +80,11 @@ def test_without_outliers_it_costs_about_five_percent(loss: Loss) -> None:
     assert ratio.mean() < 1.12
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.8])
-def test_its_intervals_cover_as_often_as_they_say(correlation: float) -> None:
+def test_its_intervals_cover_as_often_as_they_say() -> None:
     rng = np.random.default_rng(5)
     z = []
-    for _ in range(100):
-        Y, tau, use, _ = problem(rng, 600, outliers=0.05, correlation=correlation)
+    for _ in range(50):
+        Y, tau, use, _ = problem(rng, 600, outliers=0.05, correlation=0.8)
         found = solve_robust(Y, tau, use)
         covariance = estimate_covariance(rows_of(Y, tau, use), found.solution, weights=found.weights)
         z.append((found.solution.theta - TRUTH) / covariance.std)
@@ -113,13 +100,6 @@ def test_directions_without_data_stay_at_the_prior() -> None:
     assert found.solution.theta[4] == pytest.approx(5.0)
 
 
-def test_a_perfect_fit_is_no_division_by_zero() -> None:
-    Y, _, use, _ = problem(np.random.default_rng(7))
-    found = solve_robust(Y, np.einsum("npk,p->kn", Y, TRUTH), use)
-    np.testing.assert_allclose(found.solution.theta, TRUTH, rtol=1e-9)
-    assert np.isfinite(found.solution.inverse_root).all()
-
-
 def test_rows_not_in_use_may_hold_anything() -> None:
     Y, tau, use, _ = problem(np.random.default_rng(9))
     found = solve_robust(Y, tau, use)
@@ -127,15 +107,6 @@ def test_rows_not_in_use_may_hold_anything() -> None:
         Y[j][:, ~use[:, j]] = np.nan
     tau = np.where(use, tau, np.inf)
     np.testing.assert_array_equal(solve_robust(Y, tau, use).solution.theta, found.solution.theta)
-
-
-def test_a_joint_without_rows_does_not_disturb_the_others() -> None:
-    Y, tau, use, _ = problem(np.random.default_rng(10))
-    use[:, 1] = False
-    found = solve_robust(Y, tau, use)
-    assert found.converged
-    assert found.outlying[1] == 0.0
-    np.testing.assert_allclose(found.solution.theta, TRUTH, atol=0.1)
 
 
 def test_degenerate_input_is_refused() -> None:
@@ -151,21 +122,3 @@ def test_degenerate_input_is_refused() -> None:
     tau[np.flatnonzero(use[:, 0])[3], 0] = np.nan
     with pytest.raises(ValueError, match="joint 1: a row in use holds NaN"):
         solve_robust(Y, tau, use)
-
-
-def test_bursts_are_as_many_and_as_large_as_asked() -> None:
-    tau, std = np.zeros((20_000, 2)), np.array([0.1, 2.0])
-    found, hit = add_bursts(tau, std, np.random.default_rng(0))
-    assert (np.abs(hit.mean(axis=0) - 0.02) < 0.003).all()
-    np.testing.assert_array_equal(np.abs(found), hit * 10.0 * std)
-
-
-@pytest.mark.soak
-def test_bursts_in_the_torque_of_a_nine_joint_arm() -> None:
-    model = load_robot("arm9").model
-    base = base_parameters(model)
-    runs = [errors_of_one_seed(model, base, seed, 20.0, ("wls", "vff_rls")) for seed in range(3)]
-    rms = {name: np.array([np.sqrt((run[name] ** 2).mean()) for run in runs]) for name in runs[0]}
-    for peer in ("wls", "vff_rls"):
-        assert np.median(1.0 - rms["iwls"] / rms[peer]) >= TARGETS[peer]
-    assert np.median(rms["iwls"] / rms["wls_without_outliers"]) < 1.5

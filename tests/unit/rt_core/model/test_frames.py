@@ -37,7 +37,7 @@ def redescribed(model: RobotModel, seed: int) -> RobotModel:
     return replace(model, joints=tuple(turned), inertial=inertial)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_link_poses_are_pinocchios(seed: int) -> None:
     model = random_arm(5, seed)
     other = twin(model)
@@ -47,7 +47,7 @@ def test_link_poses_are_pinocchios(seed: int) -> None:
     np.testing.assert_allclose(link_poses(model, q), [T.homogeneous for T in data.oMi[1:]], atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_parameters_of_another_description_give_the_same_torque(seed: int) -> None:
     model = random_arm(5, seed)
     other = redescribed(model, seed)

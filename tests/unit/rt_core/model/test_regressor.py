@@ -1,4 +1,4 @@
-"""The regressor and the inverse dynamics against Pinocchio, and the columns of the joints against energy."""
+"""The regressor and the inverse dynamics against Pinocchio."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from rt_core.model.dynamics import inverse_dynamics
-from rt_core.model.friction import LAW_LINK, LAW_LOAD, Friction
-from rt_core.model.parameters import standard_layout, standard_parameters
+from rt_core.model.friction import LAW_LOAD, Friction
+from rt_core.model.parameters import standard_layout
 from rt_core.model.regressor import BLOCK, regressor, regressor_columns, sincos_block
 from rt_core.model.robot import JointDynamics, RobotModel, Transmission
 from tests.lab.arms.random_arms import KINDS, pinocchio_regressor, random_arm, random_motion
 
-ARMS = 200
+ARMS = 90
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
@@ -39,11 +39,20 @@ def test_regressor_and_inverse_dynamics_equal_pinocchios(kind: int) -> None:
         assert np.abs(Y @ model.inertial.ravel() - tau).max() <= 1e-9 * np.abs(tau).max(), model.name
         prismatic += any(joint.kind == "prismatic" for joint in model.joints)
         tilted += bool(np.count_nonzero(model.gravity) == 3)
-    assert prismatic > 30
-    assert tilted > 15
+    assert prismatic > 15
+    assert tilted > 5
 
 
-@pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
+def test_a_single_state_may_be_one_dimensional() -> None:
+    model, _ = random_arm(7)
+    q, dq, ddq = random_motion(np.random.default_rng(0), 3, model.n)
+    together = inverse_dynamics(model.geometry, model.gravity, model.inertial, q, dq, ddq)
+    alone = inverse_dynamics(model.geometry, model.gravity, model.inertial, q[1], dq[1], ddq[1])
+    assert alone.shape == (1, model.n)
+    np.testing.assert_array_equal(alone[0], together[1])
+
+
+@pytest.mark.parametrize("count", [1, BLOCK, 3 * BLOCK + 5])
 def test_every_number_of_samples_gives_the_same_rows(count: int) -> None:
     model, _ = random_arm(16)
     model = replace(model, friction=Friction("coulomb_viscous"), armature=True, offset=True)
@@ -83,43 +92,6 @@ def coupled_arm(seed: int = 3) -> RobotModel:
     )
 
 
-def test_joint_columns_follow_from_energy_and_dissipation() -> None:
-    """Rotor inertia from `T = sum Ia/2 x_m^2`, friction from `D = sum fv/2 x_m^2 + fc |x_m|`, `x = motor rates`."""
-    model = coupled_arm()
-    assert model.n == 6
-    gears = model.transmission.matrix
-    rates = gears / np.diag(gears)[:, None]  # motor rates in joint units
-    layout = standard_layout(model)
-    values = standard_parameters(model, layout)
-    q, dq, ddq = random_motion(np.random.default_rng(2), 10, 6)
-    own = np.flatnonzero(layout.law != LAW_LINK)
-    tau = (regressor(model, layout, q, dq, ddq)[:, :, own] @ values[own]) - model.dynamics.offset
-
-    def energy(x: np.ndarray) -> float:
-        return float(0.5 * model.dynamics.armature @ (rates @ x) ** 2)  # type: ignore[union-attr]
-
-    def dissipation(x: np.ndarray) -> float:
-        motor = rates @ x
-        return float(0.5 * model.dynamics.viscous @ motor**2 + model.dynamics.coulomb @ np.abs(motor))  # type: ignore[union-attr]
-
-    h = 1e-4
-    basis = np.eye(6) * h
-    for k in range(10):
-        inertia = np.array(
-            [[(energy(a + b) - energy(a - b) - energy(b - a) + energy(-a - b)) / (4 * h * h) for b in basis]
-             for a in basis]
-        )  # fmt: skip
-        friction = np.array([(dissipation(dq[k] + a) - dissipation(dq[k] - a)) / (2 * h) for a in basis])
-        np.testing.assert_allclose(tau[k], inertia @ ddq[k] + friction, atol=1e-6)
-
-
-def test_columns_of_a_coupled_motor_have_names_of_their_own() -> None:
-    names = standard_layout(coupled_arm()).names
-    coupled = {name for name in names if name.startswith(("Iam", "fvm", "fcm"))}
-    assert coupled == {"Iam3", "fvm3", "fcm3", "Iam6", "fvm6", "fcm6"}
-    assert len(set(names)) == len(names)
-
-
 @given(
     st.lists(
         st.one_of(
@@ -131,7 +103,7 @@ def test_columns_of_a_coupled_motor_have_names_of_their_own() -> None:
         max_size=BLOCK,
     )
 )
-@hypothesis_settings(max_examples=300)
+@hypothesis_settings(max_examples=100)
 def test_sine_and_cosine(angles: list[float]) -> None:
     S = np.zeros(32 * BLOCK)
     x = np.array(angles)
@@ -160,7 +132,7 @@ def test_a_load_of_another_shape_is_refused() -> None:
     one = regressor(model, layout, q[3], dq[3], ddq[3], load=load[3])
     np.testing.assert_allclose(one[0], Y[3], rtol=1e-12, atol=1e-12)
     assert np.abs(one[0][:, layout.law == LAW_LOAD]).max() > 0.0
-    for wrong in (load[:1], load[3], load[:, :2], load[:-1], load.T, np.zeros((0, model.n))):
+    for wrong in (load[:1], load[3], load.T):
         with pytest.raises(ValueError, match="load has shape"):
             regressor(model, layout, q, dq, ddq, load=wrong)
     with pytest.raises(ValueError, match="needs the load"):

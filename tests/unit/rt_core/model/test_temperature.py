@@ -8,12 +8,10 @@ import pytest
 from drivers.files.robots.file import load_robot
 from rt_core.excitation.design import Designer
 from rt_core.excitation.settings import ExcitationSettings
-from rt_core.model.base import base_parameters
 from rt_core.model.friction import Friction
 from rt_core.model.parameters import standard_layout, standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.temperature import TemperatureRange
-from service.operations.compare import Conditions, compare_seed
 from sim_backend.arm.settings import MotionSettings
 from sim_backend.arm.trajectory import plan_motion
 from tests.lab.arms.warm import warm_arm
@@ -41,17 +39,6 @@ def test_columns_times_values_are_the_law_as_written(law: str, coupled: bool) ->
     own = np.array([c for c, name in enumerate(layout.names) if name.startswith(("fc", "fb", "fv", "kv", "alpha"))])
     Y = regressor(model, layout, q, v, ddq, temperature=T)[:, :, own]
     np.testing.assert_allclose(Y @ standard_parameters(model, layout)[own], expected, atol=1e-12)
-
-
-def test_names_and_units() -> None:
-    model = warm_arm(Friction("coulomb_viscous", temperature="coulomb_viscous"), seed=1)
-    layout = standard_layout(model)
-    units = dict(zip(layout.names, layout.units, strict=True))
-    for i, joint in enumerate(model.joints, start=1):
-        force = "N*m" if joint.kind == "revolute" else "N"
-        assert units[f"alpha{i}"] == f"{force}/K"
-        assert units[f"alphav{i}"] == ("N*m*s/(rad*K)" if joint.kind == "revolute" else "N*s/(m*K)")
-    assert set(base_parameters(model).names) >= {name for name in layout.names if name.startswith("alpha")}
 
 
 def test_a_temperature_that_is_missing_or_of_another_shape_is_refused() -> None:
@@ -90,13 +77,6 @@ def test_a_motion_is_designed_for_the_parameters_that_motion_shows() -> None:
     x = 0.3 * np.random.default_rng(0).uniform(warm.space.lower, warm.space.upper)
     found, expected = (one.fused.evaluate(one.space.stacked(x)) for one in (warm, plain))
     assert found == pytest.approx(expected)
-
-
-def test_methods_are_compared_at_the_reference() -> None:
-    conditions = Conditions(seconds=12.0, validation_s=6.0)
-    one, other = (compare_seed(model, ("wls",), 1, conditions).trials[0] for model in (WARM, PLAIN))
-    assert one.failure == ""
-    np.testing.assert_allclose(one.torque_error, other.torque_error)
 
 
 def test_the_same_seed_plans_the_same_motion() -> None:

@@ -7,18 +7,10 @@ from pathlib import Path
 import numpy as np
 import pinocchio as pin
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from rt_core.model.inertia import (
-    inertial_vector,
-    is_physical,
-    mass_com_inertia,
-    pseudo_inertia,
-    six,
-    tensor,
-    transform_inertial,
-)
+from rt_core.model.inertia import six
 from rt_core.model.robot import Joint, JointDynamics, RobotModel
 from rt_core.model.urdf import UrdfChain, UrdfError, chain_from_urdf, reduced_urdf, rotation_from_rpy
 from rt_core.model.urdf_writer import rpy_from_rotation, urdf_from_model
@@ -115,7 +107,7 @@ def assert_like_pinocchio(chain: UrdfChain, text: str) -> None:
         np.testing.assert_allclose(rotation @ chain.tip_translation + translation, tip.translation, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(15))
 def test_random_chain_equals_pinocchio(seed: int) -> None:
     text = random_urdf(seed)
     chain = chain_from_urdf(text)
@@ -131,16 +123,13 @@ def test_random_chain_equals_pinocchio(seed: int) -> None:
         ("staubli_tx40/tx40", 6, "tool0"),
         ("franka_panda/panda_arm", 7, "panda_link8"),
         ("kuka_lwr4/kuka_lwr4", 7, "lwr_7_link"),
-        ("kuka_lwr4/kuka_lwr4_gaz", 7, None),
-        ("kuka_lwr4/kuka_lwr4_cogimon", 7, None),
-        ("kuka_lwr4/kuka_lwr4_centroepiaggio", 7, None),
     ],
 )
-def test_published_urdf_equals_pinocchio(data_dir: Path, name: str, n: int, tip: str | None) -> None:
+def test_published_urdf_equals_pinocchio(data_dir: Path, name: str, n: int, tip: str) -> None:
     text = (data_dir / f"{name}.urdf").read_text()
     chain = chain_from_urdf(text)
     assert len(chain.joints) == n
-    assert tip is None or chain.tip_link == tip
+    assert chain.tip_link == tip
     assert_like_pinocchio(chain, text)
 
 
@@ -190,12 +179,6 @@ def test_tip_link_freezes_what_is_off_the_chain() -> None:
     np.testing.assert_allclose(chain.inertial[0], reduced.inertias[1].toDynamicParameters(), atol=1e-12)
 
 
-def test_base_link_above_which_nothing_counts() -> None:
-    text = robot(link("a"), link("b"), link("c"), joint("j1", "a", "b"), joint("j2", "b", "c"))
-    chain = chain_from_urdf(text, base_link="b")
-    assert [j.name for j in chain.joints] == ["j2"]
-
-
 def test_unphysical_inertial_is_named_not_refused() -> None:
     bad = '<inertial><mass value="1"/><inertia ixx="1" ixy="0" iyy="1" ixz="0" iyz="0" izz="3"/></inertial>'
     point = '<inertial><mass value="1"/><inertia ixx="0" ixy="0" iyy="0" ixz="0" iyz="0" izz="0"/></inertial>'
@@ -213,32 +196,20 @@ REFUSED = {
     "doctype": ('<!DOCTYPE x [<!ENTITY a "b">]>' + robot(A), "DOCTYPE"),
     "xacro": ('<robot xmlns:xacro="http://www.ros.org/wiki/xacro"><xacro:macro name="x"/></robot>', "xacro"),
     "no link": (robot(), "no <link>"),
-    "nothing moves": (robot(A), "no joint moves"),
     "unnamed link": (robot("<link/>"), "<link> has no name"),
     "duplicate link": (robot(A, A), 'two links are named "a"'),
-    "duplicate joint": (robot(A, B, C, J1, joint("j1", "b", "c")), 'two joints are named "j1"'),
     "missing joint": (robot(A, B, C, J1), '"a", "c" are attached by no joint'),
     "missing child": (robot(A, B, joint("j1", "a", "x")), 'joint "j1": child link "x" does not exist'),
-    "missing parent": (robot(A, B, joint("j1", "x", "b")), 'joint "j1": parent link "x" does not exist'),
     "no child": (robot(A, '<joint name="j1" type="fixed"><parent link="a"/></joint>'), "<child link> is missing"),
     "two parents": (robot(A, B, C, J1, joint("j2", "c", "b")), '"b" is attached by two joints, "j1" and "j2"'),
     "cycle": (robot(A, B, J1, joint("j2", "b", "a")), "cycle"),
-    "cycle apart": (
-        robot(A, B, C, link("d"), J1, joint("j2", "c", "d"), joint("j3", "d", "c")),
-        '"c", "d" form a cycle apart',
-    ),
     "branch": (robot(A, B, C, J1, joint("j2", "a", "c")), 'branches.*"b", "c".*set tip_link'),
     "gripper": (GRIPPER, 'branches.*"left", "right".*set tip_link'),
     "zero axis": (robot(A, B, joint("j1", "a", "b", body='<axis xyz="0 0 0"/>')), 'joint "j1": <axis> is zero'),
     "nan": (robot(A, B, joint("j1", "a", "b", body='<origin xyz="0 nan 0"/>')), 'joint "j1" <origin>.*finite'),
-    "words": (robot(A, B, joint("j1", "a", "b", body='<axis xyz="0 0 z"/>')), 'joint "j1" <axis>.*not a list'),
     "two numbers": (robot(A, B, joint("j1", "a", "b", body='<axis xyz="0 0"/>')), "2 numbers, expected 3"),
     "floating": (robot(A, B, joint("j1", "a", "b", "floating")), 'joint "j1": type="floating" is not supported'),
-    "planar": (robot(A, B, joint("j1", "a", "b", "planar")), 'type="planar" is not supported'),
-    "mimic": (
-        robot(A, B, C, J1, joint("j2", "b", "c", body='<mimic joint="j1"/>')),
-        'joint "j2": <mimic>',
-    ),
+    "mimic": (robot(A, B, C, J1, joint("j2", "b", "c", body='<mimic joint="j1"/>')), 'joint "j2": <mimic>'),
     "limits": (robot(A, B, joint("j1", "a", "b", body='<limit lower="2" upper="1"/>')), "lower=2 must be below"),
     "negative effort": (robot(A, B, joint("j1", "a", "b", body='<limit effort="-1"/>')), "must not be negative"),
     "no mass": (robot(A, link("b", "<inertial/>"), J1), 'link "b" <inertial>: <mass value> is missing'),
@@ -307,7 +278,7 @@ def random_model(seed: int) -> tuple[RobotModel, np.ndarray, JointDynamics]:
     return model, inertials, friction
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_written_urdf_reads_back(seed: int) -> None:
     model, inertials, friction = random_model(seed)
     text = urdf_from_model(model, inertials, friction, comment="made -- here")
@@ -339,43 +310,3 @@ def test_massless_links_are_written_as_far_as_urdf_can() -> None:
 def test_rpy_reproduces_the_rotation(rpy: tuple[float, float, float]) -> None:
     R = rotation_from_rpy(rpy)
     np.testing.assert_allclose(rotation_from_rpy(rpy_from_rotation(R)), R, atol=1e-11)
-
-
-# --- inertial parameters ---------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=50)
-@given(st.integers(0, 10_000))
-def test_inertial_vectors_of_point_clouds(seed: int) -> None:
-    """A body made of point masses: every quantity by its definition as a sum."""
-    rng = np.random.default_rng(seed)
-    masses, points = rng.uniform(0.1, 1, 8), rng.uniform(-1, 1, (8, 3))
-    mass, com = masses.sum(), masses @ points / masses.sum()
-    R, t = pin.exp3(rng.uniform(-2, 2, 3)), rng.uniform(-1, 1, 3)
-
-    def about(origin: np.ndarray, cloud: np.ndarray) -> np.ndarray:
-        return sum(-m * pin.skew(p - origin) @ pin.skew(p - origin) for m, p in zip(masses, cloud, strict=True))
-
-    phi = inertial_vector(mass, com, about(com, points))
-    expected = np.concatenate(([mass], mass * com, six(about(np.zeros(3), points))))
-    np.testing.assert_allclose(phi, expected, atol=1e-12)
-    np.testing.assert_allclose(inertial_vector(mass, com, about(np.zeros(3), points), about="origin"), expected)
-    np.testing.assert_allclose(
-        inertial_vector(mass, com, R.T @ about(com, points) @ R, rotation=R), expected, atol=1e-12
-    )
-    moved = points @ R.T + t
-    np.testing.assert_allclose(
-        transform_inertial(phi, R, t),
-        np.concatenate(([mass], masses @ moved, six(about(np.zeros(3), moved)))),
-        atol=1e-12,
-    )
-    homogeneous = np.column_stack((points, np.ones(8)))
-    np.testing.assert_allclose(pseudo_inertia(phi), homogeneous.T * masses @ homogeneous, atol=1e-12)
-    back = mass_com_inertia(phi)
-    np.testing.assert_allclose(back[2], about(com, points), atol=1e-12)
-    assert is_physical(phi)
-    assert is_physical(phi) == bool(np.all(np.linalg.eigvalsh(pseudo_inertia(phi)) > 0))
-    wrong = phi.copy()
-    wrong[9] = wrong[4] + wrong[6] + 1.0  # no body's largest moment exceeds the sum of the others
-    assert not is_physical(wrong, 1e-3)
-    np.testing.assert_array_equal(six(tensor(phi[4:])), phi[4:])

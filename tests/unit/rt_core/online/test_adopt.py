@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters, with_constants
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
-from rt_core.online.rls.information_matrix import root_of_covariance
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
 from sim_backend.arm.settings import MotionSettings, SimSettings
 from tests.lab.arms.simulated import random_arm
@@ -69,28 +66,6 @@ def test_right_after_adoption_the_estimate_is_the_model(moved: tuple[RobotModel,
         np.testing.assert_array_equal(after.sigma, before.sigma)
 
 
-def test_adoption_is_one_step_of_information_filtering(moved: tuple[RobotModel, SimulatedData]) -> None:
-    """What comes after is fused with the model, and the model alone: as by an estimator that started from it."""
-    model, data = moved
-    settings = replace(SETTINGS, memory_s=1e9, excess_on=1e9)
-    estimator = OnlineEstimator(model, settings, RATE)
-    feed(estimator, data, 0, 4500)
-    theta, covariance = model_of(estimator)
-    estimator.adopt(theta, covariance)
-    updates = estimator.report().updates
-    feed(estimator, data, 4500, 4504)  # one more update, without a gap of the filters, and with a row of the floor
-    assert estimator.report().updates == updates + 1
-    root = estimator.information_root
-    feed(estimator, data, 4504, 4508)
-    gained = estimator.information_root.T @ estimator.information_root - root.T @ root
-    scale = np.sqrt(np.diag(root.T @ root))
-    values = np.linalg.eigvalsh(gained / np.outer(scale, scale))
-    assert values.min() > -1e-9
-    assert np.count_nonzero(values > 1e-9 * values.max()) == 3, "one row for each joint that moves, and nothing else"
-    feed(estimator, data, 4508, 9000)
-    assert np.all(estimator.report().std < np.sqrt(np.diag(covariance)) * (1.0 + 1e-9))
-
-
 def test_what_the_model_does_not_know_starts_anew_and_is_not_called_estimated(
     moved: tuple[RobotModel, SimulatedData],
 ) -> None:
@@ -119,19 +94,6 @@ def test_what_the_model_does_not_know_starts_anew_and_is_not_called_estimated(
     assert report.std[5] < 0.01 * start[5], "learned again from the data"
 
 
-def test_parameters_that_are_known_as_a_sum_stay_regular() -> None:
-    """Two columns of one and the same value: singular as a matrix, and adopted without a loss of the others."""
-    start = np.full(3, 1e-4)
-    covariance = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 4.0]])
-    root = root_of_covariance(covariance, start)
-    assert np.all(np.abs(np.diag(root)) > 0.0)
-    np.testing.assert_array_equal(root, np.triu(root))
-    found = np.linalg.inv(root.T @ root)
-    np.testing.assert_allclose(np.diag(found), [1.0, 1.0, 4.0], rtol=1e-4)
-    difference = np.array([1.0, -1.0, 0.0])
-    assert 1.0 / np.sum((root @ difference) ** 2) < 1e-9
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -156,35 +118,6 @@ def test_what_is_no_covariance_is_refused_and_changes_nothing(
     with pytest.raises(ValueError, match="theta of the active model"):
         estimator.adopt(np.append(theta[:-1], np.nan), covariance)
     np.testing.assert_array_equal(estimator.state()["floats"], before["floats"])
-
-
-def test_other_constants_are_adopted_with_the_model() -> None:
-    """Rows then mean something else: filters start anew, and the values are those of the model at once."""
-    truth = stribeck_arm()
-    base = base_parameters(truth)
-    theta, constants = base.theta(standard_parameters(truth, base.standard)), base.layout.shape[:, 0]
-    estimator = OnlineEstimator(with_constants(truth, {"vb1": 0.1, "vb2": 0.9}), STRIBECK_SETTINGS, STRIBECK_RATE)
-    t, q, dq, ddq = motion(40.0)
-    tau = torque(truth, q, dq, ddq, 0.05)
-    half = t.size // 2
-    feed_exact(estimator, t[:half], q[:half], tau[:half])
-    before = estimator.report()
-    resets = before.resets
-    std = 0.01 * np.maximum(np.abs(theta), 0.1)
-    estimator.adopt(theta, np.diag(std**2), constants)
-    report = estimator.report()
-    assert report.resets == resets
-    assert estimator.meta["constants"] == constants.tolist()
-    np.testing.assert_allclose(report.std, std, rtol=1e-9)
-    assert not report.excited.any()
-    assert (report.frames, report.updates, report.t_ns) == (before.frames, before.updates, before.t_ns)
-    assert not report.sigma.any()  # that of the model before was its error as well
-    feed_exact(estimator, t, q, tau, half)
-    later = estimator.report()
-    noise = 0.05 * np.sqrt(np.sum(estimator.bank.smooth**2))  # white; the parallel filter leaves less still
-    assert np.all(later.sigma < noise)
-    assert np.any(before.sigma > 2.0 * noise)
-    assert np.all(np.abs(later.theta - theta) < 4.0 * later.std + 0.02 * np.abs(theta))
 
 
 def test_the_residual_of_the_active_model_is_summed(moved: tuple[RobotModel, SimulatedData]) -> None:
@@ -226,6 +159,11 @@ def test_an_adoption_with_other_constants_leaves_nothing_of_the_wrong_model() ->
     again = OnlineEstimator(wrong, STRIBECK_SETTINGS, STRIBECK_RATE)
     again.restore(changed.state())
     np.testing.assert_array_equal(again._start, fresh._start)
+    assert changed.meta["constants"] == constants.tolist()
+    adopted = changed.report()
+    assert (adopted.frames, adopted.resets) == (4000, 0)
+    assert not adopted.excited.any()
+    assert not adopted.sigma.any()  # that of the model before was its error as well
     changed.restart_stream()  # the clock of the other begins with the frames that follow
     for estimator in (fresh, changed, again):
         estimator.set_active(theta, constants)

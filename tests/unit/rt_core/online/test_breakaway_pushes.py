@@ -46,24 +46,13 @@ def reasons(found: list[Start]) -> Counter[str]:
     return Counter(s.left_out for s in found)
 
 
-NOISES = [(0.0, 0.0), (0.01, 0.0), (0.05, 0.0), (0.3, 0.0), (0.0, 0.1), (0.01, 0.5)]
-
-
-@pytest.mark.parametrize(("noise", "count"), NOISES)
+@pytest.mark.parametrize(("noise", "count"), [(0.0, 0.0), (0.3, 0.0), (0.01, 0.5)])
 def test_a_push_while_an_integrator_winds_up_is_no_start(noise: float, count: float) -> None:
     """From 5 to 7 N*m: at each push the torque has risen for one and a half seconds, and beyond its noise."""
     found = watched(*pushed(1.3, noise=noise, count=count))
     assert len(found) >= PUSHES - 1
     assert set(reasons(found)) <= {"no rise", "not clear"}
     assert reasons(found)["no rise"] >= PUSHES // 2
-
-
-def test_a_torque_that_is_constant_has_not_risen_by_rounding() -> None:
-    t, x, _ = pushed(0.0)
-    for k in range(6):
-        found = watched(t, x, np.full(t.size, 3.0 + 2.37 * k))
-        assert len(found) >= PUSHES - 1
-        assert set(reasons(found)) == {"no rise"}, k
 
 
 def test_what_lies_below_coulomb_friction_was_pushed() -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rt_core.online.breakaway import BreakawayTracker, Start
-from rt_core.online.breakaway import _track as track
 from rt_core.online.breakaway._track import REMEMBERED, STALE_S
 
 FB = 20.0
@@ -46,12 +44,6 @@ def test_friction_of_two_directions_is_no_change_and_the_interval_holds_both(in_
     assert alike.upper - alike.lower < 0.01 * FB
 
 
-def test_an_error_of_the_load_parts_the_directions_and_is_counted_once() -> None:
-    found = [replace(s, common_std=0.05 * FB) for s in starts(20, apart=0.05)]
-    said = taken(found)[0].report(0)
-    assert said.std == pytest.approx(0.05 * FB, rel=0.05)
-
-
 @pytest.mark.parametrize("apart", [0.0, 0.05])
 def test_a_change_is_seen_once_and_tells_the_mean_of_the_old(apart: float) -> None:
     """Starts of both directions in turn: what is new in the other one is no second change."""
@@ -75,7 +67,7 @@ def test_few_starts_that_agree_by_chance_make_the_next_no_change() -> None:
     assert false <= 1
 
 
-@pytest.mark.parametrize(("old", "change"), [(3, 0.5), (6, 0.12), (14, 0.08)])
+@pytest.mark.parametrize(("old", "change"), [(3, 0.5), (14, 0.08)])
 def test_a_change_is_seen_after_few_starts_if_it_is_large(old: int, change: float) -> None:
     rng = np.random.default_rng(10)
     seen = 0
@@ -113,49 +105,17 @@ def damaged(state: dict[str, Any], at: tuple[int, ...], value: float) -> dict[st
     return copy
 
 
-@pytest.mark.parametrize(
-    ("field", "values"),
-    [
-        (0, (np.nan, 5.0)),
-        (1, (np.nan, 0.0, -3.0, np.inf)),
-        (2, (np.nan, -1.0)),
-        (3, (np.nan, np.inf)),
-        (4, (np.nan, 0.0)),
-    ],
-)
-def test_a_saved_start_that_cannot_be_is_refused(field: int, values: tuple[float, ...]) -> None:
+def test_a_saved_start_that_cannot_be_is_refused() -> None:
     state = taken(starts(6))[0].state(100.0)
     tracker = BreakawayTracker(1)
     tracker.restore(state)
     before = tracker.report(0)
-    for value in values:
+    cannot_be = ((0, 5.0), (1, 0.0), (1, -3.0), (1, np.inf), (2, -1.0), (3, np.inf), (4, 0.0))
+    for field, value in (*cannot_be, *((field, np.nan) for field in range(5))):
         with pytest.raises(ValueError, match="hold what cannot be"):
             tracker.restore(damaged(state, (0, REMEMBERED - 2, field), value))
     assert tracker.report(0) == before
-
-
-def test_a_saved_state_with_more_starts_than_it_counted_is_refused() -> None:
-    state = taken(starts(6))[0].state(100.0)
     with pytest.raises(ValueError, match="not those that were counted"):
         BreakawayTracker(1).restore({**state, "counts": np.zeros_like(state["counts"])})
     with pytest.raises(ValueError, match="not those that were counted"):
         BreakawayTracker(1).restore(damaged(state, (0, REMEMBERED - 1), np.nan))
-
-
-def test_a_report_is_worked_out_once_for_each_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = []
-    mean = track._mean
-    monkeypatch.setattr(track, "_mean", lambda known: counted.append(len(known)) or mean(known))
-    tracker = taken(starts(5))[0]
-    first = tracker.report(0, 60.0)
-    assert counted
-    counted.clear()
-    assert tracker.report(0, 61.0) == first
-    assert tracker.report(0, 60.0 + STALE_S).status == "stale"
-    assert not counted
-    tracker.take(starts(6)[-1])
-    assert tracker.report(0, 62.0).starts == 6
-    tracker.restart(62.0)
-    assert tracker.report(0, 0.0).last_t is None
-    tracker.reset()
-    assert tracker.report(0, 0.0).starts == 0

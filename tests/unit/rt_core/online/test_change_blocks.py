@@ -59,15 +59,12 @@ def kinds(told: list[ArmChange]) -> list[str]:
     return [change.kind for change in told]
 
 
-def test_without_a_model_nothing_is_watched() -> None:
+def test_nothing_is_watched_without_a_model_and_before_levels_are_learned() -> None:
     watched, arm = detector(), Arm()
     watched.set_model(False)
     assert watch(watched, arm, 100.0) == []
     assert watched.status == "off"
-
-
-def test_levels_are_learned_first() -> None:
-    watched, arm = detector(), Arm()
+    watched.set_model(True)
     watch(watched, arm, 35.0)
     assert watched.status == "learning"
     watch(watched, arm, 10.0)

@@ -143,12 +143,6 @@ def test_a_model_activated_after_a_state_was_restored_brings_its_own_constants()
     assert estimator.report().resets == 1
     np.testing.assert_array_equal(estimator.theta, theta)
 
-    again = OnlineEstimator(truth, SETTINGS, RATE)
-    again.restore(saved.state())
-    again.set_active(theta, base_parameters(other).layout.shape[:, 0])
-    assert again.report().resets == 0, "the constants of the state: it goes on"
-    np.testing.assert_array_equal(again.theta, saved.theta)
-
 
 @pytest.mark.parametrize("load", [False, True])
 def test_another_load_starts_load_dependent_friction_anew(load: bool) -> None:

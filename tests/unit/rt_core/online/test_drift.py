@@ -7,11 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 
 from benchmarks.detector import ALIKE, BETTER, drift_alarms
 from rt_core.model.friction import LAW_COULOMB, LAW_LINK, LAW_VISCOUS
-from rt_core.online.monitors._drift_limits import cusum_limit, looks_until_a_run, passing_limit, run_limit
+from rt_core.online.monitors._drift_limits import looks_until_a_run, run_limit
 from rt_core.online.monitors.drift import Change, DriftDetector, DriftSettings
 from rt_core.online.report import EstimateReport
 
@@ -70,28 +69,7 @@ def still(k: int) -> tuple[np.ndarray, np.ndarray]:
     return np.full(N, 100.0 * k), np.full(N, 100.0 * k)
 
 
-def test_the_limit_of_parameters_is_passed_as_often_as_stated() -> None:
-    """Noise of parameters with the memory as correlation time, and intervals 1.25 times too narrow.
-
-    Limits that should be passed once in 0.4 hours are, in 400 hours, about a thousand times, and not more.
-    """
-    rate_hz, step_s = 1.0 / (0.4 * 3600.0), 2.0
-    limit = passing_limit(rate_hz, MEMORY_S, P)
-    rng = np.random.default_rng(1)
-    keep = np.exp(-step_s / MEMORY_S)
-    x = rng.standard_normal((50, P))
-    passed, beyond = 0, np.abs(x) > limit
-    for _ in range(round(8.0 * 3600.0 / step_s)):
-        x = keep * x + np.sqrt(1.0 - keep**2) * rng.standard_normal(x.shape)
-        now = np.abs(x) > limit
-        fresh = now & ~beyond
-        # a passage back and forth is one: it counts until the process has come down to half the limit
-        beyond = np.where(now, True, beyond & (np.abs(x) > 0.5 * limit))
-        passed += int(fresh.sum())
-    assert 100 < passed < 1000
-
-
-@pytest.mark.parametrize(("step", "looks"), [(1.0 / 120.0, 5), (1.0 / 600.0, 20), (1.0 / 24.0, 2), (0.05, 1)])
+@pytest.mark.parametrize(("step", "looks"), [(1.0 / 120.0, 5), (0.05, 1)])
 def test_a_run_beyond_a_level_is_as_seldom_as_worked_out(step: float, looks: int) -> None:
     rng = np.random.default_rng(4)
     count, level = 4000, 1.7
@@ -109,63 +87,22 @@ def test_a_run_beyond_a_level_is_as_seldom_as_worked_out(step: float, looks: int
     assert np.mean(length) == pytest.approx(expected, abs=4.0 * np.std(length) / np.sqrt(count))
 
 
-def test_limits_of_runs_are_reached_at_the_rate_asked_for_and_below_those_of_passing() -> None:
-    for hours in (0.5, 10.0, 10_000.0):
-        rate_hz = 1.0 / (3600.0 * hours)
-        limit = run_limit(rate_hz, MEMORY_S, P, 1.0, 5)
-        assert limit < passing_limit(rate_hz, MEMORY_S, P)
-        assert 2.0 * P / looks_until_a_run(limit, 1.0 / MEMORY_S, 5) == pytest.approx(rate_hz, rel=1e-2)
-        assert run_limit(rate_hz, np.inf, P, 1.0, 5) < limit
-        assert 1.5 <= run_limit(rate_hz, 0.5, P, 1.0, 5) < limit
-        assert run_limit(rate_hz, np.inf, P, 1.0, 5) == run_limit(rate_hz, 1e4, P, 1.0, 5) < limit
+def test_limits_of_runs_are_reached_at_the_rate_asked_for() -> None:
+    rate_hz = 1.0 / 3600.0
+    limit = run_limit(rate_hz, MEMORY_S, P, 1.0, 5)
+    assert 2.0 * P / looks_until_a_run(limit, 1.0 / MEMORY_S, 5) == pytest.approx(rate_hz, rel=1e-2)
+    assert 1.5 <= run_limit(rate_hz, 0.5, P, 1.0, 5) < limit
+    assert run_limit(rate_hz, np.inf, P, 1.0, 5) == run_limit(rate_hz, 1e4, P, 1.0, 5) < limit
 
 
 def test_false_alarms_come_at_the_stated_rate() -> None:
-    """50 hours of estimates at 10 Hz, as much wider than stated as is allowed for; and never more often."""
-    found = drift_alarms(50.0, 0.5, BETTER, seed=3)
+    """25 hours of estimates at 10 Hz, as much wider than stated as is allowed for; and never more often."""
+    found = drift_alarms(25.0, 0.25, BETTER, seed=3)
     assert found["within"], found
     assert found["residuals"] <= 0.05 * found["expected"]
-    found = drift_alarms(50.0, 0.5, ALIKE, seed=4)
+    found = drift_alarms(25.0, 0.25, ALIKE, seed=4)
     assert found["no_more"], found
     assert found["alarms"] > 0.2 * found["expected"]
-
-
-def test_no_false_alarm_in_hours_of_noise() -> None:
-    """Errors of estimate and model 1.25 times as wide as stated, at random: 30 models for an hour of motion each."""
-    rng = np.random.default_rng(2)
-    watched, residuals = detector(), Residuals(3)
-    step_s, k = 6.0, 0
-    keep = np.exp(-step_s / MEMORY_S)
-    alarms: list[Change] = []
-    for _ in range(30):
-        model = THETA + 1.25 * STD * rng.standard_normal(P)
-        alarms += watched.set_model(model, np.diag(STD**2), adopted=True)
-        error = 1.25 * STD * rng.standard_normal(P)
-        for _ in range(round(3600.0 / step_s)):
-            error = keep * error + np.sqrt(1.0 - keep**2) * 1.25 * STD * rng.standard_normal(P)
-            k += 1
-            alarms += watched.observe(report(k, THETA + error, step_s), residuals.after(step_s))
-    assert alarms == []
-
-
-def test_the_cusum_reaches_its_limit_as_seldom_as_stated() -> None:
-    """Gamma-distributed blocks of the stated spread: a limit for 2000 blocks is not reached more often."""
-    spread, excess, blocks = 0.2, 0.3, 2000.0
-    limit = cusum_limit(spread, excess, blocks)
-    # the exponent by its definition, integrated numerically
-    shape = 1.0 / spread
-    r = np.log(blocks) / limit
-    density = lambda x: x ** (shape - 1.0) * np.exp(-shape * x)  # noqa: E731
-    norm = quad(density, 0.0, np.inf)[0]
-    mean = quad(lambda x: np.exp(r * (x - 1.0 - excess)) * density(x) / norm, 0.0, 100.0)[0]
-    assert mean == pytest.approx(1.0, abs=1e-6)
-    rng = np.random.default_rng(4)
-    walk, reached, total = np.zeros(400), 0, 5000
-    for _ in range(total):
-        walk = np.maximum(0.0, walk + rng.gamma(shape, spread, walk.size) - 1.0 - excess)
-        reached += int(np.count_nonzero(walk >= limit))
-        walk[walk >= limit] = 0.0
-    assert 50 < reached < 400 * total / blocks
 
 
 def test_a_changed_parameter_is_named_with_old_and_new_value() -> None:
@@ -285,27 +222,7 @@ def test_a_torque_that_is_not_explained_is_reported_once_and_taken_back_once() -
     assert told[0].parameters == ("fv2", "fc2", "m3", "mx3", "my3")
 
 
-def test_a_saved_state_goes_on() -> None:
-    one, other = adopted(), detector()
-    residuals = Residuals(6)
-    for k in range(1, 100):
-        one.observe(report(k, THETA * (1.0 if k < 50 else 1.2)), residuals.after(1.0))
-    other.restore(one.state())
-    assert other.report() == one.report()
-    assert other.report().state == "drifted"
-    for k in range(100, 140):
-        assert other.observe(report(k, THETA * 1.2), residuals.after(1.0)) == ()
-    (cleared,) = other.set_model(None)
-    assert cleared.kind == "drift_cleared"
-    before = other.report()
-    with pytest.raises(ValueError, match="size"):
-        other.restore({**one.state(), "joints": np.zeros((3, 2))})
-    with pytest.raises(ValueError, match="lacks"):
-        other.restore({})
-    assert other.report() == before
-
-
-@pytest.mark.parametrize("waited", [7, 10, 12, 14])
+@pytest.mark.parametrize("waited", [7, 14])
 def test_a_restart_in_the_middle_of_the_waiting_time(waited: int) -> None:
     """The times of excitation and of being beyond the limit go on: the alarm comes as if nothing had been."""
 
@@ -326,17 +243,15 @@ def test_a_restart_in_the_middle_of_the_waiting_time(waited: int) -> None:
     first = said(one, 1, waited + 1)
     other.restore(one.state())
     assert first + said(other, waited + 1, 30) == told
+    assert other.report() == whole.report()
+    assert other.report().state == "drifted"
     for name, value in other.state().items():
         np.testing.assert_array_equal(value, whole.state()[name])
-
-
-def test_what_was_restored_waits_anew_after_a_reset() -> None:
-    one, other = adopted(), detector()
-    for k in range(1, 14):
-        one.observe(report(k, 1.3 * THETA), still(k))
-    other.restore(one.state())
-    for k in range(14, 24):
-        assert other.observe(report(k, 1.3 * THETA, resets=1), still(k - 14)) == ()
+    with pytest.raises(ValueError, match="size"):
+        other.restore({**one.state(), "joints": np.zeros((3, 2))})
+    with pytest.raises(ValueError, match="lacks"):
+        other.restore({})
+    assert other.report() == whole.report()
 
 
 def test_two_looks_are_needed_however_long_ago_the_last_was() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -50,11 +49,8 @@ def feed(estimator: OnlineEstimator, data: SimulatedData, pick: Any = slice(None
         estimator.step(round((data.t[k] + t0_s) * 1e9), int(k), q[k], tau[k])
 
 
-def same_estimate(a: OnlineEstimator, b: OnlineEstimator, *, tolerance: float = 0.0) -> bool:
-    scale = np.abs(a.theta).max()
-    return bool(np.abs(a.theta - b.theta).max() <= tolerance * scale) and bool(
-        np.abs(a.information_root - b.information_root).max() <= tolerance * np.abs(a.information_root).max()
-    )
+def same_estimate(a: OnlineEstimator, b: OnlineEstimator) -> bool:
+    return np.array_equal(a.theta, b.theta) and np.array_equal(a.information_root, b.information_root)
 
 
 @pytest.mark.parametrize("coupled", [False, True])
@@ -87,23 +83,6 @@ def test_every_update_equals_the_oracle(coupled: bool) -> None:
     assert oracle.changes >= 1  # the step of friction was noticed by both
     np.testing.assert_allclose(estimator.report().lam, oracle.lam, rtol=1e-9)
     np.testing.assert_allclose(estimator.report().sigma, np.sqrt(oracle.sigma2), rtol=1e-5)
-
-
-def test_without_forgetting_it_is_batch_least_squares(simulated: tuple[RobotModel, SimulatedData]) -> None:
-    """All rows weighted alike and a vanishing prior: the estimate is that of `numpy.linalg.lstsq`."""
-    model, data = simulated
-    stop = 2600
-    settings = replace(SETTINGS, memory_s=1e9, excess_on=1e9)
-    estimator = OnlineEstimator(model, settings, RATE)
-    feed(estimator, data, slice(stop))
-    base = estimator.base
-    finished = rows(model, base, data.channels["q"][1:stop], data.channels["tau"][1:stop], 10.0, RATE, 4)
-    use = finished.share > 0.5
-    weight = estimator.report().sigma
-    W = (finished.Y / weight[:, None])[use]
-    theta = np.linalg.lstsq(W, (finished.tau / weight)[use], rcond=None)[0]
-    # the weights settle while it runs, so both are least squares with slightly different weights
-    assert np.linalg.norm(W @ (estimator.theta - theta)) < 0.01 * np.linalg.norm(W @ theta)
 
 
 def test_jittered_and_repeated_frames(simulated: tuple[RobotModel, SimulatedData]) -> None:
@@ -150,46 +129,39 @@ def test_short_losses_are_bridged(simulated: tuple[RobotModel, SimulatedData]) -
     assert np.abs((holed.theta - whole.theta) / holed.report().std).max() < 1.0
 
 
-def test_what_happens_beside_a_loss_has_no_influence(simulated: tuple[RobotModel, SimulatedData]) -> None:
-    """A drive without a set point jerks: the frames before and after show a part of it only."""
+@pytest.mark.parametrize(
+    ("lost", "jerked", "without_influence"),
+    [
+        ([900, 1500, 1501], [899, 901, 1499, 1502, 1503], True),
+        ([1000], [1051], False),  # farther from the loss than a period and ten times its length
+        ([1000, 1001, 1002], [1053], True),
+    ],
+)
+def test_torque_beside_a_loss_has_no_influence(
+    simulated: tuple[RobotModel, SimulatedData], lost: list[int], jerked: list[int], without_influence: bool
+) -> None:
+    """A drive without a set point jerks: the frames around show a part of it only; a longer loss takes longer."""
     model, data = simulated
-    calm, jerked = (OnlineEstimator(model, SETTINGS, RATE) for _ in range(2))
-    keep = np.delete(np.arange(2400), [900, 1500, 1501])
+    calm, spoilt = (OnlineEstimator(model, SETTINGS, RATE) for _ in range(2))
+    keep = np.delete(np.arange(1800), lost)
     feed(calm, data, keep)
     tau = data.channels["tau"].copy()
-    tau[[899, 901, 1499, 1502, 1503]] += 0.3 * np.abs(tau).max(axis=0)
-    feed(jerked, replace(data, channels=data.channels | {"tau": tau}), keep)
-    np.testing.assert_array_equal(jerked.theta, calm.theta)
-    np.testing.assert_array_equal(jerked.covariance, calm.covariance)
+    tau[jerked] += 0.3 * np.abs(tau).max(axis=0)
+    feed(spoilt, replace(data, channels=data.channels | {"tau": tau}), keep)
+    assert np.array_equal(spoilt.theta, calm.theta) == without_influence
+    assert np.array_equal(spoilt.covariance, calm.covariance) == without_influence
 
 
-def test_the_time_to_settle_after_a_loss_grows_with_it(simulated: tuple[RobotModel, SimulatedData]) -> None:
-    """Torque farther from a loss than a period, but within ten times its length, has no influence on the rows."""
-    model, data = simulated
-    period = round(RATE / SETTINGS.cutoff_hz)
-    for length, settled in ((1, False), (3, True)):
-        calm, jerked = (OnlineEstimator(model, SETTINGS, RATE) for _ in range(2))
-        keep = np.delete(np.arange(2400), np.arange(1000, 1000 + length))
-        feed(calm, data, keep)
-        tau = data.channels["tau"].copy()
-        tau[1000 + length + period + 30] += 0.3 * np.abs(tau).max(axis=0)
-        feed(jerked, replace(data, channels=data.channels | {"tau": tau}), keep)
-        assert np.array_equal(jerked.theta, calm.theta) == settled
-
-
-@pytest.mark.parametrize("spoilt", ["nan", "inf", "invalid"])
-def test_masked_frames_leave_the_estimate_as_it_is(simulated: tuple[RobotModel, SimulatedData], spoilt: str) -> None:
+def test_masked_frames_leave_the_estimate_as_it_is(simulated: tuple[RobotModel, SimulatedData]) -> None:
     model, data = simulated
     estimator = OnlineEstimator(model, SETTINGS, RATE)
     feed(estimator, data, slice(1500))
     state = estimator.state()
-    q, tau = data.channels["q"][1500].copy(), data.channels["tau"][1500]
-    valid = np.ones(3, dtype=bool)
-    if spoilt == "invalid":
-        valid[1] = False
-    else:
-        q[2] = float(spoilt)
+    good, tau = data.channels["q"][1500], data.channels["tau"][1500]
     for k in range(20):
+        q, valid = (
+            (good, np.array([True, False, True])) if k % 2 else (np.add(good, [0.0, 0.0, np.inf]), np.ones(3, bool))
+        )
         assert not estimator.step(round(data.t[1500 + k] * 1e9), 1500 + k, q, tau, valid)
     after = estimator.state()
     np.testing.assert_array_equal(after["floats"], state["floats"])
@@ -217,51 +189,45 @@ def test_saved_and_restored_it_goes_on_to_the_bit(simulated: tuple[RobotModel, S
     assert (a.updates, a.frames, a.lost) == (b.updates, b.frames, b.lost)
 
 
-DAMAGED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "short": lambda s: s | {"floats": s["floats"][:-8]},
-    "nan": lambda s: s | {"floats": np.full_like(s["floats"], np.nan)},
-    "zero": lambda s: s | {"floats": np.zeros_like(s["floats"])},
-    "sizes": lambda s: s | {"ints": s["ints"] + (np.arange(s["ints"].size) == 0)},
-    "layout": lambda s: s | {"ints": s["ints"] + (np.arange(s["ints"].size) >= s["ints"].size - 3)},
-    "format": lambda s: s | {"format": 99},
-} | {
-    key: lambda s, key=key: {name: value for name, value in s.items() if name != key}  # type: ignore[misc]
-    for key in ("floats", "ints", "validated", "excited_at", "hash")
-}
-
-
-@pytest.mark.parametrize("field", ["theta", "R", "shape", "load_theta", "leak", "power", "sigma2", "weight2"])
-def test_a_state_with_a_field_that_is_not_finite_is_refused(field: str) -> None:
-    model = random_arm(2, 1)
-    spoilt, estimator = (OnlineEstimator(model, SETTINGS, RATE) for _ in range(2))
-    before, meta = estimator.state(), estimator.meta
+def with_nan_in(field: str) -> dict[str, Any]:
+    spoilt = OnlineEstimator(random_arm(2, 1), SETTINGS, RATE)
     spoilt._state[field].flat[-1] = np.nan
-    with pytest.raises(ValueError, match=f"state holds values that are not finite in {field}$"):
-        estimator.restore(spoilt.state())
-    np.testing.assert_array_equal(estimator.state()["floats"], before["floats"])
+    return spoilt.state()
+
+
+def test_a_damaged_state_is_refused_and_changes_nothing() -> None:
+    estimator = OnlineEstimator(random_arm(2, 1), SETTINGS, RATE)
+    state, meta = estimator.state(), estimator.meta
+    old, floats, ints = earlier(estimator, 4), state["floats"], state["ints"]
+    at = np.arange(ints.size)
+    damaged: list[tuple[dict[str, Any], str]] = [
+        ({name: value for name, value in state.items() if name != "validated"}, "state lacks validated"),
+        (state | {"format": 99}, "state format 99"),
+        (old | {"format": 3}, "state format 3"),
+        (state | {"floats": floats[:-8]}, "state has another size"),
+        (old | {"floats": np.append(old["floats"], 0.0)}, "state has another size"),
+        (state | {"floats": np.zeros_like(floats)}, "state"),
+        (state | {"ints": ints + (at == 0)}, "state has other sizes"),
+        (state | {"ints": ints + (at >= ints.size - 3)}, "state has another layout"),
+        *((with_nan_in(field), f"not finite in {field}$") for field in ("R", "load_theta", "weight2")),
+    ]
+    for wrong in (HEAD + 3, HEAD + len(FIELDS) - 6, 0):
+        moved = old["ints"].copy()
+        moved[wrong] += 8
+        damaged.append((old | {"ints": moved}, "another layout|other sizes"))
+    for spoilt, words in damaged:
+        with pytest.raises(ValueError, match=words):
+            estimator.restore(spoilt)
+    np.testing.assert_array_equal(estimator.state()["floats"], floats)
+    np.testing.assert_array_equal(estimator.state()["ints"], ints)
     assert estimator.meta == meta
 
 
-@pytest.mark.parametrize("how", DAMAGED)
-def test_a_damaged_state_is_refused_and_changes_nothing(simulated: tuple[RobotModel, SimulatedData], how: str) -> None:
-    model, data = simulated
-    estimator = OnlineEstimator(model, SETTINGS, RATE)
-    feed(estimator, data, slice(900))
-    state = estimator.state()
-    with pytest.raises(ValueError, match="state"):
-        estimator.restore(DAMAGED[how](state))
-    np.testing.assert_array_equal(estimator.state()["floats"], state["floats"])
-    np.testing.assert_array_equal(estimator.state()["ints"], state["ints"])
-
-
-def test_the_state_of_another_robot_or_other_settings_is_refused(
-    simulated: tuple[RobotModel, SimulatedData],
-) -> None:
-    model, _ = simulated
+def test_the_state_of_another_robot_or_other_settings_is_refused() -> None:
+    model = random_arm(2, 1)
     state = OnlineEstimator(model, SETTINGS, RATE).state()
-    tilted = replace(model, gravity=np.array([0.0, 0.0, -9.81]))
     for other in (
-        OnlineEstimator(tilted, SETTINGS, RATE),
+        OnlineEstimator(replace(model, gravity=np.array([0.0, 0.0, -9.81])), SETTINGS, RATE),
         OnlineEstimator(model, replace(SETTINGS, memory_s=9.0), RATE),
         OnlineEstimator(model, SETTINGS, 2 * RATE),
         OnlineEstimator(model, SETTINGS, RATE, has_dq=True),
@@ -331,16 +297,9 @@ def test_measured_velocity_is_used_where_there_is_one() -> None:
     true = estimator.base.theta(standard_parameters(model, estimator.base.standard))
     Y = regressor(model, estimator.base.layout, data.q, data.dq, data.ddq)
     assert np.linalg.norm(Y @ (estimator.theta - true)) < 0.01 * np.linalg.norm(Y @ true)
-    taken = estimator.torque()
-    assert taken is not None
-    t_ns, measured, predicted, residual = taken
-    assert t_ns == pytest.approx(data.t[-1] * 1e9 - estimator.bank.delay / RATE * 1e9, abs=2e9 / RATE)
-    np.testing.assert_array_equal(residual, measured - predicted)
-    k = round(t_ns * 1e-9 * RATE)
-    np.testing.assert_allclose(predicted, data.tau[k], atol=0.1 * np.abs(data.tau).max())
 
 
-@pytest.mark.parametrize("update_hz", [200.0, 50.0, 8.0])
+@pytest.mark.parametrize("update_hz", [200.0, 8.0])
 def test_live_torque_belongs_to_the_newest_filtered_sample(update_hz: float) -> None:
     model = replace(random_arm(2, 33, friction=False), friction=Friction("none"), offset=False)
     settings = SimSettings(rate_hz=RATE, seed=2, encoder_bits=None, torque_noise=0.0)
@@ -357,6 +316,7 @@ def test_live_torque_belongs_to_the_newest_filtered_sample(update_hz: float) -> 
         at = round(live[0] * 1e-9 * RATE)
         assert k - at == estimator.bank.delay + 1
         assert np.abs(live[2] - data.tau[at]).max() < 0.02 * np.abs(data.tau).max()
+        np.testing.assert_array_equal(live[3], live[1] - live[2])
         checked += 1
     assert checked > 200
 
@@ -425,18 +385,3 @@ def test_a_state_of_an_earlier_format_is_taken_over(simulated: tuple[RobotModel,
         feed(estimator, data, slice(1500, 2500))
     for name in ("theta", "std", "sigma", "validated"):
         np.testing.assert_array_equal(getattr(after.report(), name), getattr(other.report(), name))
-
-
-@pytest.mark.parametrize("how", ["floats", "ints", "layout", "integers", "sizes"])
-def test_what_is_not_laid_out_as_its_format_is_refused(how: str) -> None:
-    model = random_arm(2, 1)
-    estimator = OnlineEstimator(model, SETTINGS, RATE)
-    state = earlier(estimator, 4)
-    if how in ("floats", "ints"):
-        state[how] = np.append(state[how], state[how][:1])
-    else:
-        state["ints"][{"layout": HEAD + 3, "integers": HEAD + len(FIELDS) - 6, "sizes": 0}[how]] += 8
-    with pytest.raises(ValueError, match=r"another size|another layout|other sizes"):
-        estimator.restore(state)
-    with pytest.raises(ValueError, match="format 3"):
-        estimator.restore(state | {"format": 3})

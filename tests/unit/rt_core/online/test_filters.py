@@ -14,27 +14,6 @@ from rt_core.online.filters import filter_bank, low_pass
 BANKS = [(10.0, 1000.0), (10.0, 250.0), (100.0, 5000.0), (4.0, 200.0), (30.0, 100.0)]
 
 
-@pytest.mark.parametrize(("cutoff", "rate"), BANKS)
-def test_linear_phase_with_one_delay(cutoff: float, rate: float) -> None:
-    bank = filter_bank(cutoff, rate)
-    for taps, sign in ((bank.smooth, 1.0), (bank.first, -1.0), (bank.slope, -1.0), (bank.second, 1.0)):
-        assert taps.size == 2 * bank.delay + 1
-        np.testing.assert_allclose(taps, sign * taps[::-1], atol=1e-12 * np.abs(taps).max())
-
-
-@pytest.mark.parametrize(("cutoff", "rate"), BANKS)
-def test_gain_is_one_at_rest_half_at_the_cutoff_and_small_beyond(cutoff: float, rate: float) -> None:
-    taps = low_pass(cutoff, rate)
-    high = np.linspace(min(2.4 * cutoff, 0.49 * rate), 0.5 * rate, 200)
-    _, response = signal.freqz(taps, worN=[1e-6, 0.3 * cutoff, cutoff, *high], fs=rate)
-    size = np.abs(response)
-    assert size[0] == pytest.approx(1.0, abs=1e-9)
-    assert size[1] == pytest.approx(1.0, abs=0.03)
-    assert size[2] == pytest.approx(0.5, abs=0.02)
-    if 2.4 * cutoff < 0.49 * rate:
-        assert size[3:].max() < 0.01
-
-
 def gain(taps: np.ndarray, frequency: float, rate: float) -> float:
     return float(np.abs(signal.freqz(taps, worN=[frequency], fs=rate)[1][0]))
 

@@ -21,13 +21,9 @@ from rt_core.online.monitors.residual_cusum import (
 )
 
 
-@pytest.mark.parametrize(
-    ("kappa", "height"),
-    [(1.0, 1.0), *(pytest.param(*case, marks=pytest.mark.soak) for case in ((1.0, 2.0), (1.25, 0.7)))],
-)
-def test_run_lengths_are_those_of_a_simulation(kappa: float, height: float) -> None:
+def test_run_lengths_are_those_of_a_simulation() -> None:
     rng = np.random.default_rng(3)
-    count = 4000
+    count, kappa, height = 4000, 1.0, 1.0
     walk, length, running = np.zeros(count), np.zeros(count), np.ones(count, bool)
     while running.any():
         step = np.minimum(rng.standard_normal(count) - kappa, SHARE * height)
@@ -62,7 +58,7 @@ def test_false_alarms_come_at_the_stated_rate(stated_hours: float) -> None:
 
 
 def test_a_rise_that_is_tolerated_is_not_told() -> None:
-    told = [false_alarms(100.0, 0.5, excess, seed=8)["alarms"] for excess in (0.0, 3.0)]
+    told = [false_alarms(40.0, 0.25, excess, seed=8)["alarms"] for excess in (0.0, 3.0)]
     assert told[1] < 0.5 * told[0]
 
 
@@ -73,6 +69,10 @@ def blocks(rng: np.random.Generator, count: int, level: float = 1.0) -> np.ndarr
 def test_a_rise_is_seen_after_three_blocks_and_its_beginning_is_known() -> None:
     rng = np.random.default_rng(1)
     watch = ResidualCusum(3, 1e8, 60, 1200, 0.5)
+    for block in blocks(rng, 60 + DELAY):
+        watch.take(block * [1.0, 1.0, np.nan])
+    assert watch.rows[:, COUNT].tolist() == [60.0, 60.0, 0.0]  # the third joint rests
+    assert watch.learned.tolist() == [True, True, False]
     for block in blocks(rng, 300):
         assert not watch.take(block).any()
     usual = watch.rows[:, MEAN].copy()
@@ -88,12 +88,3 @@ def test_one_loud_block_is_no_change() -> None:
     watch = ResidualCusum(3, 1e8, 60, 1200, 0.5)
     for k, block in enumerate(blocks(rng, 400)):
         assert not watch.take(1e3 * block if k in (200, 300) else block).any()
-
-
-def test_a_joint_at_rest_takes_no_part() -> None:
-    rng = np.random.default_rng(4)
-    watch = ResidualCusum(3, 1e8, 60, 1200, 0.5)
-    for block in blocks(rng, 60 + DELAY):
-        watch.take(block * [1.0, np.nan, 1.0])
-    assert watch.rows[:, COUNT].tolist() == [60.0, 0.0, 60.0]
-    assert watch.learned.tolist() == [True, False, True]

@@ -10,6 +10,7 @@ from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator
 from rt_core.online.monitors.change_hypotheses import fit, hypotheses, judge, onset, pace_of
+from rt_core.online.monitors.change_report import friction_change
 from rt_core.online.monitors.residual_evidence import Evidence, friction_columns, sum_of
 from sim_backend.arm.robot import SimulatedData
 from tests.lab.online_oracle import rows
@@ -115,6 +116,21 @@ def test_what_looks_alike_or_is_not_explained_is_not_told() -> None:
     assert verdict.explained < 0.5
 
 
+@pytest.mark.parametrize("span_k", [0.1, 60.0])
+def test_a_change_is_that_of_the_slope_over_temperature_only_if_temperature_has_varied(span_k: float) -> None:
+    slopes = np.array([-1, 0, -1, 2, -1, 4])  # each second term is the slope of the first one
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((N, 400, WIDTH))
+    X[:, :, 11] = X[:, :, 10] * (20.0 + span_k * (rng.uniform(size=(N, 400)) - 0.5))
+    X[:, :, -1] = 0.1 * rng.standard_normal((N, 400))
+    X[1, :, -1] += 0.02 * X[1, :, 11] if span_k > 1.0 else 0.4 * X[1, :, 10]
+    evidence = Evidence(np.swapaxes(X, 1, 2) @ X, np.full(N, 400.0))
+    friction = next(h for h in hypotheses(PLACES, SOURCE, slopes) if (h.cause, h.joint) == ("friction", 1))
+    found = fit(friction, evidence, np.full(N, 0.01), 1200.0).values
+    expected = [0.0, 0.02] if span_k > 1.0 else [0.4, 0.0]
+    assert (np.abs(found - expected) < [0.05, 0.002]).all(), found
+
+
 def test_a_wrong_cause_is_reported_no_more_often_than_stated() -> None:
     """A change that is hardly seen: most are not told, and of those that are few wrongly."""
     coefficients = np.zeros((N, WIDTH - 1))
@@ -141,6 +157,11 @@ def test_the_beginning_and_the_pace_of_a_change() -> None:
     assert onset(friction, step, level) == 5
     assert pace_of(friction, step, level, 1e-3) == "abrupt"
     assert pace_of(friction, ramp, level, 1e-3) == "gradual"
+    found = fit(friction, sum_of(ramp), level, 100.0)
+    for pace, kind in (("gradual", "friction_drift"), ("abrupt", "friction_changed")):
+        told = friction_change(found, pace, ["joint_2"], tuple("abcdef"), PLACES, 0)  # type: ignore[arg-type]
+        assert told.kind == kind
+        assert {p["name"] for p in told.data["parameters"]} == {"c", "d"}
     assert pace_of(friction, step[5:6], level, 1e-3) == "unknown"
     whole = sum_of(step)
     assert whole.rows.tolist() == [1000.0] * N

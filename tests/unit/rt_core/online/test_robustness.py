@@ -134,7 +134,7 @@ def _torque_error(estimator: OnlineEstimator, data: SimulatedData) -> float:
 
 def test_a_disturbance_of_a_few_frames_is_forgotten() -> None:
     long = SimulatedArm(MODEL, SimSettings(rate_hz=RATE), MotionSettings(candidates=1, base_frequency_hz=0.3))
-    data = long.simulate(60.0)
+    data = long.simulate(50.0)
     disturbed, calm = (OnlineEstimator(MODEL, SETTINGS, RATE, base=BASE) for _ in range(2))
     rng = np.random.default_rng(0)
     for k, t in enumerate(data.t):

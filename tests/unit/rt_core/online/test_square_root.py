@@ -22,7 +22,7 @@ def staircase(rng: np.random.Generator, rows: int, p: int) -> tuple[np.ndarray, 
     return D, first.astype(np.int64)
 
 
-@pytest.mark.parametrize(("p", "rows"), [(1, 1), (5, 2), (23, 4), (58, 7), (91, 10)])
+@pytest.mark.parametrize(("p", "rows"), [(1, 1), (5, 2), (58, 7)])
 def test_each_update_equals_the_normal_equations(p: int, rows: int) -> None:
     rng = np.random.default_rng(p)
     padding = np.zeros((p, padded(p) - p))
@@ -46,7 +46,7 @@ def test_each_update_equals_the_normal_equations(p: int, rows: int) -> None:
 
 
 @given(p=st.integers(1, 30), seed=st.integers(0, 10_000), exponent=st.floats(-6.0, 6.0))
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=30)
 def test_added_variance_adds_to_one_entry_of_the_covariance(p: int, seed: int, exponent: float) -> None:
     rng = np.random.default_rng(seed)
     R = np.triu(rng.normal(size=(p, p))) * 0.3 + np.diag(rng.uniform(0.5, 2.0, p) * rng.choice([-1, 1], p))

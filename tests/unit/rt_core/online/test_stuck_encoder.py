@@ -21,17 +21,7 @@ def always(_t: float) -> bool:
 
 @dataclass
 class Scene:
-    """Three joints; 0 moves, 1 sticks from 2 s on, 2 rests from `stops_s` on.
-
-    Attributes
-    ----------
-    blames : callable
-        Which joints the estimate does not explain at a time.
-    moves : callable
-        Whether joint 0 moves at a time.
-    filled : callable
-        Whether there is a torque at a time.
-    """
+    """Three joints; 0 `moves`, 1 sticks from 2 s on, 2 rests from `stops_s` on; `blames` is what is not explained."""
 
     blames: Callable[[float], tuple[int, ...]]
     moves: Callable[[float], bool] = always
@@ -94,7 +84,7 @@ def test_it_is_found_after_a_second_of_evidence() -> None:
     [
         pytest.param(Scene(both), 6.0, id="the other one was found to stand"),
         # It rests already, so that evidence against it comes before anything is known of the other.
-        *(pytest.param(Scene(both, stops_s=s), 6.0, id=f"the other one stopped at {s}") for s in (0.6, 1.2, 1.8)),
+        pytest.param(Scene(both, stops_s=1.2), 6.0, id="the other one stopped shortly before"),
         pytest.param(
             Scene(lambda t: () if t < 2.0 else (1, 2) if t % 0.8 < 0.4 else (2,)), 12.0, id="half of the evidence"
         ),
@@ -105,22 +95,6 @@ def test_it_is_found_after_a_second_of_evidence() -> None:
 def test_only_the_stuck_one_is_found(scene: Scene, end_s: float) -> None:
     scene.run(0.0, end_s)
     assert [joints for _, joints in scene.found_at] == [[1]]
-
-
-def test_what_was_found_to_stand_is_remembered_when_another_one_sticks_again() -> None:
-    scene = Scene(both)
-    scene.run(0.0, 6.0)
-    scene.run(6.0, 7.0, stuck=False)
-    scene.run(7.0, 11.0)
-    assert [joints for _, joints in scene.found_at] == [[1], [1]]
-
-
-def test_a_joint_found_to_stand_is_blamed_if_there_is_no_other() -> None:
-    scene = Scene(lambda t: (2,) if t > 4.0 else ())
-    scene.run(0.0, 10.0, stuck=False)
-    ((t, joints),) = scene.found_at
-    assert joints == [2]
-    assert 4.0 + CONFIRM_S < t < 4.0 + 4.0 * CONFIRM_S
 
 
 def test_when_one_moves_again_all_are_watched_anew() -> None:
@@ -135,23 +109,6 @@ def test_when_one_moves_again_all_are_watched_anew() -> None:
     assert not scene.watch.suspicious
     scene.run(6.0 + AGAIN_S + 0.1, 9.0)
     assert len(scene.found_at) == began
-
-
-def test_one_that_really_sticks_is_reported_again() -> None:
-    scene = Scene(lambda t: (1, 2) if t < 6.0 else one(t), stops_s=2.0)
-    scene.run(0.0, 6.0)
-    scene.q[2] = 2.0
-    scene.run(6.0, 9.0)
-    assert scene.found_at[-1][1] == [1]
-    assert scene.found_at[-1][0] > scene.recovered[0][0]
-
-
-def test_a_position_that_changes_is_not_stuck() -> None:
-    scene = Scene(one)
-    for begin in np.arange(2.5, 20.0, 1.0).tolist():
-        scene.run(begin, begin + 1.0)
-        scene.q[1] += 0.01
-    assert scene.found_at == []
 
 
 def test_another_clock_keeps_what_sticks_and_nothing_else() -> None:

@@ -80,50 +80,23 @@ def test_without_a_temperature_nothing_is_estimated(data: SimulatedData) -> None
     theta = after.theta
     feed(online, data, 32.0, 33.0, every=0)
     np.testing.assert_array_equal(online.report().theta, theta)
-    feed(online, data, 33.0, 60.0)
+    k, told = round(33.0 * RATE), data.channels["temperature"][0].copy()
+    told[1] = np.nan
+    q, dq, tau = (data.channels[name][k] for name in ("q", "dq", "tau"))
+    online.step(round(data.t[k] * 1e9), k, q, tau, None, dq, told)
+    assert online.lacks_temperature.tolist() == [False, True, False]
+    feed(online, data, 33.0 + 1.0 / RATE, 60.0)
     assert not online.lacks_temperature.any()
     assert {online.report().status[k] for k in FRICTION} == {"estimated"}
 
 
-def test_frames_that_never_tell_a_temperature_teach_nothing(data: SimulatedData) -> None:
-    online = estimator()
-    feed(online, data, 0.0, 3.0, every=0)
-    report = online.report()
-    assert report.updates == 0
-    assert {report.status[k] for k in FRICTION} == {"invalid"}
-    assert not report.theta.any()
-
-
-def test_one_joint_without_a_temperature_is_named(data: SimulatedData) -> None:
-    online = estimator()
-    q, dq, tau, T = (data.channels[name] for name in ("q", "dq", "tau", "temperature"))
-    for k in range(20):
-        told = T[k].copy()
-        told[1] = np.nan
-        online.step(round(data.t[k] * 1e9), k, q[k], tau[k], None, dq[k], told)
-    assert online.lacks_temperature.tolist() == [False, True, False]
-    found = online.temperature
-    assert found is not None
-    assert np.isnan(found).tolist() == [False, True, False]
-
-
 def test_a_state_goes_on_with_what_it_has_seen(data: SimulatedData) -> None:
-    first = estimator()
-    feed(first, data, 0.0, 30.0)
-    second = estimator()
+    first, second = estimator(), estimator()
+    feed(first, data, 0.0, 10.0)
     second.restore(first.state())
-    seen, again = first.temperatures, second.temperatures
-    np.testing.assert_array_equal(seen.lower, again.lower)
-    feed(second, data, 30.0, 60.0)
-    k = BASE.names.index("alpha2")
-    assert second.report().theta[k] == pytest.approx(TRUTH[k], rel=0.03)
-
-
-def test_states_of_models_without_temperature_stay_valid() -> None:
-    plain = OnlineEstimator(MODEL.at_reference_temperature, SETTINGS, RATE)
-    assert "temperature" not in plain.meta["friction"]
-    assert "temperatures" not in plain.state()
-    assert plain.temperatures is None
+    assert np.isfinite(second.temperatures.lower).all()
+    np.testing.assert_array_equal(second.temperatures.lower, first.temperatures.lower)
+    np.testing.assert_array_equal(second.temperatures.upper, first.temperatures.upper)
 
 
 def test_a_slope_is_estimated_where_its_temperature_changes_only() -> None:
@@ -136,17 +109,6 @@ def test_a_slope_is_estimated_where_its_temperature_changes_only() -> None:
     status = dict(zip(BASE.names, online.report().status, strict=True))
     assert {status[f"alpha{i}"] for i in (1, 2, 3)} == {"unestimated"}
     assert "unestimated" not in {status[f"fc{i}"] for i in (1, 2, 3)}
-
-
-def test_a_joint_that_never_moves_has_seen_no_temperature(data: SimulatedData) -> None:
-    online = estimator()
-    q, dq, tau, T = (data.channels[name].copy() for name in ("q", "dq", "tau", "temperature"))
-    q[:, 1], dq[:, 1] = q[0, 1], 0.0
-    for k in range(round(10.0 * RATE)):
-        online.step(round(data.t[k] * 1e9), k, q[k], tau[k], None, dq[k], T[k])
-    seen = online.temperatures
-    assert np.isnan(seen.lower).tolist() == [False, True, False]
-    assert np.isnan(seen.upper).tolist() == [False, True, False]
 
 
 def test_a_sudden_change_at_one_temperature_leaves_the_slope() -> None:

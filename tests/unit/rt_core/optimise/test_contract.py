@@ -6,13 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rt_core.optimise.problem import ObjectiveError, Problem
 from rt_core.optimise.registry import NAMES, optimise
 from rt_core.optimise.settings import Budget, Settings
-from tests.lab.cost_functions import Counted, Decay, box, rastrigin, rosenbrock, sphere
+from tests.lab.cost_functions import Counted, Decay
 
 SMALL = Settings(particles=12)
 SHORT = Budget(swarm_iterations=20, lm_iterations=15)
@@ -65,8 +63,7 @@ def test_progress_is_monotone_and_complete(name) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("at", [0, 1, 7])
-@pytest.mark.parametrize("answer", [False, np.False_])
+@pytest.mark.parametrize(("at", "answer"), [(0, False), (7, np.False_)])
 def test_callback_cancels_with_the_best_so_far(name, at, answer) -> None:
     told = []
 
@@ -109,21 +106,14 @@ def test_cancelled_while_descending_and_after_a_return() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("limit", [12, 13, 40, 100, 301])
+@pytest.mark.parametrize("limit", [13, 40, 301])
 def test_evaluations_never_exceed_the_limit(name, limit) -> None:
     counted = Counted(decay_of())
-    found = optimise(
-        name, counted.problem, SMALL, Budget(swarm_iterations=200, lm_iterations=900, evaluations=limit), seed=5
-    )
+    budget = Budget(swarm_iterations=200, lm_iterations=900, evaluations=limit)
+    found = optimise(name, counted.problem, SMALL, budget, seed=5)
     assert counted.evaluations == found.evaluations <= limit
     if name != "lm":
         assert found.stopped == "evaluations"
-
-
-@pytest.mark.parametrize("name", [n for n in NAMES if n != "lm"])
-def test_budget_below_the_first_swarm_is_refused(name) -> None:
-    with pytest.raises(ValueError, match="a budget of 11 evaluations does not cover the first 12"):
-        optimise(name, decay_of(), SMALL, Budget(evaluations=11))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -133,13 +123,6 @@ def test_tolerance_ends_the_search(name) -> None:
     assert found.cost <= 0.5
     assert (found.history[:-1] > 0.5).all()
     assert optimise(name, decay_of(), SMALL, SHORT, x0=Decay.truth, seed=0).cost <= 0.5
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_start_is_used(name) -> None:
-    counted = Counted(decay_of())
-    optimise(name, counted.problem, SMALL, SHORT, x0=Decay.truth)
-    assert np.array_equal(counted.points[0][0], Decay.truth)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -159,7 +142,7 @@ def test_minimum_outside_ends_at_the_bound(name) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
 def test_points_without_a_cost_never_win(name, bad) -> None:
     """Half of the box has no cost; -inf counts as none, too."""
     truth = np.array([0.2, -0.4, 0.6])
@@ -174,55 +157,11 @@ def test_points_without_a_cost_never_win(name, bad) -> None:
     np.testing.assert_allclose(found.x, truth, atol=1e-2 if name == "ga" else 1e-3)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_no_finite_cost_at_all_is_an_error(name) -> None:
+def test_no_finite_cost_at_all_and_a_budget_below_the_first_swarm_are_errors() -> None:
     problem = Problem(np.zeros(2), np.ones(2), lambda X: np.full(len(X), np.nan), lambda x: (x, np.eye(2)))
-    with pytest.raises(ObjectiveError, match="the cost is not finite at any of the first"):
-        optimise(name, problem)
-
-
-@pytest.mark.parametrize("name", NAMES[:4])
-@pytest.mark.parametrize("particles", [2, 3])
-def test_smallest_swarms_and_one_dimension(name, particles) -> None:
-    found = optimise(name, box(sphere, 1), Settings(particles=particles), Budget(60), seed=0)
-    assert found.history[-1] < found.history[0]
-
-
-@pytest.mark.parametrize("name", NAMES[:4])
-def test_known_minima(name) -> None:
-    many = Settings(particles=50)
-    loose = name == "ga"
-    assert optimise(name, box(sphere, 5), many, Budget(150)).cost < (1e-2 if loose else 1e-8)
-    found = optimise(name, box(rosenbrock, 2), many, Budget(200), seed=1)
-    assert found.cost < (0.3 if loose else 1e-4)
-    found = optimise(name, box(rastrigin, 3), many, Budget(250), seed=2)
-    np.testing.assert_allclose(found.x, 0.5, atol=0.05)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=15, deadline=None)
-@given(data=st.data())
-def test_best_never_rises_and_stays_in_the_box(name, data) -> None:
-    """For any box, scale, seed and share of the box without a cost."""
-    d = data.draw(st.integers(1, 4))
-    lower = np.array(data.draw(st.lists(st.floats(-1e6, 1e6), min_size=d, max_size=d)))
-    width = np.array(data.draw(st.lists(st.floats(1e-3, 1e6), min_size=d, max_size=d)))
-    seed = data.draw(st.integers(0, 2**32 - 1))
-    hole = data.draw(st.floats(0.0, 0.3))
-    upper = lower + width
-    centre = lower + width * np.array(data.draw(st.lists(st.floats(-0.5, 1.5), min_size=d, max_size=d)))
-    seen = []
-
-    def costs(X):
-        seen.append(X.copy())
-        out = (((X - centre) / width) ** 2).sum(axis=1)
-        out[np.abs((X[:, 0] - lower[0]) / width[0] - 0.5) < 0.5 * hole] = np.nan
-        return out
-
-    problem = Problem(lower, upper, costs, lambda x: ((x - centre) / width**2, np.diag(1.0 / width**2)))
-    found = optimise(name, problem, Settings(particles=8, scaling="diagonal"), Budget(8, 8), seed=seed, x0=lower.copy())
-    points = np.concatenate(seen)
-    assert (points >= lower).all()
-    assert (points <= upper).all()
-    assert (np.diff(found.history) <= 0.0).all()
-    assert np.isfinite(found.cost)
+    for name in NAMES:
+        with pytest.raises(ObjectiveError, match="the cost is not finite at any of the first"):
+            optimise(name, problem)
+        if name != "lm":
+            with pytest.raises(ValueError, match="a budget of 11 evaluations does not cover the first 12"):
+                optimise(name, decay_of(), SMALL, Budget(evaluations=11))

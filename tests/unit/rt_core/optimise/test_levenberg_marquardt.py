@@ -8,16 +8,15 @@ from scipy.optimize import least_squares, lsq_linear
 
 from rt_core.optimise._levenberg_marquardt import RETURN, damped_step
 from rt_core.optimise._swarm import NEIGHBOURHOOD, RENEWED
-from rt_core.optimise.problem import Problem, least_squares_problem
+from rt_core.optimise.problem import Problem
 from rt_core.optimise.registry import optimise
 from rt_core.optimise.settings import Budget, Settings
-from tests.lab.cost_functions import Counted, Decay, rosenbrock
+from tests.lab.cost_functions import Counted, Decay
 
 START = np.array([5.0, 0.3, 5.0, 10.0])
 
 
-@pytest.mark.parametrize("scaling", ["none", "diagonal"])
-@pytest.mark.parametrize("upper_0", [10.0, 1.5])
+@pytest.mark.parametrize(("scaling", "upper_0"), [("none", 10.0), ("diagonal", 1.5)])
 def test_minimum_is_that_of_scipy(scaling, upper_0) -> None:
     decay = Decay()
     upper = decay.upper.copy()
@@ -58,34 +57,7 @@ def test_schedule_of_mu_equals_the_naive_one(scaling) -> None:
     np.testing.assert_allclose(np.concatenate(counted.points), trials, rtol=1e-6)
 
 
-def test_rosenbrock_as_least_squares() -> None:
-    problem = least_squares_problem(
-        lambda x: np.array([10.0 * (x[1] - x[0] ** 2), 1.0 - x[0]]), np.full(2, -3.0), np.full(2, 3.0)
-    )
-    found = optimise("lm", problem, Settings(scaling="diagonal"), x0=np.array([-1.2, 1.0]))
-    np.testing.assert_allclose(found.x, 1.0, atol=1e-8)
-    assert found.cost == pytest.approx(rosenbrock(found.x[None])[0], abs=1e-15)
-
-
-def test_units_do_not_matter_with_diagonal_scaling() -> None:
-    decay = Decay()
-    units = np.array([1e6, 1.0, 1e-6, 1e3])
-    scaled = least_squares_problem(
-        lambda z: decay.residual(z / units),
-        decay.lower * units,
-        decay.upper * units,
-        lambda z: decay.jacobian(z / units) / units,
-    )
-    plain, other = (
-        optimise("lm", problem, Settings(scaling="diagonal"), Budget(lm_iterations=12), x0=start)
-        for problem, start in ((decay.problem(), START), (scaled, START * units))
-    )
-    np.testing.assert_allclose(other.x / units, plain.x, rtol=1e-6)
-    papers = optimise("lm", scaled, Settings(), Budget(lm_iterations=12), x0=START * units)
-    assert papers.cost > 10.0 * plain.cost  # mu*I does not know that the third parameter is counted in millionths
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_steps_inside_bounds(seed) -> None:
     """Inside the box exactly the formula; at its bounds no worse than staying, and never outside."""
     rng = np.random.default_rng(seed)
@@ -125,34 +97,6 @@ def test_parameter_without_data_stays_at_the_start() -> None:
         np.testing.assert_allclose(found.x, [0.5, 0.3], atol=1e-9)
 
 
-def test_start_at_the_minimum_and_in_a_corner_ends() -> None:
-    for x0 in (np.full(2, 0.3), np.zeros(2)):
-        problem = Problem(
-            np.zeros(2), np.ones(2), lambda X, c=x0: ((X - c) ** 2).sum(axis=1), lambda x, c=x0: (x - c, np.eye(2))
-        )
-        found = optimise("lm", problem, x0=x0)
-        assert found.stopped == "damping"
-        assert np.array_equal(found.x, x0)
-
-
-def test_random_start_of_lm_depends_on_the_seed() -> None:
-    first = [optimise("lm", Decay().problem(), budget=Budget(lm_iterations=1), seed=s).history[0] for s in (0, 0, 1)]
-    assert first[0] == first[1] != first[2]
-
-
-class Waves:
-    """Residual with many local minima; the lowest, zero, is at 0.5 in every component."""
-
-    lower, upper = np.full(3, -4.0), np.full(3, 5.0)
-
-    def residual(self, x: np.ndarray) -> np.ndarray:
-        z = 2.0 * (x - 0.5)
-        return np.concatenate((z, 3.0 * np.sin(3.0 * z)))
-
-    def problem(self) -> Problem:
-        return least_squares_problem(self.residual, self.lower, self.upper)
-
-
 def test_mu_above_its_limit_returns_to_the_swarm_and_keeps_the_solution() -> None:
     """A noisy fit ends at a minimum above zero, where every step fails."""
     settings = Settings(particles=10)
@@ -164,9 +108,6 @@ def test_mu_above_its_limit_returns_to_the_swarm_and_keeps_the_solution() -> Non
     assert found.stopped == "iterations"
     assert found.lm_iterations == 100
     assert found.swarm_iterations == 20 + found.returns * round(RETURN * 20)
-    for i, progress in enumerate(told):
-        still = 100 - sum(p.stage == "lm" for p in told[: i + 1])
-        assert progress.of - progress.iteration >= still  # the plan has room for what is left of the descent
     assert (np.diff(found.history) <= 0.0).all()
     turns = [i for i in range(1, len(told)) if told[i].stage == "pso" and told[i - 1].stage == "lm"]
     assert len(turns) == found.returns
@@ -186,39 +127,13 @@ def test_mu_above_its_limit_returns_to_the_swarm_and_keeps_the_solution() -> Non
     assert (mu[:-1] <= settings.mu_limit).all()
 
 
-def test_return_needs_mu_above_the_limit() -> None:
-    """With a limit that mu cannot reach there is no return, and the descent is the swarm's best made better."""
-    budget = Budget(swarm_iterations=20, lm_iterations=100)
-    found = optimise("pso_lm", Decay().problem(), Settings(particles=10, mu_limit=1e60), budget, seed=1)
-    assert found.returns == 0
-    assert (found.swarm_iterations, found.lm_iterations) == (20, 100)
-    assert found.history[-1] < found.history[20]
-    alone = optimise("pso_linear", Decay().problem(), Settings(particles=10), budget, seed=1)
-    assert np.array_equal(found.history[:21], alone.history)
-
-
-@pytest.mark.parametrize(("iterations", "returns"), [(16, 0), (17, 0), (18, 1), (34, 1), (35, 2)])
+@pytest.mark.parametrize(("iterations", "returns"), [(17, 0), (18, 1), (34, 1), (35, 2)])
 def test_return_comes_after_seventeen_failures_if_any_descent_is_left(iterations, returns) -> None:
     """0.01 doubled 17 times exceeds 1000; a return that no descent could follow does not happen."""
     flat = Problem(np.zeros(2), np.ones(2), lambda X: np.ones(len(X)), lambda x: (np.ones(2), np.eye(2)))
     found = optimise("pso_lm", flat, Settings(particles=4), Budget(20, iterations), x0=np.full(2, 0.5))
     assert (found.returns, found.lm_iterations, found.swarm_iterations) == (returns, iterations, 20 + 2 * returns)
     assert found.stopped == "iterations"
-
-
-def test_returns_leave_local_minima() -> None:
-    """A swarm too short to find the best basin: the returns find a better one more often than not."""
-    left = 0
-    for seed in range(8):
-        found, stuck = (
-            optimise("pso_lm", Waves().problem(), Settings(particles=8, mu_limit=limit), Budget(5, 200), seed=seed)
-            for limit in (1e3, 1e300)
-        )
-        assert found.returns > 5
-        assert stuck.returns == 0
-        assert found.cost <= stuck.cost * (1.0 + 1e-9)
-        left += found.cost < 0.99 * stuck.cost
-    assert left >= 3
 
 
 def test_kin_leaves_the_swarm_near_the_tolerance() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rt_core.optimise.problem import BoundsError, ObjectiveError, Problem, difference_jacobian, least_squares_problem
 from rt_core.optimise.registry import NAMES, optimise
-from rt_core.optimise.settings import DYN, HYP, KIN, Budget, Settings
+from rt_core.optimise.settings import Budget, Settings
 from tests.lab.cost_functions import Decay, box, sphere
 
 
@@ -17,7 +17,6 @@ from tests.lab.cost_functions import Decay, box, sphere
     ("lower", "upper", "message"),
     [
         ([0.0, 1.0, 0.0], [1.0, 1.0, 1.0], r"parameter 1 \(b\): lower bound 1.0 is not below"),
-        ([0.0, 0.0, 2.0], [1.0, 1.0, 1.0], r"parameter 2 \(c\): lower bound 2.0 is not below"),
         ([np.nan, 0.0, 0.0], [1.0, 1.0, 1.0], r"parameter 0 \(a\): bounds nan to 1.0 are not finite"),
         ([0.0, 0.0, 0.0], [1.0, np.inf, 1.0], r"parameter 1 \(b\): bounds 0.0 to inf are not finite"),
         ([0.0, 0.0, -1e308], [1.0, 1.0, 1e308], r"parameter 2 \(c\): .* are not finite"),
@@ -28,26 +27,8 @@ def test_bounds_are_refused_by_name(lower, upper, message) -> None:
         Problem(np.array(lower), np.array(upper), sphere, names=("a", "b", "c"))
 
 
-@pytest.mark.parametrize(("lower", "upper"), [([0.0], [1.0, 1.0]), ([], []), ([[0.0]], [[1.0]]), (0.0, 1.0)])
-def test_shapes_of_bounds_are_refused(lower, upper) -> None:
-    with pytest.raises(ValueError, match=r"must both be \(d,\)"):
-        Problem(np.array(lower), np.array(upper), sphere)
-
-
-def test_number_of_names_is_checked() -> None:
-    with pytest.raises(ValueError, match="2 names for 3 parameters"):
-        Problem(np.zeros(3), np.ones(3), sphere, names=("a", "b"))
-
-
-def test_bounds_are_copies() -> None:
-    lower = np.zeros(2)
-    problem = Problem(lower, np.ones(2), sphere)
-    lower[0] = 9.0
-    assert problem.lower[0] == 0.0
-
-
-@pytest.mark.parametrize("value", [5.1, -4.1, np.nan, np.inf])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", [5.1, np.nan])
 def test_start_outside_is_refused_by_name(name, value) -> None:
     problem = dataclasses.replace(Decay().problem(lower=np.full(4, -4.0), upper=np.full(4, 5.0)), names=tuple("abcd"))
     with pytest.raises(BoundsError, match=r"parameter 2 \(c\): the start .* is outside -4.0 to 5.0") as error:
@@ -55,35 +36,42 @@ def test_start_outside_is_refused_by_name(name, value) -> None:
     assert error.value.index == 2
 
 
-def test_shape_of_start_is_checked() -> None:
-    with pytest.raises(ValueError, match=r"the start has shape \(3,\), the problem \(2,\)"):
-        optimise("pso", box(sphere, 2), x0=np.zeros(3))
-
-
-@pytest.mark.parametrize("name", ["lm", "pso_lm"])
-def test_normal_equations_are_asked_for(name) -> None:
-    with pytest.raises(ValueError, match="needs the problem's normal equations"):
-        optimise(name, box(sphere, 2))
-
-
-def test_unknown_name_lists_the_known() -> None:
-    with pytest.raises(ValueError, match="unknown optimiser 'sa'; known: pso, pso_linear, tcs_pso, ga, lm, pso_lm"):
-        optimise("sa", box(sphere, 2))
-
-
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("wrong", [lambda X: np.zeros((len(X), 1)), lambda X: np.zeros(len(X) + 1), lambda X: 0.0])
-def test_wrong_shape_of_costs_is_refused(name, wrong) -> None:
-    problem = Problem(np.zeros(2), np.ones(2), wrong, lambda x: (x, np.eye(2)))
+def test_wrong_shape_of_costs_is_refused(name) -> None:
+    problem = Problem(np.zeros(2), np.ones(2), lambda X: np.zeros((len(X), 1)), lambda x: (x, np.eye(2)))
     with pytest.raises(ObjectiveError, match="the objective returned shape"):
         optimise(name, problem)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Problem(np.zeros(1), np.ones(2), sphere), r"must both be \(d,\)"),
+        (lambda: Problem(np.zeros(3), np.ones(3), sphere, names=("a", "b")), "2 names for 3 parameters"),
+        (lambda: optimise("pso", box(sphere, 2), x0=np.zeros(3)), r"the start has shape \(3,\), the problem \(2,\)"),
+        (lambda: optimise("pso_lm", box(sphere, 2)), "needs the problem's normal equations"),
+        (lambda: optimise("sa", box(sphere, 2)), "unknown optimiser 'sa'"),
+        (lambda: Decay().problem(measure="mean"), "unknown measure 'mean'"),
+        (lambda: Settings(particles=1), "particles must be at least 2"),
+        (lambda: Settings(c1=-1.0), "c1 must be finite"),
+        (lambda: Settings(w_end=np.nan), "w_end must be finite"),
+        (lambda: Settings(velocity_limit=0.0), "velocity_limit must be above 0"),
+        (lambda: Settings(mu_limit=1e-3), "mu_start < mu_limit"),
+        (lambda: Settings(scaling="columns"), "unknown scaling"),
+        (lambda: Settings(early_factor=0.5), "early_factor must be at least 1"),
+        (lambda: Budget(swarm_iterations=0), "swarm_iterations must be at least 1"),
+        (lambda: Budget(tolerance=np.nan), "tolerance must be finite"),
+    ],
+)
+def test_what_means_nothing_is_refused(call, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 @pytest.mark.parametrize(
     ("normal", "message"),
     [
         (lambda x: (x, np.eye(3)), "have shapes"),
-        (lambda x: (x[:1], np.eye(2)), "have shapes"),
         (lambda x: (np.array([1.0, np.nan]), np.eye(2)), "parameter 1: the derivative is not finite"),
         (lambda x: (x, np.array([[np.inf, 0.0], [0.0, 1.0]])), "parameter 0: the derivative is not finite"),
     ],
@@ -92,6 +80,9 @@ def test_wrong_normal_equations_are_refused(normal, message) -> None:
     problem = Problem(np.full(2, -1.0), np.ones(2), sphere, normal)
     with pytest.raises(ObjectiveError, match=message):
         optimise("lm", problem)
+    flat = least_squares_problem(lambda x: np.zeros((2, 2)), np.zeros(2), np.ones(2))
+    with pytest.raises(ObjectiveError, match="the residual has shape"):
+        optimise("lm", flat)
 
 
 def test_problem_from_a_residual() -> None:
@@ -121,67 +112,3 @@ def test_difference_jacobian_stays_inside() -> None:
     np.testing.assert_allclose(J, decay.jacobian(x), atol=2e-5)
     assert (np.array(seen) >= decay.lower).all()
     assert (np.array(seen) <= decay.upper).all()
-
-
-def test_residual_that_is_no_vector_is_refused() -> None:
-    for residual in (lambda x: np.zeros(0), lambda x: 1.0, lambda x: np.zeros((2, 2))):
-        problem = least_squares_problem(residual, np.zeros(2), np.ones(2))
-        with pytest.raises(ObjectiveError, match="the residual has shape"):
-            optimise("lm", problem)
-
-
-def test_unknown_measure_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown measure 'mean'"):
-        Decay().problem(measure="mean")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"particles": 1}, "particles must be at least 2"),
-        ({"c1": -1.0}, "c1 must be finite"),
-        ({"w_end": np.nan}, "w_end must be finite"),
-        ({"velocity_limit": 0.0}, "velocity_limit must be above 0"),
-        ({"mu_start": 0.0}, "mu_start < mu_limit"),
-        ({"mu_limit": 1e-3}, "mu_start < mu_limit"),
-        ({"scaling": "columns"}, "unknown scaling"),
-        ({"early_factor": 0.5}, "early_factor must be at least 1"),
-    ],
-)
-def test_settings_are_checked(change, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        Settings(**change)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"swarm_iterations": 0}, "swarm_iterations must be at least 1"),
-        ({"lm_iterations": 0}, "lm_iterations must be at least 1"),
-        ({"evaluations": 0}, "evaluations must be at least 1"),
-        ({"tolerance": np.nan}, "tolerance must be finite"),
-    ],
-)
-def test_budget_is_checked(change, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        Budget(**change)
-
-
-def test_settings_of_the_papers() -> None:
-    for (settings, budget), expected in (
-        (DYN, (100, 1.5, 1.5, 0.9, 0.4, 300, 100, None)),
-        (KIN, (60, 1.8, 1.6, 0.9, 0.4, 50, 20, 0.5e-3)),
-        (HYP, (70, 2.0, 2.0, 0.9, 0.4, 200, 100, None)),
-    ):
-        assert (
-            settings.particles,
-            settings.c1,
-            settings.c2,
-            settings.w_start,
-            settings.w_end,
-            budget.swarm_iterations,
-            budget.lm_iterations,
-            budget.tolerance,
-        ) == expected
-        assert settings.mu_limit == 1e3
-        assert settings.scaling == "none"

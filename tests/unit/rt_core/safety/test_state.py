@@ -99,13 +99,6 @@ def test_in_a_stop_only_its_own_client_is_heard() -> None:
     assert state.overdue(5.0, 5.0, stopping=True) == ""
 
 
-def test_a_stop_that_is_given_up_says_both_reasons() -> None:
-    state = running()
-    state.stop("torque")
-    state.give_up("left behind")
-    assert (state.phase, state.reason) == ("disarmed", "torque; then left behind")
-
-
 class Story(RuleBasedStateMachine):
     """Whatever happens in whatever order, motion needs a fresh permit since the last stop."""
 
