@@ -30,6 +30,7 @@ _QUANTILE = 0.9
 DROPOUT_S = 0.2
 _RETURN = 0.1  # what they may leave, as a share of the jump
 _SAME = 0.05  # two sizes that differ by less than this share are the same
+_ROLLOVERS = 4  # two spikes make as many such steps as two rollovers
 _ROLLOVER = 0.9  # steps of a counter that rolls over span this share of the channel's range ...
 _ROLLOVER_RANGE = 30.0  # ... which is this many times its ordinary steps
 _BLOCKS = 10
@@ -165,14 +166,14 @@ def _classified(joint: int, index: IntArray, t: FloatArray, x: FloatArray, at: I
 def rolls_over(x: FloatArray) -> bool:
     """Return whether a channel (N,) looks like a signed value that was read as unsigned, or a counter that rolls over.
 
-    It changes by nearly its whole range at least twice, and hardly otherwise.
+    It changes by nearly its whole range at least four times, and hardly otherwise.
     """
     step = np.abs(np.diff(x[np.isfinite(x)]))
     if step.size < _MIN_SAMPLES:
         return False
     span = float(np.ptp(x[np.isfinite(x)]))
     ordinary = float(np.quantile(step, _QUANTILE))
-    return bool(np.count_nonzero(step > _ROLLOVER * span) >= 2 and span > _ROLLOVER_RANGE * ordinary > 0.0)
+    return bool(np.count_nonzero(step > _ROLLOVER * span) >= _ROLLOVERS and span > _ROLLOVER_RANGE * ordinary > 0.0)
 
 
 def unwrapped(x: FloatArray, turn: float) -> FloatArray:

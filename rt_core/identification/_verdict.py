@@ -108,6 +108,8 @@ def _rejections(evidence: Evidence) -> list[str]:
         "and the column of its torque and of its position"
         for j in evidence.plausibility.negative_coulomb
     )
+    if bad and evidence.plausibility.mass_z < -SIGNIFICANT:
+        bad.append(_indefinite(evidence))
     if named is not None and named.kind in ("gravity", "torque_channels", "positions"):
         return [*reasons, finding_text(named, model), *bad]
     if bad and named is not None:
@@ -169,8 +171,7 @@ def _doubts(evidence: Evidence) -> list[str]:
     if plausibility.mass_z < -SIGNIFICANT:
         poor = found.solution.scaled_condition_number > CONDITION_LIMIT
         reasons.append(
-            "the mass matrix of the fit is not positive definite along the motion "
-            f"({-plausibility.mass_z:.0f} standard deviations)"
+            _indefinite(evidence)
             + (
                 ": the motion is too poor for free parameters; the method physical keeps the links possible"
                 if poor
@@ -197,6 +198,13 @@ def _doubts(evidence: Evidence) -> list[str]:
             "load-dependent friction explains little; take wls, or leave the load out"
         )
     return reasons
+
+
+def _indefinite(evidence: Evidence) -> str:
+    return (
+        "the mass matrix of the fit is not positive definite along the motion "
+        f"({-evidence.plausibility.mass_z:.0f} standard deviations)"
+    )
 
 
 def _saturation(evidence: Evidence) -> list[str]:

@@ -195,8 +195,10 @@ def _judged(
         scored = build_rows(model, base, signals, settings, load_theta=load, slow=False).select(start_s, stop_s)
         metrics = torque_metrics(scored.tau, scored.predict(solution.theta), use)
     if found.free is not None:
-        # what is delivered counts: free parameters of a poor motion come out impossible, possible links do not
-        plausibility = check_plausibility(model, base, rows, found.theta, found.uncertainty.covariance)
+        # What is delivered counts: free parameters of a poor motion come out impossible, possible links do not.  But a
+        # Coulomb friction that is clearly negative belongs to a channel with the wrong sign.
+        delivered = check_plausibility(model, base, rows, found.theta, found.uncertainty.covariance)
+        plausibility = replace(delivered, negative_coulomb=plausibility.negative_coulomb)
     verdict, reasons = judge(Evidence(found, signals, status, metrics, free, diagnosis, plausibility))
     return Identification(
         options, found, _downgraded(status, verdict), metrics, diagnosis, plausibility, verdict, reasons,

@@ -371,8 +371,10 @@ def online_document(
 
 
 def model_text(document: dict[str, Any]) -> str:
-    """Return the text of a model file."""
-    return str(yaml.dump(document, Dumper=yaml.CSafeDumper, default_flow_style=None, sort_keys=False, width=2**16))
+    """Return the text of a model file, with the digest of its values."""
+    return str(
+        yaml.dump(with_digest(document), Dumper=yaml.CSafeDumper, default_flow_style=None, sort_keys=False, width=2**16)
+    )
 
 
 def write_model(document: dict[str, Any], path: Path) -> None:

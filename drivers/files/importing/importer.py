@@ -162,9 +162,9 @@ def load_data(
     check_one_clock(t_ns, f"{path}: column {content.time.column!r}")
     t = (t_ns - t_ns[0]) * 1e-9
     warnings = list(channels.warnings)
-    _check_counters(path, values, channels.joint_names)
     faults = _repair_positions(t, values, channels, masking, warnings)
     valid, masked = _missing(path, t, values, channels.joint_names, masking)
+    _check_counters(path, values, channels.joint_names)
     joints = None if robot is None else robot.model.joints
     wrong, odd = plausibility(
         t, values, channels.joint_names, channels.units, joints, turning={f.joint for f in faults if f.kind == "wrap"}

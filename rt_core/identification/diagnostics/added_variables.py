@@ -249,6 +249,8 @@ class AddedVariableTest:
         self.directions = list(found)
         self.basis = basis
         self.rank = basis.shape[1]
+        # a joint without any residual would get infinite weight
+        sigma = np.maximum(sigma, _MIN_SHARE * max(float(sigma.max()), 1e-150))
         self.sigma = sigma
         widths = [d.columns.shape[0] for d in found]
         self.starts = np.concatenate(([0], np.cumsum(widths))).astype(np.int64) + self.rank

@@ -85,7 +85,8 @@ class _Profile:
     def __init__(self, counts: FloatArray, sigma: FloatArray) -> None:
         self.counts = counts
         self.live = counts > 0
-        self.start = np.where(self.live, sigma, np.inf)
+        least = _MIN_SHARE * max(float(np.max(sigma, where=self.live, initial=0.0)), 1e-150)
+        self.start = np.where(self.live, np.maximum(sigma, least), np.inf)
 
     def fit(self, grams: FloatArray, *, rounds: int = _ROUNDS) -> tuple[FloatArray, FloatArray, float]:
         """Return parameters (P,), standard deviations (n,) and `sum_j n_j log sigma_j` per row."""

@@ -50,7 +50,7 @@ def test_a_simulated_arm_is_found_again(recordings: dict[str, SimulatedData], na
     assert np.mean(np.abs(z) < 1.96) >= 0.85
     assert found.metrics.relative_error < 0.02
     assert (found.metrics.R > 0.99).all()
-    assert not found.gravity.suspicious
+    assert found.diagnosis.named is None
     assert found.verdict != "not_explained"
     assert found.status.count("undetermined") == 0
 
@@ -62,10 +62,13 @@ def test_wrong_mounting_direction_is_flagged_with_evidence(
     model, data = load_robot(name).model, recordings[name]
     turned = replace(model, gravity=9.81 * np.array(direction) / np.linalg.norm(direction))
     found = fit(turned, data)
-    assert found.gravity.suspicious
     assert found.verdict == "not_explained"
-    np.testing.assert_allclose(found.gravity.best, model.gravity, atol=0.1)
-    assert found.gravity.ratio < 0.93
+    named = found.diagnosis.named
+    assert named is not None
+    assert named.kind == "gravity"
+    assert named.gravity is not None
+    np.testing.assert_allclose(named.gravity, model.gravity, atol=0.1)
+    assert named.left < 0.5
     reason = next(r for r in found.reasons if r.startswith("gravity along"))
     assert "mounting direction" in reason
     assert "%" in reason
@@ -81,7 +84,7 @@ def test_degrees_for_radians_do_not_pass(recordings: dict[str, SimulatedData]) -
 def test_microgravity_is_fitted_and_believed() -> None:
     model = replace(load_robot("arm7").model, gravity=np.zeros(3))
     found = fit(model, simulate(model, 4))
-    assert not found.gravity.suspicious
+    assert found.diagnosis.named is None
     assert found.verdict != "not_explained"
 
 
@@ -121,7 +124,7 @@ def test_emps(data_dir: Path) -> None:
     for name, published in (("m1", 95.1089), ("fv1", 203.5034), ("fc1", 20.3935), ("off1", -3.1648)):
         assert values[name] == pytest.approx(published, rel=0.01), name
     assert found.metrics.relative_error <= 0.041
-    assert not found.gravity.suspicious
+    assert found.diagnosis.named is None
 
 
 @pytest.mark.parametrize(
@@ -140,5 +143,5 @@ def test_the_first_part_of_a_real_recording_predicts_the_last(
     found = identify(model, base_parameters(model), signals, settings, stop_s=split)
     rows = build_rows(model, found.base, signals, settings, slow=False).select(split, np.inf)
     assert torque_metrics(rows.tau, rows.predict(found.theta), rows.use).relative_error <= limit
-    assert not found.gravity.suspicious
+    assert found.diagnosis.named is None
     assert found.verdict != "not_explained"

@@ -34,7 +34,7 @@ def test_count_equals_the_rank_of_pinocchios_regressor(kind: int) -> None:
         model, twin = random_arm(seed)
         states = random_motion(np.random.default_rng([seed, 1]), 20 + 4 * model.n, model.n)
         expected = rank(pinocchio_regressor(twin, *states).reshape(-1, 10 * model.n))
-        base = base_parameters(model)
+        base = base_parameters(model, tolerance=1e-8)  # axes of random arms may be closer than any robot's
         assert len(base) == expected, model.name
         assert base.smallest_kept > 1e3 * base.largest_dropped, model.name
 

@@ -28,6 +28,7 @@ from service.models.document import (
     batch_document,
     digest,
     load_model,
+    model_text,
     online_document,
     parameter_table,
     write_model,
@@ -58,7 +59,7 @@ def document(identified: tuple[dict[str, Any], Identification]) -> dict[str, Any
 
 
 def written(document: dict[str, Any], folder: Path) -> Path:
-    write_model(document, folder / "model.yaml")
+    write_text(folder / "model.yaml", model_text(document))
     return folder / "model.yaml"
 
 
@@ -164,7 +165,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "theta map": (lambda d: d.update(theta={"a": 1}), "theta"),
     "theta gone": (lambda d: d.pop("theta"), "theta: is missing"),
     "covariance ragged": (lambda d: d["covariance"][0].pop(), "theta or covariance do not have"),
-    "covariance negative": (lambda d: d["covariance"][0].__setitem__(0, -1.0), "covariance is not symmetric"),
+    "covariance negative": (lambda d: d["covariance"][0].__setitem__(0, -1.0), "negative variance"),
     "covariance lopsided": (lambda d: d["covariance"][0].__setitem__(1, 1e3), "covariance is not symmetric"),
     "covariance NaN": (lambda d: d["covariance"][1].__setitem__(0, float("nan")), "covariance[1][0]"),
     "covariance gone": (lambda d: d.pop("covariance"), "covariance: is missing"),
