@@ -26,11 +26,14 @@ _NEIGHBOURS = 5
 _RANK = 1
 #: Share of the steps, zero ones aside, that a jump is compared with as well.
 _QUANTILE = 0.9
+#: With a known limit of velocity, a step this many times beyond it and those beside it is one, too.
+_BEYOND = 3.0
 #: Two opposite jumps within this time [s] that return to the line between are a dropout.
 DROPOUT_S = 0.2
 _RETURN = 0.1  # what they may leave, as a share of the jump
 _SAME = 0.05  # two sizes that differ by less than this share are the same
-_ROLLOVERS = 4  # two spikes make as many such steps as two rollovers
+_ROLLOVERS = 2
+_SPIKE = 5  # samples within which a spike has come back
 _ROLLOVER = 0.9  # steps of a counter that rolls over span this share of the channel's range ...
 _ROLLOVER_RANGE = 30.0  # ... which is this many times its ordinary steps
 _BLOCKS = 10
@@ -75,7 +78,7 @@ def jumps(x: FloatArray, t: FloatArray | None = None, max_rate: float = np.inf) 
     t : (N,) float64 or None
         Time [s]; steps are scaled to the median interval.
     max_rate : float
-        Rate of change that the joint can have [1/s]; slower steps are motion.
+        Rate of change that the joint can have [1/s]; steps far beyond it are jumps even beside fast motion.
     """
     step = np.diff(x)
     if step.size < 2 * _NEIGHBOURS + 1:
@@ -94,7 +97,7 @@ def jumps(x: FloatArray, t: FloatArray | None = None, max_rate: float = np.inf) 
     near = np.sort(beside, axis=0)[-1 - _RANK]
     found = (size > JUMP * near) & (size > JUMP * float(np.quantile(nonzero, _QUANTILE)))
     if t is not None and 0.0 < max_rate < np.inf:
-        found &= np.abs(np.diff(x)) > max_rate * np.diff(t)
+        found |= (np.abs(np.diff(x)) > _BEYOND * max_rate * np.diff(t)) & (size > _BEYOND * near)
     return np.flatnonzero(found)
 
 
@@ -166,14 +169,18 @@ def _classified(joint: int, index: IntArray, t: FloatArray, x: FloatArray, at: I
 def rolls_over(x: FloatArray) -> bool:
     """Return whether a channel (N,) looks like a signed value that was read as unsigned, or a counter that rolls over.
 
-    It changes by nearly its whole range at least four times, and hardly otherwise.
+    It goes from one end of its range to the other and stays there, at least twice, and hardly changes otherwise.  A
+    spike, which comes back within some samples, is none.
     """
-    step = np.abs(np.diff(x[np.isfinite(x)]))
+    step = np.diff(x[np.isfinite(x)])
     if step.size < _MIN_SAMPLES:
         return False
     span = float(np.ptp(x[np.isfinite(x)]))
-    ordinary = float(np.quantile(step, _QUANTILE))
-    return bool(np.count_nonzero(step > _ROLLOVER * span) >= _ROLLOVERS and span > _ROLLOVER_RANGE * ordinary > 0.0)
+    if not span > _ROLLOVER_RANGE * float(np.quantile(np.abs(step), _QUANTILE)) > 0.0:
+        return False
+    large = np.flatnonzero(np.abs(step) > _ROLLOVER * span)
+    groups = np.split(large, np.flatnonzero(np.diff(large) > _SPIKE) + 1)
+    return sum(bool(np.sum(np.sign(step[group])) != 0.0) for group in groups) >= _ROLLOVERS
 
 
 def unwrapped(x: FloatArray, turn: float) -> FloatArray:

@@ -162,7 +162,8 @@ def load_data(
     check_one_clock(t_ns, f"{path}: column {content.time.column!r}")
     t = (t_ns - t_ns[0]) * 1e-9
     warnings = list(channels.warnings)
-    faults = _repair_positions(t, values, channels, masking, warnings)
+    limits = None if robot is None else np.array([joint.velocity for joint in robot.model.joints])
+    faults = _repair_positions(t, values, channels, limits, masking, warnings)
     valid, masked = _missing(path, t, values, channels.joint_names, masking)
     _check_counters(path, values, channels.joint_names)
     joints = None if robot is None else robot.model.joints
@@ -313,7 +314,12 @@ def _check_counters(path: Path, values: MappingType[str, FloatArray], joint_name
 
 
 def _repair_positions(
-    t: FloatArray, values: dict[str, FloatArray], channels: Channels, masking: bool, warnings: list[str]
+    t: FloatArray,
+    values: dict[str, FloatArray],
+    channels: Channels,
+    limits: FloatArray | None,
+    masking: bool,
+    warnings: list[str],
 ) -> list[ChannelFault]:
     """Unwrap positions, and mark samples of dropouts missing if `masking`; returns what was found."""
     if "q" not in values:
@@ -321,7 +327,7 @@ def _repair_positions(
     turns = [2.0 * np.pi if unit == "rad" else 0.0 for unit in channels.units]
     if channels.position_turns is not None:
         turns = list(channels.position_turns)
-    faults = position_faults(t, values["q"], turns)
+    faults = position_faults(t, values["q"], turns, max_velocity=limits)
     for fault in faults:
         joint = channels.joint_names[fault.joint]
         if fault.kind == "wrap":

@@ -250,7 +250,7 @@ class AddedVariableTest:
         self.basis = basis
         self.rank = basis.shape[1]
         # a joint without any residual would get infinite weight
-        sigma = np.maximum(sigma, _MIN_SHARE * max(float(sigma.max()), 1e-150))
+        sigma = np.maximum(sigma, _MIN_SHARE * max(float(sigma.max()), 1e-100))
         self.sigma = sigma
         widths = [d.columns.shape[0] for d in found]
         self.starts = np.concatenate(([0], np.cumsum(widths))).astype(np.int64) + self.rank
@@ -294,7 +294,7 @@ class AddedVariableTest:
             e = np.append(-solve_definite(weighted[:-1, :-1], weighted[:-1, -1]), 1.0)
             squares = np.maximum(np.einsum("i,jik,k->j", e, grams, e), 0.0)
             new = np.sqrt(squares / self._free)
-            new = np.where(live, np.maximum(new, _MIN_SHARE * max(float(new.max()), 1e-300)), np.inf)
+            new = np.where(live, np.maximum(new, _MIN_SHARE * max(float(new.max()), 1e-100)), np.inf)
             settled = np.all(np.abs(new[live] / sigma[live] - 1.0) <= _TOLERANCE)
             sigma = new
             if settled:

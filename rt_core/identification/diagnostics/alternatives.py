@@ -85,7 +85,7 @@ class _Profile:
     def __init__(self, counts: FloatArray, sigma: FloatArray) -> None:
         self.counts = counts
         self.live = counts > 0
-        least = _MIN_SHARE * max(float(np.max(sigma, where=self.live, initial=0.0)), 1e-150)
+        least = _MIN_SHARE * max(float(np.max(sigma, where=self.live, initial=0.0)), 1e-100)
         self.start = np.where(self.live, np.maximum(sigma, least), np.inf)
 
     def fit(self, grams: FloatArray, *, rounds: int = _ROUNDS) -> tuple[FloatArray, FloatArray, float]:
@@ -97,7 +97,7 @@ class _Profile:
             x = solve_scaled(total[:-1, :-1], total[:-1, -1])
             e = np.append(-x, 1.0)
             new = np.sqrt(np.maximum(np.einsum("i,jik,k->j", e, grams, e), 0.0) / np.maximum(self.counts, 1.0))
-            new = np.where(self.live, np.maximum(new, _MIN_SHARE * max(float(new.max()), 1e-300)), np.inf)
+            new = np.where(self.live, np.maximum(new, _MIN_SHARE * max(float(new.max()), 1e-100)), np.inf)
             settled = np.all(np.abs(new[self.live] / sigma[self.live] - 1.0) <= _TOLERANCE)
             sigma = new
             if settled:

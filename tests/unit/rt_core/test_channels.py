@@ -1,0 +1,103 @@
+"""Channels against themselves: what is no motion is found, with its samples, and motion is never taken for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import signal
+
+from rt_core.channels import clipped_samples, position_faults, rolls_over, unwrapped, velocity_relation
+
+RATE = 250.0
+T = np.arange(0.0, 40.0, 1.0 / RATE)
+TURN = 2.0 * np.pi
+
+
+def motion(rng: np.random.Generator, amplitude: float = 1.0) -> np.ndarray:
+    """A joint's motion of three harmonics, with the noise of an encoder."""
+    f, phase = rng.uniform(0.1, 1.0, 3), rng.uniform(0.0, TURN, 3)
+    q = sum(amplitude * np.sin(TURN * a * T + b) for a, b in zip(f, phase, strict=True))
+    return q + 1e-5 * rng.standard_normal(T.size)
+
+
+def at_rest_mostly(rng: np.random.Generator) -> np.ndarray:
+    """Point to point: a second of motion, nine of rest."""
+    return np.repeat(rng.uniform(-1.0, 1.0, 4), T.size // 4) * 0.0 + np.cumsum(
+        np.where(T % 10.0 < 1.0, np.sin(np.pi * (T % 10.0)) * rng.choice([-0.01, 0.01]), 0.0)
+    )
+
+
+def test_motion_is_no_fault() -> None:
+    rng = np.random.default_rng(0)
+    for k in range(200):
+        q = motion(rng, rng.uniform(0.01, 3.0)) if k % 2 else at_rest_mostly(rng)
+        if k % 3 == 0:
+            q = np.round(q / 1e-3) * 1e-3  # a coarse encoder
+        assert position_faults(T, q[:, None], [TURN]) == []
+
+
+def damaged(kind: str, q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    out = q.copy()
+    if kind == "wrap":
+        return np.mod(out - np.median(out), TURN)
+    if kind == "dropout":
+        for k in 400 * np.arange(1, 21):
+            out[k : k + rng.integers(1, 4)] = 5.0
+    if kind == "jump":
+        out[T.size // 2 :] += 3.0
+    if kind == "rollover":
+        return np.mod(out - np.median(out), 1.3)
+    return out
+
+
+@pytest.mark.parametrize("kind", ["wrap", "dropout", "jump", "rollover"])
+def test_faults_are_named(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        q = motion(rng)
+        bad = damaged(kind, q, rng)
+        (found,) = position_faults(T, np.stack((q, bad), axis=1), [TURN, TURN])
+        assert (found.kind, found.joint) == (kind, 1)
+        if kind == "wrap":
+            back = unwrapped(bad, TURN)
+            np.testing.assert_allclose(back - back[0], q - q[0], atol=1e-9)
+        if kind == "dropout":
+            assert set(found.samples) == set(np.flatnonzero(bad != q))
+
+
+def test_an_unsigned_counter_rolls_over_and_two_spikes_do_not() -> None:
+    current = np.round(2000.0 * np.sin(T))
+    assert rolls_over(np.where(current < 0.0, current + 65536.0, current))
+    spikes = current.copy()
+    spikes[[1000, 5000]] = 60000.0
+    assert not rolls_over(spikes)
+    assert not rolls_over(current)
+
+
+@pytest.mark.parametrize("lag_s", [0.0, 0.01, 0.04])
+@pytest.mark.parametrize("scale", [1.0, 0.8, -1.0])
+def test_lag_and_scale_of_a_velocity(lag_s: float, scale: float) -> None:
+    rng = np.random.default_rng(2)
+    q = motion(rng)
+    true = np.gradient(q, 1.0 / RATE)
+    dq = true
+    if lag_s:
+        pole = np.exp(-1.0 / (RATE * lag_s))
+        dq = signal.lfilter([1.0 - pole], [1.0, -pole], true)
+    found = velocity_relation(T, q, scale * dq + 1e-3 * rng.standard_normal(T.size))
+    assert found is not None
+    assert found.scale == pytest.approx(scale, abs=0.02)
+    assert found.lag_s == pytest.approx(lag_s, abs=1.5 / RATE)
+
+
+def test_a_saturated_torque_is_found_and_a_coarse_one_is_not() -> None:
+    rng = np.random.default_rng(3)
+    torque = 10.0 * np.sin(TURN * 0.3 * T) + 0.05 * rng.standard_normal(T.size)
+    moving = np.ones(T.size, dtype=bool)
+    clipped = np.clip(torque, -7.0, 7.0)
+    np.testing.assert_array_equal(
+        np.setdiff1d(clipped_samples(clipped, moving), np.flatnonzero(np.abs(torque) >= 7.0)), []
+    )
+    assert clipped_samples(clipped, moving).size > 0.3 * np.count_nonzero(np.abs(torque) > 7.0)
+    assert clipped_samples(torque, moving).size == 0
+    assert clipped_samples(np.round(torque), moving).size == 0
