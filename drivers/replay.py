@@ -9,13 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from drivers.driver import (
-    DriverConfigError,
-    DriverInfo,
-    DriverTimeoutError,
-    EndOfStream,
-    OpenedInWith,
-)
+from drivers.driver import DriverConfigError, DriverInfo, DriverTimeoutError, EndOfStream, OpenedInWith
 from drivers.files.recordings.recording import Recording, RecordingError, SpanError, read_recording
 from drivers.files.recordings.span import Span
 from drivers.frame import JointFrame
@@ -31,7 +25,7 @@ class ReplayDriver(OpenedInWith):
     Frames have their recorded time and values.  `seq` starts at 0 and skips cycles that the recording lost.  Each frame
     has a fixed deadline on CLOCK_MONOTONIC, so that the pace does not drift; a late reader receives what it missed
     without delay.  In a loop, each pass continues time and count of the one before after a pause of one second, which
-    is a gap.
+    is a gap.  Raises `DriverConfigError`: `speed` is not a positive number or "max".
 
     Parameters
     ----------
@@ -45,11 +39,6 @@ class ReplayDriver(OpenedInWith):
         Restart at the end.
     robot : str, optional
         Robot to play, if the file holds several.
-
-    Raises
-    ------
-    DriverConfigError
-        `speed` is not a positive number or "max".
     """
 
     def __init__(
@@ -79,12 +68,8 @@ class ReplayDriver(OpenedInWith):
     def open(self) -> None:
         """Load the recording.
 
-        Raises
-        ------
-        DriverConfigError
-            It is missing, incomplete, or no recording, or the span lies outside it; the message has the remedy.
-        DriverError
-            It is open already.
+        Raises `DriverConfigError`: it is missing, incomplete, or no recording, or the span lies outside it; the message
+        has the remedy; `DriverError`: it is open already.
         """
         self._require_closed()
         try:

@@ -60,12 +60,8 @@ class Attached:
 def attach(link: Link, config: AdsConfig) -> Attached:
     """Connect if the link is not open, check the PLC and its variables, and wait until its program counts.
 
-    Raises
-    ------
-    DriverConfigError
-        Variables, axes or sizes do not fit.
-    DriverConnectionError
-        No connection, not in run mode, or the program does not count.
+    Raises `DriverConfigError` if variables, axes or sizes do not fit; `DriverConnectionError` without a connection, not
+    in run mode, or if the program does not count.
     """
     state = link.state()[0] if link.is_open else link.open()[0]
     check_running(link, state)

@@ -46,15 +46,7 @@ TEXTS = {
 
 
 class AdsError(DriverError):
-    """An ADS request failed.
-
-    Attributes
-    ----------
-    code : int
-        ADS error code; 0 if none was given.
-    of_item : bool
-        The code is that of one part of a sum command.
-    """
+    """An ADS request failed with ADS error `code`, 0 if none was given, `of_item` if of one part of a sum command."""
 
     def __init__(self, message: str, code: int = 0, of_item: bool = False) -> None:
         super().__init__(message)

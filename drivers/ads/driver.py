@@ -122,10 +122,8 @@ class AdsDriver(OpenedInWith):
     def read(self, timeout_s: float = 1.0) -> JointFrame:
         """Return the next frame.
 
-        Raises
-        ------
-        DriverTimeoutError
-            No frame within `timeout_s`; the message has the reason.  The next call tries again.
+        Raises `DriverTimeoutError`: no frame within `timeout_s`; the message has the reason.  The next call tries
+        again.
         """
         self._require_open("read")
         stream = self._stream
@@ -187,10 +185,7 @@ class AdsDriver(OpenedInWith):
     def enable(self) -> None:
         """Switch all axes on, over the next polls; the PLC resets faults on the way.
 
-        Raises
-        ------
-        CommandRefusedError
-            `mode = "none"`, the PLC does not answer, or another program commands the axes.
+        Raises `CommandRefusedError`: `mode = "none"`, the PLC does not answer, or another program commands the axes.
         """
         self._require_open()
         self._axis_group.enable()
@@ -205,10 +200,8 @@ class AdsDriver(OpenedInWith):
     def command(self, target: FloatArray) -> None:
         """Set the target (n,) [rad] that follows the frame read last, `lead_ms` after its cycle.
 
-        Raises
-        ------
-        CommandRefusedError
-            The axes are not enabled, or a target is not finite, beyond a limit, too large a step, or too late.
+        Raises `CommandRefusedError`: the axes are not enabled, or a target is not finite, beyond a limit, too large a
+        step, or too late.
         """
         self._require_open()
         self._axis_group.command(target)

@@ -9,16 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from drivers.ads.layout import (
-    CHANNEL_BITS,
-    NAME_CHARS,
-    REASONS,
-    STRUCTURES,
-    VARIABLES,
-    VERSION,
-    Field,
-    Sizes,
-)
+from drivers.ads.layout import CHANNEL_BITS, NAME_CHARS, REASONS, STRUCTURES, VARIABLES, VERSION, Field, Sizes
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "deploy" / "twincat"
 DEFAULT = Sizes(axes=9)
@@ -72,11 +63,7 @@ def variables_text() -> str:
 
 def files(sizes: Sizes) -> dict[str, str]:
     """Return the contents of the generated files by name."""
-    return {
-        "ST_Theta.st": types_text(),
-        "GVL_ThetaSize.st": sizes_text(sizes),
-        "GVL_Theta.st": variables_text(),
-    }
+    return {"ST_Theta.st": types_text(), "GVL_ThetaSize.st": sizes_text(sizes), "GVL_Theta.st": variables_text()}
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -56,22 +56,11 @@ def state_problems(left: dict[int, AlStatus | None], config: EthercatConfig) -> 
 
 
 def start(bus: Bus, config: EthercatConfig, until_ns: int) -> StartedBus:
-    """Open the bus and bring it to SAFE-OP, configured.
+    """Open the bus and bring it to SAFE-OP, configured; it is left open, also on failure.
 
-    Parameters
-    ----------
-    bus : Bus
-        Not open yet; left open, also on failure.
-    config : EthercatConfig
-    until_ns : int
-        Deadline [ns of CLOCK_MONOTONIC].
-
-    Raises
-    ------
-    DriverConfigError, NetworkMismatchError
-        The bus or a drive does not match the configuration.
-    DriverConnectionError, BusStateError, SdoError
-        An interface or a slave fails, or another master is active.
+    `until_ns` is the deadline [ns of CLOCK_MONOTONIC].  Raises `DriverConfigError` or `NetworkMismatchError` if the bus
+    or a drive does not match the configuration; `DriverConnectionError`, `BusStateError` or `SdoError` if an interface
+    or a slave fails, or another master is active.
     """
     bus.open()
     for name in config.interfaces:

@@ -8,12 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from drivers.driver import (
-    CommandRefusedError,
-    DriverInfo,
-    DriverTimeoutError,
-    OpenedInWith,
-)
+from drivers.driver import CommandRefusedError, DriverInfo, DriverTimeoutError, OpenedInWith
 from drivers.ethercat._startup import StartedBus, start, state_problems
 from drivers.ethercat.bus.al_status import INIT, OP, SAFEOP, AlStatus
 from drivers.ethercat.bus.bus import Bus
@@ -118,10 +113,7 @@ class EthercatDriver(OpenedInWith):
     def read(self, timeout_s: float = 1.0) -> JointFrame:
         """Run cycles until the next frame, and return it.
 
-        Raises
-        ------
-        DriverTimeoutError
-            No frame within `timeout_s`: the bus does not answer.  The next call tries again.
+        Raises `DriverTimeoutError` without one within `timeout_s`: the bus does not answer.  The next call tries again.
         """
         self._require_open("read")
         limit_ns = now_ns() + round(timeout_s * 1e9)
@@ -152,10 +144,7 @@ class EthercatDriver(OpenedInWith):
     def enable(self) -> None:
         """Switch all drives on, over the next cycles; faults are reset on the way.
 
-        Raises
-        ------
-        CommandRefusedError
-            `mode = "none"`, a slave is not in OP, or the bus does not answer.
+        Raises `CommandRefusedError` with `mode = "none"`, if a slave is not in OP, or if the bus does not answer.
         """
         self._require_open()
         if self._exchange.silent:
@@ -174,10 +163,8 @@ class EthercatDriver(OpenedInWith):
     def command(self, target: FloatArray) -> None:
         """Set the target (n,) of the next cycle: [rad], [rad/s] or [N*m] by the mode.
 
-        Raises
-        ------
-        CommandRefusedError
-            Not all drives are enabled, or a target is not finite, beyond a limit, or too large a step.
+        Raises `CommandRefusedError` if not all drives are enabled, or a target is not finite, beyond a limit, or too
+        large a step.
         """
         self._require_open()
         self._drives.command(target, self._exchange.index)
@@ -327,10 +314,7 @@ class EthercatDriver(OpenedInWith):
     def _to_operational(self, until_ns: int) -> None:
         """Run cycles, first in SAFE-OP until the clocks have settled, then until all slaves are in OP.
 
-        Raises
-        ------
-        BusStateError
-            A slave refuses OP or does not reach it.
+        Raises `BusStateError` if a slave refuses OP or does not reach it.
         """
         bus, exchange, began_ns = self._bus, self._exchange, now_ns()
         asked_ns = look_ns = 0

@@ -14,13 +14,7 @@ class BusStateError(DriverConnectionError):
 
 
 class SdoError(DriverError):
-    """An SDO transfer failed.
-
-    Attributes
-    ----------
-    abort : int
-        The drive's abort code; 0 if the drive did not refuse it.
-    """
+    """An SDO transfer failed; `abort` is the drive's abort code, 0 if the drive did not refuse it."""
 
     def __init__(self, message: str, abort: int = 0) -> None:
         super().__init__(message)

@@ -115,10 +115,7 @@ def parse_entry(text: str) -> PdoEntry:
 def parse_layout(pdos: Mapping[str, Sequence[str]]) -> PdoLayout:
     """Parse the PDOs of one direction, by hexadecimal index.
 
-    Raises
-    ------
-    LayoutError
-        An entry is invalid, a value does not start on a byte, or a meaning occurs twice.
+    Raises `LayoutError` for an invalid entry, a value that does not start on a byte, or a meaning that occurs twice.
     """
     parsed = [(int(index, 16), tuple(parse_entry(text) for text in texts)) for index, texts in pdos.items()]
     code, bit, meanings = "<", 0, []
@@ -185,11 +182,7 @@ def remap_writes(layout: PdoLayout, mapping: bool = True) -> list[SdoWrite]:
 def mapping_difference(layout: PdoLayout, assigned: Sequence[int], mapped: Mapping[int, Sequence[int]]) -> str:
     """Return the first difference between a layout and a drive's mapping; empty if there is none.
 
-    Parameters
-    ----------
-    layout : PdoLayout
-    assigned : PDO indices of 1C12 or 1C13
-    mapped : PDO index -> values of its mapping object
+    `assigned` are the PDO indices of 1C12 or 1C13, `mapped` the values of the mapping object of each PDO index.
     """
     wanted = [index for index, _ in layout.pdos]
     if list(assigned) != wanted:

@@ -25,7 +25,6 @@ class Stream:
 _NUMBER = {"type": "number"}
 _INTEGER = {"type": "integer"}
 _TEXT = {"type": "string"}
-_FLAG = {"type": "boolean"}
 _MAP = {"type": "object"}
 _WHEN = {
     "t": {"type": "number", "description": "time on the source's clock [s]"},
@@ -77,11 +76,7 @@ _ESTIMATE = _object(
         sigma={"type": "number", "description": "its usual size"},
     ),
     delay_s=_NUMBER,
-    frames=_INTEGER,
-    used=_INTEGER,
-    masked=_INTEGER,
-    lost=_INTEGER,
-    resets=_INTEGER,
+    **dict.fromkeys(("frames", "used", "masked", "lost", "resets"), _INTEGER),
     hash=_TEXT,
 )
 _EVENT = _object(

@@ -27,7 +27,6 @@ from service.protocol.messages import (
     TorqueMessage,
 )
 
-#: Half width of a 95 % interval in standard deviations.
 #: Levels of Foxglove's log, and the events that are logged as warnings.
 _INFO, _WARNING = 2, 3
 _WARNINGS = (
@@ -37,13 +36,7 @@ _WARNINGS = (
 
 
 class Decimation:
-    """Rate limit of `rate_hz` messages a second for each stream.
-
-    Attributes
-    ----------
-    left_out : int
-        Messages held back, of all streams.
-    """
+    """Rate limit of `rate_hz` messages a second for each stream; `left_out` counts those held back, of all streams."""
 
     def __init__(self, rate_hz: float) -> None:
         self.left_out = 0
@@ -85,18 +78,9 @@ class _Arm:
 class MessageConverter:
     """Converter of a daemon's messages to what a viewer shows.
 
-    Parameters
-    ----------
-    rate_hz : float
-        Highest rate of frames, torques and estimates of each arm, on their own clock.
-
-    Attributes
-    ----------
-    counts : Counter
-        Messages by kind; `early`: received before the names they need; `unusable`: content contradicts
-        them.
-    fresh : list of Stream
-        Streams that are new or have a new schema; the caller removes them once they are advertised.
+    Frames, torques and estimates of each arm are shown at `rate_hz` at most, on their own clock.  `counts` are messages
+    by kind; `early`: received before the names they need; `unusable`: content contradicts them.  `fresh` are streams
+    that are new or have a new schema; the caller removes them once they are advertised.
     """
 
     def __init__(self, rate_hz: float) -> None:
@@ -153,13 +137,8 @@ class MessageConverter:
             return
         if envelope.src != "acquisition":
             return
-        meta = RecordingMeta(
-            message.arm,
-            tuple(body["joint_names"]),
-            tuple(body["joint_units"]),
-            body["rate_hz"],
-            envelope.clock,
-        )
+        names, units = tuple(body["joint_names"]), tuple(body["joint_units"])
+        meta = RecordingMeta(message.arm, names, units, body["rate_hz"], envelope.clock)
         arm.frames_epoch = envelope.epoch
         if meta != arm.frames:
             arm.frames = meta
@@ -203,12 +182,9 @@ class MessageConverter:
             for j, name in enumerate(names["joints"])
         ]
         counts = {name: getattr(message, name) for name in ("frames", "used", "masked", "lost", "resets")}
-        content = {"parameters": parameters, "joints": joints, "delay_s": message.delay_s, **counts}
-        return [
-            ViewerMessage(
-                f"{message.arm}/estimate", _when(message.envelope) | json_values(content) | {"hash": message.hash}
-            )
-        ]
+        content = json_values({"parameters": parameters, "joints": joints, "delay_s": message.delay_s, **counts})
+        content = _when(message.envelope) | content | {"hash": message.hash}
+        return [ViewerMessage(f"{message.arm}/estimate", content)]
 
     def _generic(self, message: BodyMessage, arm: _Arm) -> list[ViewerMessage]:
         stream = generic_stream(message.arm, message.kind, message.envelope.src)

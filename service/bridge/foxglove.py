@@ -39,22 +39,8 @@ class _Viewers(ServerListener):
 class FoxgloveServer:
     """Server that offers streams to viewers at `url`; a context manager.
 
-    Parameters
-    ----------
-    host : str
-        Address to listen at.
-    port : int
-        0 for any free port.
-
-    Attributes
-    ----------
-    sent : int
-        Messages that at least one viewer had subscribed to.
-
-    Raises
-    ------
-    BindError
-        The port is in use, or the address does not belong to this computer.
+    It listens at the address `host` and the `port`, 0 for any free one; raises `BindError`: the port is in use, or the
+    address does not belong to this computer.  `sent` counts messages that at least one viewer had subscribed to.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -64,14 +50,9 @@ class FoxgloveServer:
         self._context = foxglove.Context()
         try:
             self._server = foxglove.start_server(
-                name="thetad",
-                host=host,
-                port=port,
-                capabilities=[],
-                server_listener=self._viewers,
-                context=self._context,
-                message_backlog_size=BACKLOG,
-            )
+                name="thetad", host=host, port=port, context=self._context, capabilities=[],
+                server_listener=self._viewers, message_backlog_size=BACKLOG,
+            )  # fmt: skip
         except RuntimeError as error:  # the SDK has no specific exception for this
             raise BindError(f"{host}:{port}: cannot listen there: {error}; choose another --port or --host") from error
         self.url = f"ws://{host}:{self._server.port}"

@@ -73,6 +73,11 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
+def json_text(value: Any) -> str:
+    """Return `value` as strict JSON for a file."""
+    return json.dumps(json_values(value), allow_nan=False, indent=1) + "\n"
+
+
 def one_line(error: BaseException) -> str:
     """Return the message of `error` for stderr, without a traceback."""
     if isinstance(error, OSError) and error.filename is not None:

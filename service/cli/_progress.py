@@ -52,11 +52,9 @@ def run_operation(kind: Kind[Any], parameters: Any, folder: Path, inputs: Mappin
 
     with Progress(kind.name) as progress:
         workspace = Workspace(
-            folder,
-            datetime.now(UTC).isoformat(timespec="seconds"),
-            inputs=inputs or {},
+            folder, datetime.now(UTC).isoformat(timespec="seconds"), inputs=inputs or {},
             report=lambda share, what: progress.step(share, 1.0, what),
-        )
+        )  # fmt: skip
         return kind.run(parameters, workspace)
 
 

@@ -22,14 +22,7 @@ Where to start: `subscriber` receives messages, `control` makes single requests;
 
 from service.client._jobs import Jobs
 from service.client._runs import Runs
-from service.client.control import (
-    CONTROL,
-    ClientError,
-    ClientTimeoutError,
-    Control,
-    NotAdmittedError,
-    UnreachableError,
-)
+from service.client.control import CONTROL, ClientError, ClientTimeoutError, Control, NotAdmittedError, UnreachableError
 from service.client.subscriber import ESTIMATES, FRAMES, StreamCounts, Subscriber
 from service.protocol.control import ControlError
 from service.protocol.messages import BodyMessage, EstimateMessage, FrameMessage, Message, TorqueMessage

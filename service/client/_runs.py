@@ -165,19 +165,18 @@ class Runs:
             return self._follow(reply, verb, what, permit, on_progress)
         except ControlError as error:  # refused, or the daemon has lost the arm: nothing to stop
             if error.type == "timeout":  # no reply: the state is unknown
-                with contextlib.suppress(UnreachableError, ControlError):
-                    self._stop()
+                self._stop()
             raise
         except BaseException:
-            with contextlib.suppress(UnreachableError, ControlError):
-                self._stop()
+            self._stop()
             raise
 
     def _stop(self) -> None:
-        """Abort, and wait until the arm has come to rest."""
+        """Abort, and wait until the arm has come to rest, as far as the daemon answers."""
         until = time.monotonic() + _STOP_S
-        while self.abort()["state"] != "disarmed" and time.monotonic() < until:
-            time.sleep(HEARTBEAT_S)
+        with contextlib.suppress(UnreachableError, ControlError):
+            while self.abort()["state"] != "disarmed" and time.monotonic() < until:
+                time.sleep(HEARTBEAT_S)
 
     def _follow(
         self, reply: dict[str, Any], verb: str, what: str, permit: str, on_progress: Progress | None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 
-from service.client import BodyMessage, ClientTimeoutError, Subscriber
+from service.client import BodyMessage, ClientTimeoutError, Message, Subscriber
 
 _WAIT_S = 0.2
 
@@ -40,26 +42,23 @@ class LatencyMonitor:
         p50, p99, p999 = np.percentile(self._ages, (50.0, 99.0, 99.9))
         return {"p50_us": float(p50), "p99_us": float(p99), "p999_us": float(p999), "max_us": max(self._ages)}
 
-    def _record_latency(self, endpoint: str, topic: str) -> None:
+    def _messages(self, endpoint: str, topic: str) -> Iterator[Message]:
+        """Yield the messages of a topic until the end."""
         with Subscriber(endpoint, [topic], timeout_s=_WAIT_S) as stream:
             while not self._done.is_set():
-                try:
-                    message = stream.receive()
-                except ClientTimeoutError:
-                    continue
-                self._ages.append(1e6 * stream.age_s(message))
+                with contextlib.suppress(ClientTimeoutError):
+                    yield stream.receive()
+
+    def _record_latency(self, endpoint: str, topic: str) -> None:
+        for message in self._messages(endpoint, topic):
+            self._ages.append(1e6 * Subscriber.age_s(message))
 
     def _watch_status(self, endpoint: str, topic: str) -> None:
-        with Subscriber(endpoint, [topic], timeout_s=_WAIT_S) as stream:
-            while not self._done.is_set():
-                try:
-                    message = stream.receive()
-                except ClientTimeoutError:
-                    continue
-                if isinstance(message, BodyMessage) and isinstance(message.body.get("source"), dict):
-                    self.bus = message.body["source"]
-                    motion = message.body.get("motion", {})
-                    self.stopped = motion["reason"] if motion.get("state") == "stopped" else ""
+        for message in self._messages(endpoint, topic):
+            if isinstance(message, BodyMessage) and isinstance(message.body.get("source"), dict):
+                self.bus = message.body["source"]
+                motion = message.body.get("motion", {})
+                self.stopped = motion["reason"] if motion.get("state") == "stopped" else ""
 
     def __enter__(self) -> Self:
         for thread in self._threads:

@@ -9,10 +9,7 @@ from pathlib import Path
 
 import zmq
 
-from service.client.control import (
-    ClientTimeoutError,
-    Connection,
-)
+from service.client.control import ClientTimeoutError, Connection
 from service.protocol.messages import (
     MAX_MESSAGE,
     EstimateMessage,

@@ -13,16 +13,10 @@ from service.commission.settings import Payload
 
 @dataclass(frozen=True)
 class TorqueSource:
-    """Source of an arm's torque.
+    """Source of an arm's torque: `channel` "tau", or "current" if no torque is delivered.
 
-    Attributes
-    ----------
-    channel : str
-        "tau", or "current" if no torque is delivered.
-    scaled : bool
-        Whether it is a torque, and not current times gear ratio with unknown torque constants.
-    units : tuple of str
-        Units of `torque`, joint by joint.
+    `scaled`: whether it is a torque, and not current times gear ratio with unknown torque constants; `units` are those
+    of `torque`, joint by joint.
     """
 
     channel: str

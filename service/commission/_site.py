@@ -84,28 +84,13 @@ class Move:
 
 
 class Site:
-    """An arm of a running daemon.
+    """An arm of a running daemon; `arm` is optional where there is only one.
 
-    Parameters
-    ----------
-    control : Control
-    arm : str, optional
-        Optional where there is only one.
+    `drives` is the SHA-256 of `[arm.driver]`: counts, gears and signs are unchanged as long as it is the same.
+    `permit_max_s` is the longest permit that the arm grants. `journal` holds the owner of a recording in progress, to
+    recognise one's own after a kill.
 
-    Raises
-    ------
-    CommissionError
-        There is no such arm, or it has no recorder.
-
-    Attributes
-    ----------
-    arm : str
-    drives : str
-        SHA-256 of `[arm.driver]`: counts, gears and signs are unchanged as long as it is the same.
-    permit_max_s : float
-        Longest permit that the arm grants.
-    journal : Path or None
-        Holds the owner of a recording in progress, to recognise one's own after a kill.
+    Raises `CommissionError`: there is no such arm, or it has no recorder.
     """
 
     def __init__(self, control: Control, arm: str | None = None) -> None:
@@ -185,21 +170,11 @@ class Site:
     def move(
         self, make: Make, for_s: float, *, periods: int = 1, name: str = "", on_progress: Follow | None = None
     ) -> Move:
-        """Arm, run a trajectory, and record it.
+        """Arm, run a trajectory of `for_s` [s] over all its periods, and record it under `name`.
 
-        Parameters
-        ----------
-        make : callable
-            Takes the drives' set position (n,) and the measured one (n,); returns the trajectory.
-        for_s : float
-            Length of all periods.
-        name : str
-            For the history.
+        `make` takes the drives' set position (n,) and the measured one (n,), and returns the trajectory.
 
-        Raises
-        ------
-        StepFailedError
-            Refused; nothing has moved.
+        Raises `StepFailedError`: refused; nothing has moved.
         """
         self._check_recorder()
         for last in (False, True):

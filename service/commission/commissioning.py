@@ -17,17 +17,9 @@ STEP_NAMES = tuple(step.name for step in STEPS)
 
 @dataclass(frozen=True)
 class StepProgress:
-    """Progress of a commissioning.
+    """Progress of a commissioning: step `number` of `of`, of which the `share` is finished.
 
-    Attributes
-    ----------
-    step : Step
-    number, of : int
-    share : float
-        Finished share of the step.
-    what : str
-    left_s : float
-        Estimated time left of all steps.
+    `left_s` is the estimated time left of all steps.
     """
 
     step: Step
@@ -40,17 +32,7 @@ class StepProgress:
 
 @dataclass(frozen=True)
 class CommissionResult:
-    """Result of a commissioning.
-
-    Attributes
-    ----------
-    steps : sequence of dict
-        Results of the steps, as in their files.
-    failed : str
-        Name of the failed step, or empty.
-    reason : str
-        Reason of the failure.
-    """
+    """Results of the `steps`, as in their files; `failed` is the failed step or empty, `reason` says why."""
 
     steps: Sequence[dict[str, Any]]
     failed: str = ""
@@ -91,13 +73,9 @@ def commission(
         own_s = step.seconds(context)
 
         def progress(
-            share: float,
-            what: str,
-            step: Step = step,
-            number: int = number,
-            own_s: float = own_s,
+            share: float, what: str, step: Step = step, number: int = number, own_s: float = own_s,
             later_s: float = later_s,
-        ) -> None:
+        ) -> None:  # fmt: skip
             report(StepProgress(step, number, len(steps), share, what, (1.0 - min(share, 1.0)) * own_s + later_s))
 
         context.report = progress

@@ -43,15 +43,9 @@ class ArmAccess(Protocol):
 
 
 class RunningArm:
-    """The arm of a running daemon.
+    """The arm of a running daemon; `arm` is optional where there is only one.
 
-    Parameters
-    ----------
-    control : Control
-    arm : str, optional
-        Optional where there is only one.
-    ask : callable or None
-        Asks to mount a payload; None if nobody is there.
+    `ask` asks to mount a payload; None if nobody is there.
     """
 
     rehearsal = False
@@ -76,16 +70,8 @@ class RunningArm:
 class Context:
     """Context of a step.
 
-    Attributes
-    ----------
-    robot : RobotFile
-    settings : CommissionSettings
-    folder : Folder
-    place : Place
-    ask : callable or None
-        None: all motions are allowed without a question.
-    tell : callable
-        Takes the finished share of the step, and the current action.
+    `ask` is None where all motions are allowed without a question; `report` takes the finished share of the step, and
+    the current action.
     """
 
     robot: RobotFile
@@ -147,30 +133,13 @@ class Context:
     ) -> Move:
         """Ask, and after a yes move the arm, unless it has moved since the question.
 
-        Parameters
-        ----------
-        question : str
-            Extended by the distance to `start`.
-        make : callable
-            Takes the drives' set position (n,); returns the trajectory.
-        for_s : float
-            Length of all periods.
-        name : str
-            For the history.
-        found : dict
-            Results of the step so far, for errors.
-        start : (n,) float64, optional
-            Start of the motion; None for the arm's position.
-        near : bool
-            The motion is about the posture of the checks: without questions an arm that was moved since is not moved.
+        The `question` is extended by the distance to `start` (n,), by default the arm's position. `make` takes the
+        drives' set position (n,) and returns the trajectory of `for_s` [s] over all its periods; `name` is for the
+        history, and `found` holds the results of the step so far, for errors. `near`: the motion is about the posture
+        of the checks; without questions an arm that was moved since is not moved.
 
-        Raises
-        ------
-        DeclinedError
-            The answer is no.
-        StepFailedError
-            Drives do not hold their set positions, the arm has moved meanwhile, the start is far and nobody can be
-            asked, or the motion is refused.
+        Raises `DeclinedError`: the answer is no; `StepFailedError`: drives do not hold their set positions, the arm has
+        moved meanwhile, the start is far and nobody can be asked, or the motion is refused.
         """
         site, way = self.place.site(), ""
         announced: FloatArray | None = None
@@ -242,19 +211,11 @@ class Context:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a commissioning.
+    """One step of a commissioning; `name` also names its file.
 
-    Attributes
-    ----------
-    name : str
-        Also names its file.
-    help : str
-    run : callable
-        Takes the context; returns a summary line and the results; raises `StepFailedError`.
-    seconds : callable
-        Takes the context; returns the estimated duration.
-    repeated : bool
-        Checks the arm's present state: on a real arm each call repeats it as long as later steps are left.
+    `run` takes the context and returns a summary line and the results, or raises `StepFailedError`; `seconds` takes the
+    context and returns the estimated duration. A `repeated` step checks the arm's present state: on a real arm each
+    call repeats it as long as later steps are left.
     """
 
     name: str

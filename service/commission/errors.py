@@ -10,13 +10,7 @@ class CommissionError(ValueError):
 
 
 class StepFailedError(RuntimeError):
-    """A step failed, or found a problem that must be fixed first.
-
-    Attributes
-    ----------
-    result : dict
-        Results of the step so far.
-    """
+    """A step failed, or found a problem that must be fixed first; `result` holds its results so far."""
 
     def __init__(self, message: str, result: dict[str, Any] | None = None) -> None:
         super().__init__(message)

@@ -45,14 +45,7 @@ def simulated_seed(path: Path, otherwise: int) -> int:
 
 
 class Folder:
-    """Files of a commissioning.
-
-    Parameters
-    ----------
-    path : Path
-    steps : sequence of str
-        Names, in order.
-    """
+    """Files of a commissioning at `path`; `steps` are the names of its steps, in order."""
 
     def __init__(self, path: Path, steps: Sequence[str]) -> None:
         self.path = path
@@ -62,17 +55,10 @@ class Folder:
     def begin(self, identity: dict[str, Any], again_from: str | None) -> None:
         """Create the folder, or check that it belongs to the same commissioning.
 
-        Parameters
-        ----------
-        identity : dict
-            Robot, arm, hash of its drives, and settings, as JSON values.
-        again_from : str, optional
-            Forget this step and those after it; their settings may change.
+        `identity` holds robot, arm, hash of its drives, and settings, as JSON values. The step `again_from` and those
+        after it are forgotten; their settings may change.
 
-        Raises
-        ------
-        CommissionError
-            It holds another commissioning, or cannot be read.
+        Raises `CommissionError`: it holds another commissioning, or cannot be read.
         """
         file = self.path / _FILE
         wanted = json_values({"format": FORMAT} | identity)

@@ -43,21 +43,11 @@ _SAFETY = {"silence_s": 3.0, "heartbeat_s": 3.0, "permit_max_s": 3600.0}
 class Rehearsal:
     """A simulated arm in a daemon of its own; a context manager.
 
-    Parameters
-    ----------
-    robot : RobotFile
-        With link parameters.
-    folder : Path
-        For recordings, jobs and the daemon's log.
-    seed : int
-        Of sensor noise and the arm's deviation from its description.
-    current_only : bool
-        Deliver the motors' current and no torque, if the description has a transmission.
+    The robot needs link parameters; the folder takes recordings, jobs and the daemon's log. `seed` is that of sensor
+    noise and of the arm's deviation from its description. With `current_only` it delivers the motors' current and no
+    torque, if the description has a transmission.
 
-    Raises
-    ------
-    CommissionError
-        The description has no link parameters to simulate.
+    Raises `CommissionError`: the description has no link parameters to simulate.
     """
 
     rehearsal = True

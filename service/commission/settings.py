@@ -20,30 +20,13 @@ class Payload:
 class CommissionSettings:
     """Sizes of motions, times, and the criterion of validation.
 
-    Attributes
-    ----------
-    small_rad, small_m : float
-        Size of the first motion of each joint [rad, m].
-    speeds : tuple of float
-        Speeds of the friction sweep, as shares of the velocity limits, ascending.
-    sweep_s : float
-        Time at constant speed, each way.
-    room : float
-        Share of each joint's range that sweeps use, about the initial posture.
-    period_s, harmonics, starts, seed : float and int
-        Of the design of the trajectories.
-    excite : dict
-        Further parameters of the job `excite`.
-    first_speed : float
-        Share of full speed for the first run of a designed trajectory.
-    periods, validation_periods : int
-    method : str
-        Of the identification.
-    least_R : float
-        Smallest correlation of measured and predicted torque of each joint on the validation run.
-    payload : Payload or None
-    promote : bool
-        Make the model the arm's active one, if it is validated.
+    `small_rad`, `small_m`: size of the first motion of each joint [rad, m]. `speeds` of the friction sweep are shares
+    of the velocity limits, ascending; `sweep_s` is the time at constant speed, each way, and `room` the share of each
+    joint's range that sweeps use, about the initial posture. `period_s`, `harmonics`, `starts` and `seed` are those of
+    the design of the trajectories, `excite` further parameters of that job. `first_speed` is the share of full speed
+    for the first run of a designed trajectory. `method` is that of the identification; `least_R` the smallest
+    correlation of measured and predicted torque of each joint on the validation run. `promote`: make the model the
+    arm's active one, if it is validated.
     """
 
     small_rad: float = 0.06

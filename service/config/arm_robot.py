@@ -22,14 +22,8 @@ def online_settings(arm: ArmConfig, robot: RobotFile, where: str) -> OnlineSetti
 
     Raises `ConfigError`: a key is unknown or out of range; `where` names the table.
     """
-    from rt_core.online import (
-        OnlineSettings,
-    )  # here, because it imports the filter design, which only the estimator needs
+    from rt_core.online import OnlineSettings  # here, as its filter design is needed by the estimator alone
 
-    given = robot.identification
-    table: dict[str, Any] = {}
-    if given.cutoff_hz is not None:
-        table["cutoff_hz"] = given.cutoff_hz
-    if given.min_velocity is not None:
-        table["min_velocity"] = given.min_velocity
+    given = {name: getattr(robot.identification, name) for name in ("cutoff_hz", "min_velocity")}
+    table: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return check_settings(OnlineSettings, table | arm.estimator, where)

@@ -134,6 +134,4 @@ class ElasticConfig(Table):
     joint: str = Field(min_length=1)  # name in the robot file
     model: Path  # elastic.json of `thetad identify --model elastic_joint -o`
     forgetting: float | None = Field(None, ge=0.5, le=1.0)  # a constant factor per update; None: the variable one
-    top_velocity: float | None = Field(
-        None, gt=0.0
-    )  # highest velocity of a frame [rad/s]; None: by the file and the robot
+    top_velocity: float | None = Field(None, gt=0.0)  # of a frame, at most [rad/s]; None: by the file and the robot

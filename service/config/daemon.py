@@ -37,9 +37,8 @@ class DaemonConfig(Table):
     keys_dir: Path | None = None  # the server's key and the clients'; None: keys/ in the state directory
     frames_port: Port = 9870  # 0: any free port, printed when ready
     estimates_port: Port = 9871
-    mirror_port: Port | None = (
-        None  # all topics on one port at a lower rate, for plotters; 9872 by convention; None: none
-    )
+    #: All topics on one port at a lower rate, for plotters; 9872 by convention; None: none.
+    mirror_port: Port | None = None
     mirror_hz: float = Field(50.0, ge=1.0, le=1000.0)  # highest rate of a topic there
     control_port: Port = 9873
     http: bool | None = None  # serve HTTP; None: unless clients need a key and there is no token
@@ -50,9 +49,7 @@ class DaemonConfig(Table):
     exit_at_end: bool = False  # stop when every source has ended and every frame is processed
     hang_s: float = Field(10.0, ge=1.0, le=600.0)  # a process silent for so long is killed and restarted
     start_s: float = Field(300.0, ge=1.0, le=3600.0)  # longest time to become ready, with compilation
-    memory_mb: float = Field(
-        1000.0, ge=100.0
-    )  # of the processes that clients talk to: the gateway, and the control socket
+    memory_mb: float = Field(1000.0, ge=100.0)  # of the gateway and the process with the control socket
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("bind")
@@ -97,7 +94,6 @@ class DaemonConfig(Table):
                 "http_token_file, or leave http out"
             )
         if self.http_origins and self.http_token_file is None:
-            raise ValueError(
-                "http_origins: whoever can ask that address could look: name a file with a token in http_token_file"
-            )
+            words = "whoever can ask that address could look: name a file with a token in http_token_file"
+            raise ValueError(f"http_origins: {words}")
         return self

@@ -54,8 +54,6 @@ class GuidingConfig(Table):
 
     def settings(self, **changes: float) -> ZeroForceSettings:
         """Return the controller's settings, with `changes` of one session."""
-        from rt_core.hand_guiding import (
-            ZeroForceSettings,
-        )  # here, because it imports the kernels, which only the acquisition needs
+        from rt_core.hand_guiding import ZeroForceSettings  # here, as its kernels are needed by the acquisition alone
 
         return ZeroForceSettings(**self.model_dump() | changes)

@@ -47,9 +47,7 @@ class ReidentifyConfig(Table):
     when: tuple[Literal["drift", "invalid"], ...] = ("drift", "invalid")  # triggers reported by the online estimator
     every_h: float | None = Field(None, gt=0.0)  # additional schedule
     min_interval_s: float = Field(1800.0, ge=1.0)  # between two, for any reason
-    window_s: float = Field(
-        60.0, ge=20.0, le=3600.0
-    )  # length of the latest frames used for identification and validation
+    window_s: float = Field(60.0, ge=20.0, le=3600.0)  # of the latest frames, for identification and validation
     settle_s: float = Field(0.0, ge=0.0, le=3600.0)  # wait after the report, so that the window holds the new state
     holdout: float = Field(0.35, gt=0.05, lt=0.95)  # share at the end of the window held out for validation
     method: Method = "wls"

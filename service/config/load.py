@@ -15,15 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    create_model,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from drivers.ads.config import AdsConfig, AxisTable
@@ -101,9 +93,8 @@ class ArmConfig(Table):
     @model_validator(mode="after")
     def _motion_needs_drives(self) -> ArmConfig:
         if self.motion is not None and getattr(self.driver, "mode", None) != "csp":
-            raise ValueError(
-                'motion: only drives in mode "csp" follow it; a simulated arm has its motion in [arm.driver.motion]'
-            )
+            words = 'only drives in mode "csp" follow it; a simulated arm has its motion in [arm.driver.motion]'
+            raise ValueError(f"motion: {words}")
         return self
 
     @model_validator(mode="after")
@@ -227,18 +218,9 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
 
 
 def load_config(path: Path, *, needs_key: bool = True) -> Config:
-    """Read a configuration file, TOML or (ending in .json) JSON.
+    """Read a configuration file, TOML or (ending in .json) JSON; without `needs_key` the server's key may be missing.
 
-    Parameters
-    ----------
-    path : Path
-    needs_key : bool
-        False: do not require the server's key, for uses that start no daemon.
-
-    Raises
-    ------
-    ConfigError
-        The file cannot be read, a key is unknown, or a value has the wrong type or is out of range.
+    Raises `ConfigError`: the file cannot be read, a key is unknown, or a value has the wrong type or is out of range.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -357,9 +339,8 @@ def _resolve(config: Config, base: Path) -> Config:
     keys_dir = config.daemon.keys_dir
     if keys_dir is None and config.daemon.state_dir is not None:
         keys_dir = config.daemon.state_dir / "keys"
-    places["keys_dir"] = (
-        None if keys_dir is None else (base / keys_dir.expanduser()).absolute()
-    )  # not resolved: links are checked
+    # Not resolved: links are checked.
+    places["keys_dir"] = None if keys_dir is None else (base / keys_dir.expanduser()).absolute()
     daemon = config.daemon.model_copy(update=places)
     folders = None if config.jobs.folders is None else tuple(absolute(folder) for folder in config.jobs.folders)
     jobs = config.jobs.model_copy(update={"folders": folders})

@@ -73,13 +73,8 @@ class Demonstration:
             source = table | {"motion": motion | {"at_end": "stop"}}
         else:
             source = {"driver": {"kind": "sim", "motion": motion, "settings": {"seed": self.seed}}}
-        arm = source | {
-            "name": _ARM,
-            "robot": self.robot,
-            "hold": True,
-            "recorder": {"directory": str(directory)},
-            "state": {"resume": False},
-        }
+        arm = source | {"name": _ARM, "robot": self.robot, "hold": True, "state": {"resume": False}}
+        arm["recorder"] = {"directory": str(directory)}
         ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
         daemon = {"name": "demo", "state_dir": str(directory / "state"), "log_level": "warning", **ports}
         return parse_config({"daemon": daemon, "arm": [arm]}, "thetad demo", Path.cwd())
@@ -186,11 +181,7 @@ def _run_daemon(what: Demonstration, daemon: DaemonProcess, report: Callable[[st
 
 
 def _evaluate(
-    what: Demonstration,
-    robot: RobotFile,
-    recording: Recording,
-    record: RunRecord,
-    directory: Path,
+    what: Demonstration, robot: RobotFile, recording: Recording, record: RunRecord, directory: Path
 ) -> dict[str, Any]:
     model, snapshot, frames = robot.model, record.snapshot, record.frames
     base = base_parameters(model)
@@ -219,19 +210,11 @@ def _evaluate(
         and all(bool((r.metrics.R > MIN_R).all()) for r in results.values())
     )
     summary: dict[str, Any] = {
-        "passed": passed,
-        "robot": model.name,
-        "joints": [joint.name for joint in model.joints],
-        "parameters": len(base),
-        "seconds": {"excite": what.excite_s, "validate": what.validate_s},
-        "seed": what.seed,
-        "frames": frames,
-        "bus": record.bus,
-        "latency_us": record.latency_us,
-        "empty_loop_us": record.empty_loop_us,
-        "coverage_95": min(covered.values()),
-        "files": {name: str(path) for name, path in paths.items()},
-    }
+        "passed": passed, "robot": model.name, "joints": [joint.name for joint in model.joints],
+        "parameters": len(base), "seconds": {"excite": what.excite_s, "validate": what.validate_s}, "seed": what.seed,
+        "frames": frames, "bus": record.bus, "latency_us": record.latency_us, "empty_loop_us": record.empty_loop_us,
+        "coverage_95": min(covered.values()), "files": {name: str(path) for name, path in paths.items()},
+    }  # fmt: skip
     for name, result in results.items():
         summary[name] = result.metrics.as_dict() | {"verdict": result.verdict, "coverage_95": covered[name]}
     return summary
@@ -262,30 +245,16 @@ def _write(
     document = batch_document(batch, robot, recording, settings, span)
     write_model(document, paths["batch_model"])
     source = {key: snapshot[key] for key in ("arm", "t_ns", "frames", "used", "masked", "lost", "resets")}
-    online = online_document(
-        robot,
-        base,
-        settings,
-        np.asarray(snapshot["theta"]),
-        np.asarray(snapshot["std"]),
-        np.asarray(snapshot["covariance"]),
-        tuple(snapshot["status"]),
-        source | {"settings": snapshot["meta"]["settings"]},
-        temperatures=limits_of(snapshot, robot.model.n),
-    )
+    source["settings"] = snapshot["meta"]["settings"]
+    theta, std, covariance = (np.asarray(snapshot[name]) for name in ("theta", "std", "covariance"))
+    status, temperatures = tuple(snapshot["status"]), limits_of(snapshot, robot.model.n)
+    online = online_document(robot, base, settings, theta, std, covariance, status, source, temperatures=temperatures)
     write_model(online, paths["online_model"])
     facts = [("robot", robot.model.name), ("recording", paths["recording"].name), ("identified on", str(span))]
     facts.append(("relative torque error", f"{100 * validation.metrics.relative_error:.2f} % on the second motion"))
     text = html_report(
-        f"{robot.model.name}: batch model on an independent motion",
-        robot.model,
-        validation.rows,
-        validation.predicted,
-        validation.metrics,
-        validation.verdict,
-        validation.reasons,
-        facts,
-        document["parameters"],
-    )
+        f"{robot.model.name}: batch model on an independent motion", robot.model, validation.rows, validation.predicted,
+        validation.metrics, validation.verdict, validation.reasons, facts, document["parameters"],
+    )  # fmt: skip
     write_text(paths["report"], text)
     return paths

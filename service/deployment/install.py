@@ -5,6 +5,7 @@ A plan is made from the files of `deploy/` and compared with the host; nothing i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import re
@@ -88,9 +89,7 @@ class Plan:
             if file.state in ("changed", "obsolete"):
                 os.replace(path, _backup_name(path))
             if file.state in ("new", "changed"):
-                write_bytes(
-                    path, file.content.encode(), 0o644
-                )  # independent of root's umask, because the service reads them
+                write_bytes(path, file.content.encode(), 0o644)  # whatever root's umask: the service reads them
         for command in self.commands:
             _run(command)
 
@@ -113,27 +112,11 @@ def make_plan(
     shipped: Path = SHIPPED,
     running: Callable[[str], bool] = is_running,
 ) -> Plan:
-    """Plan an installation.
+    """Plan an installation on a host with its file system at `root`; the service runs the clone at `prefix` there.
 
-    Parameters
-    ----------
-    root : Path
-        Root of the host's file system.
-    prefix : Path
-        Clone that the service runs, as a path on the host.
-    interface : str, optional
-        Network card of an EtherCAT bus.
-    force : bool
-        Replace existing files that differ.
-    shipped : Path
-        The folder `deploy/`.
-    running : Callable
-        Returns whether a unit of this host is active.
-
-    Raises
-    ------
-    DeployError
-        The folder `deploy/` is missing.
+    `interface` is the network card of an EtherCAT bus; `force` replaces existing files that differ; `shipped` is the
+    folder `deploy/`, and `running` tells whether a unit of this host is active.  Raises `DeployError`: the folder is
+    missing.
     """
     wanted = _FILES | (_BUS_FILES if interface is not None else {})
     files = []
@@ -254,10 +237,8 @@ def _closed(root: Path, path: Path) -> Path | None:
     """Return the first folder or file on the path of a program that the service's user may not use."""
     user = None
     if root == Path("/"):
-        try:
+        with contextlib.suppress(KeyError):  # it will be created
             user = pwd.getpwnam(_USER)
-        except KeyError:
-            user = None  # will be created
     for step in (*reversed(path.parents), path):
         try:
             found = below(root, step).stat()

@@ -10,17 +10,10 @@ from service.doctor.finding import Finding
 
 
 def check_card(card: Card, others: Sequence[str], coalescing: str | None, silent: str = "") -> Iterator[Finding]:
-    """Yield the findings about one card.
+    """Yield the findings about one card; `others` are the names of all cards of the host.
 
-    Parameters
-    ----------
-    card : Card
-    others : Sequence[str]
-        Names of all cards of the host.
-    coalescing : str or None
-        Output of `ethtool -c`; empty if the card does not coalesce; None if there is none.
-    silent : str
-        Why there is no output; empty if ethtool is missing.
+    `coalescing` is the output of `ethtool -c`: empty if the card does not coalesce, None if there is none; `silent`
+    says why not, and is empty if ethtool is missing.
     """
     if not card.exists:
         known = ", ".join(others) or "none"

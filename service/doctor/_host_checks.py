@@ -19,16 +19,8 @@ def check_host(
 ) -> Iterator[Finding]:
     """Yield the findings about a host.
 
-    Parameters
-    ----------
-    facts : Facts
-    needs : Needs
-    synchronised : bool or None
-        Whether the kernel's clock is synchronised; None if unknown.
-    interpreter : int or None
-        Capabilities of the Python interpreter's file; None if unreadable.
-    closed : Collection[int]
-        Processors that this process may not use.
+    `synchronised`: whether the kernel's clock is; None if unknown. `interpreter` holds the capabilities of the Python
+    interpreter's file; None if unreadable. `closed` are processors that this process may not use.
     """
     yield _kernel(facts)
     yield _isolated(facts, needs, closed)
@@ -47,11 +39,9 @@ def _kernel(facts: Facts) -> Finding:
     if facts.realtime:
         return Finding("kernel", "ok", f"{facts.release}, PREEMPT_RT")
     return Finding(
-        "kernel",
-        "warning",
-        f"{facts.release}, not PREEMPT_RT",
+        "kernel", "warning", f"{facts.release}, not PREEMPT_RT",
         "a kernel with PREEMPT_RT makes late cycles rarer; on Debian: apt install linux-image-rt-amd64",
-    )
+    )  # fmt: skip
 
 
 def _isolated(facts: Facts, needs: Needs, closed: Collection[int]) -> Finding:
@@ -106,11 +96,9 @@ def _throttling(facts: Facts, needs: Needs) -> Finding:
     if runtime < 0 or runtime >= 0.9 * period:
         return Finding(name, "ok", "all" if runtime < 0 else f"{runtime / period:.0%} of each {period / 1e6:g} s")
     return Finding(
-        name,
-        failed_or_warning(needs.priority > 0),
-        f"{runtime / period:.0%} of each {period / 1e6:g} s",
+        name, failed_or_warning(needs.priority > 0), f"{runtime / period:.0%} of each {period / 1e6:g} s",
         "sysctl kernel.sched_rt_runtime_us=950000: a loop that has used up its share stands still until the next one",
-    )
+    )  # fmt: skip
 
 
 def _priority(facts: Facts, needs: Needs) -> Finding:
@@ -160,11 +148,9 @@ def _interpreter(capabilities: int | None) -> Finding:
         return Finding(name, "ok", "none in its file")
     named = [each for each, bit in CAPABILITIES.items() if capabilities >> bit & 1] or [f"{capabilities:#x}"]
     return Finding(
-        name,
-        "warning",
-        f"its file gives {', '.join(named)} to every program in Python",
+        name, "warning", f"its file gives {', '.join(named)} to every program in Python",
         f"{_SERVICE} and take them away: setcap -r, on the file of the interpreter",
-    )
+    )  # fmt: skip
 
 
 def _clocksource(facts: Facts) -> Finding:

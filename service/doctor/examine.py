@@ -33,14 +33,8 @@ _ETHTOOL_S = 5.0
 def examine(config: Config | None, interface: str | None, cycle_s: float) -> Iterator[Finding]:
     """Yield the findings about this host, as each is made.
 
-    Parameters
-    ----------
-    config : Config or None
-        Configuration to run; None: requirements of any arm with a cycle, as warnings at most.
-    interface : str or None
-        A further network card to check.
-    cycle_s : float
-        Length of each cycle's trial [s]; 0 for none.
+    Without a `config` to run they are about any arm with a cycle, as warnings at most. `interface` is a further network
+    card to check, `cycle_s` the length of each cycle's trial [s]; 0 for none.
     """
     needs = Needs(interfaces=(interface,) if interface else ()) if config is None else needs_of(config, interface)
     facts, interpreter = read_facts(), file_capabilities(Path(sys.executable).resolve())

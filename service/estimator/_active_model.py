@@ -76,11 +76,8 @@ class ActiveModel:
         look_s: float = 1.0,
         invalid_reason: Callable[[], str] = str,
     ) -> None:
-        self.estimator = estimator
-        self._frames_invalid_reason = invalid_reason
-        self.look_s = look_s
-        self.robot = robot
-        self.report_event = report_event
+        self.estimator, self.robot, self.look_s = estimator, robot, look_s
+        self.report_event, self._frames_invalid_reason = report_event, invalid_reason
         self.model: str | None = None  # its id, if it has one
         self._adopted = ""  # the model adopted last; empty if the active model was not adopted
         self._configured = ""  # SHA-256 of the file in the configuration
@@ -96,25 +93,16 @@ class ActiveModel:
         self._payload = payload_columns(estimator.base, estimator.model)
 
     def _detector(self) -> DriftDetector:
-        base, model = self.estimator.base, self.estimator.model
-        return DriftDetector(
-            tuple(base.names),
-            tuple(joint.name for joint in model.joints),
-            base.layout,
-            self.estimator.settings.memory_s,
-            self.estimator.update_s,
-            look_s=self.look_s,
-        )
+        e, (names, joints) = self.estimator, self._names()
+        return DriftDetector(names, joints, e.base.layout, e.settings.memory_s, e.update_s, look_s=self.look_s)
 
     def _change(self) -> ChangeDetector:
-        base, model = self.estimator.base, self.estimator.model
-        return ChangeDetector(
-            tuple(base.names),
-            tuple(joint.name for joint in model.joints),
-            base.layout,
-            self.estimator.update_s,
-            self.estimator.settings.cutoff_hz,
-        )
+        e, (names, joints) = self.estimator, self._names()
+        return ChangeDetector(names, joints, e.base.layout, e.update_s, e.settings.cutoff_hz)
+
+    def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names of the parameters and of the joints."""
+        return tuple(self.estimator.base.names), tuple(joint.name for joint in self.estimator.model.joints)
 
     # ------------------------------------------------------------ what is active
 
@@ -181,12 +169,8 @@ class ActiveModel:
 
     def state(self) -> dict[str, Any]:
         """Return the content of the state file: no model is adopted twice, and the monitors continue."""
-        values: dict[str, Any] = {
-            "adopted": self._adopted,
-            "model": self.model or "",
-            "configured": self._configured,
-            "compared": self._compared,
-        }
+        values: dict[str, Any] = {"adopted": self._adopted, "model": self.model or ""}
+        values |= {"configured": self._configured, "compared": self._compared}
         if self._adopted:
             values |= {"theta": self._theta, "constants": self._constants}
             if self._temperatures is not None:
@@ -266,9 +250,8 @@ class ActiveModel:
         self._refer(theta, covariance, adopted=True)
         self._compared, self._saved = values_digest(theta, constants, covariance), None
         self._adopted, self.model = key, model
-        self.report_event(
-            "model_adopted", f"the estimate goes on from model {model or 'without an id'}", {"model": model}
-        )
+        text = f"the estimate goes on from model {model or 'without an id'}"
+        self.report_event("model_adopted", text, {"model": model})
         return True
 
     # ------------------------------------------------------------ drift

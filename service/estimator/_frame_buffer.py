@@ -45,9 +45,7 @@ class FrameBuffer:
     """
 
     def __init__(self, window_s: float, rate_hz: float, n: int, channels: Sequence[str]) -> None:
-        self.window_s = window_s
-        self.rate_hz = rate_hz
-        self.n = n
+        self.window_s, self.rate_hz, self.n = window_s, rate_hz, n
         self.wanted = round(window_s * rate_hz)
         self.channels = tuple(name for name in CHANNELS if name in channels and name != "setpoint")
         size = self.wanted + round(MARGIN_S * rate_hz) if self.wanted else 0

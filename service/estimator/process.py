@@ -56,8 +56,7 @@ class Inputs:
     """Joint positions, torques and velocities of a frame, from whichever channels the source has."""
 
     def __init__(self, model: RobotModel, has_dq: bool) -> None:
-        self.model = model
-        self.has_dq = has_dq
+        self.model, self.has_dq = model, has_dq
 
     def __call__(self, frame: JointFrame) -> tuple[FloatArray, FloatArray, BoolArray | None, FloatArray | None] | None:
         """Return q (n,), tau (n,), valid (n,) or None, and dq (n,) if `has_dq`; None if the frame lacks a channel."""
@@ -303,11 +302,8 @@ class EstimatorProcess:
 
     def _snapshot(self) -> dict[str, Any]:
         """Return the state of all other consumers of frames, to be rolled back with the estimate."""
-        return {
-            "active": self.active.snapshot(),
-            "elastic": self.elastic.state(),
-            "breakaway": self.breakaway.snapshot(),
-        }
+        active, elastic, breakaway = self.active.snapshot(), self.elastic.state(), self.breakaway.snapshot()
+        return {"active": active, "elastic": elastic, "breakaway": breakaway}
 
     def _on_stuck(self, snapshot: Mapping[str, Any], since_ns: int) -> dict[str, Any]:
         """Roll back what was learned since an encoder stuck; return the earlier reports that still hold."""
@@ -453,14 +449,9 @@ class EstimatorProcess:
                 "failed", f"{self.encoders.invalid_reason}: no frame tells what a model can be identified from"
             )
         source = self.frame_subscriber.meta
-        meta = RecordingMeta(
-            self.arm.name,
-            tuple(source["joint_names"]),
-            tuple(source["joint_units"]),
-            self.estimator.rate_hz,
-            str(source["clock"]),
-            str(source["source"]),
-        )
+        names, units = tuple(source["joint_names"]), tuple(source["joint_units"])
+        clock, rate_hz = str(source["clock"]), self.estimator.rate_hz
+        meta = RecordingMeta(self.arm.name, names, units, rate_hz, clock, str(source["source"]))
         guided_s, seconds = 1e-9 * (self._time[0] - self._window_ns), args.get("seconds")
         if (
             self.frame_subscriber.guided

@@ -20,6 +20,8 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.files.atomic_write import sync_folder
+
 State: TypeAlias = Mapping[str, "NDArray[Any] | int | float | str"]
 
 MAGIC = b"thetad estimator state 1\n"
@@ -35,21 +37,10 @@ class StateError(ValueError):
 
 
 def save_state(path: Path, state: State, owner: str) -> None:
-    """Write `state` so that a crash at any moment leaves either the old or the new file.
+    """Write `state` so that a crash at any moment leaves either the old or the new file, in an existing directory.
 
-    Parameters
-    ----------
-    path : Path
-        The file; its directory must exist.
-    state : mapping
-        Arrays of numbers, and scalars.
-    owner : str
-        Hash of the model and the settings that the state belongs to.
-
-    Raises
-    ------
-    OSError
-        The file cannot be written.
+    The state has arrays of numbers, and scalars; `owner` is the hash of the model and the settings that it belongs to.
+    Raises `OSError`: the file cannot be written.
     """
     values = {name: _packed(value) for name, value in state.items()}
     digest = hashlib.sha256()
@@ -64,11 +55,7 @@ def save_state(path: Path, state: State, owner: str) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_folder(path.parent)
 
 
 def load_state(path: Path, owner: str) -> dict[str, NDArray[Any] | int | float | str]:
@@ -104,18 +91,9 @@ def set_aside(path: Path) -> Path:
 
 
 class StateWriter:
-    """Save the states of one file in a thread, so that disk access does not delay frames.
+    """Save the states of one file and owner in a thread, so that disk access does not delay frames.
 
-    Parameters
-    ----------
-    path : Path
-    owner : str
-        As for `save_state`.
-
-    Attributes
-    ----------
-    error : str
-        Why the last state was not saved; empty if it was.
+    `error` says why the last state was not saved; it is empty if it was.
     """
 
     def __init__(self, path: Path, owner: str) -> None:

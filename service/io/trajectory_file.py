@@ -43,28 +43,15 @@ class TrajectoryError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """A trajectory of some joints, from rest to rest: a Fourier series, or a table of positions.
+    """A trajectory of some joints, from rest to rest: a Fourier series, or a table of positions."""
 
-    Attributes
-    ----------
-    joints, units : tuple of str
-        In order; "rad" or "m".
-    robot, robot_sha256 : str
-        The robot it was designed for; empty if unknown.
-    series : FourierSeries or None
-    rate_hz : float
-        Of the table; 0 of a series.
-    table : (N, n) float64 or None
-        One period with both its ends [rad] or [m].
-    """
-
-    joints: tuple[str, ...]
-    units: tuple[str, ...]
-    robot: str = ""
+    joints: tuple[str, ...]  # in order
+    units: tuple[str, ...]  # "rad" or "m"
+    robot: str = ""  # that it was designed for; empty if unknown
     robot_sha256: str = ""
     series: FourierSeries | None = None
-    rate_hz: float = 0.0
-    table: FloatArray | None = None
+    rate_hz: float = 0.0  # of the table; 0 of a series
+    table: FloatArray | None = None  # (N, n): one period with both its ends [rad] or [m]
 
     @property
     def n(self) -> int:
@@ -84,12 +71,8 @@ class Trajectory:
 
         Raises `TrajectoryError`: a table that is too large for a request.
         """
-        head = {
-            "joints": list(self.joints),
-            "units": list(self.units),
-            "robot": self.robot,
-            "robot_sha256": self.robot_sha256,
-        }
+        head: dict[str, Any] = {"joints": list(self.joints), "units": list(self.units)}
+        head |= {"robot": self.robot, "robot_sha256": self.robot_sha256}
         if self.series is not None:
             return head | self.series.as_dict()
         assert self.table is not None
@@ -280,9 +263,8 @@ def _parse_csv(text: str) -> Trajectory:
     for place, name in enumerate(lines[0][1:], start=1):
         match = _COLUMN.fullmatch(name.strip())
         if match is None:
-            raise TrajectoryError(
-                f"column {place + 1} is {name!r}: expected one such as {column('joint_1', 'q', 'rad')!r}"
-            )
+            wanted = column("joint_1", "q", "rad")
+            raise TrajectoryError(f"column {place + 1} is {name!r}: expected one such as {wanted!r}")
         if match["symbol"] == "q":
             joints.append(match["joint"])
             units.append(match["unit"])

@@ -14,6 +14,7 @@ from service.jobs._background import BackgroundWork
 from service.jobs._job_storage import JobStorage
 from service.jobs._triggers import Trigger
 from service.jobs.kinds import find_kind
+from service.jobs.kinds.promote import estimator_values
 from service.jobs.queue.artifacts import ArtifactError
 from service.jobs.queue.queue import Submission
 from service.jobs.queue.state import Limits
@@ -356,11 +357,4 @@ def _values_of(path: Path) -> dict[str, Any]:
     """Return the values of a model file that an estimator adopts."""
     from service.models.document import load_model
 
-    model = load_model(path)
-    return {
-        "theta": model.theta.tolist(),
-        "constants": model.base.layout.shape[:, 0].tolist(),
-        "covariance": model.covariance.tolist(),
-        "robot": model.robot.sha256,
-        **model.temperature_limits,
-    }
+    return estimator_values(load_model(path))

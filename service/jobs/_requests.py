@@ -94,12 +94,8 @@ class Requests:
     """Handlers of the requests; `reason` is why the queue cannot be used, while `storage` is None."""
 
     def __init__(self, worker: Worker, config: Config, auto_identification: AutoIdentification) -> None:
-        self.worker, self.config, self.auto_identification, self.background = (
-            worker,
-            config,
-            auto_identification,
-            auto_identification.background,
-        )
+        self.worker, self.config, self.auto_identification = worker, config, auto_identification
+        self.background = auto_identification.background
         self.backing_up = False  # nothing that the copy names may be deleted meanwhile
         self.storage: JobStorage | None = None
         self.executor: Executor | None = None

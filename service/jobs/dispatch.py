@@ -102,17 +102,12 @@ class Dispatcher:
         except BaseException:
             storage.close()
             raise
-        jobs = self.config.jobs
-        executor = Executor(
+        jobs, log = self.config.jobs, self.worker.log
+        models = {arm.name: arm.model for arm in self.config.arm}
+        self.requests.storage, self.requests.executor = (
             storage,
-            self.backend,
-            jobs.lease_s,
-            jobs.least_free_mb,
-            self.worker.log,
-            self._on_promoted,
-            {arm.name: arm.model for arm in self.config.arm},
+            Executor(storage, self.backend, jobs.lease_s, jobs.least_free_mb, log, self._on_promoted, models),
         )
-        self.requests.storage, self.requests.executor = storage, executor
 
     def _report_salvaged(self, found: Salvaged) -> None:
         rows = ", ".join(f"{count} {table}" for table, count in found.rows.items()) or "nothing"
@@ -179,16 +174,9 @@ class Dispatcher:
         for event in storage.queue.events(after=newest) if newest else storage.queue.events():
             newest = event.id
             if event.job is not None:
+                told = {"event_kind": event.kind, "text": event.text, "arm": event.arm, "job": event.job}
                 model = {"model": event.data["model"]} if "model" in event.data else {}
-                self.worker.log.info(
-                    "event",
-                    event_kind=event.kind,
-                    text=event.text,
-                    arm=event.arm,
-                    job=event.job,
-                    number=event.id,
-                    **model,
-                )
+                self.worker.log.info("event", **told, number=event.id, **model)
         self._logged = changes, newest
 
     def _on_event(self, message: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ A file is stored in the job with its present hash; a result that another job has
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from service.jobs._background import SOON_BYTES
 from service.jobs._path_policy import PathPolicy
-from service.jobs.queue.artifacts import ArtifactError, Artifacts
+from service.jobs.queue.artifacts import ArtifactError, Artifacts, sha256_of
 from service.jobs.queue.queue import Queue
 from service.jobs.queue.state import Job, JobStateError
 from service.operations.errors import OperationError
@@ -56,8 +55,7 @@ def file_input(path: Path, name: str) -> dict[str, str]:
             raise OperationError(f"{name}: {path}: {'is not a file' if path.exists() else 'no such file'}")
         if path.stat().st_size > MAX_BYTES:
             raise OperationError(f"{name}: {path}: is larger than {MAX_BYTES / 1e9:g} GB; give a shorter recording")
-        with path.open("rb") as stream:
-            return {"path": str(path), "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
+        return {"path": str(path), "sha256": sha256_of(path)}
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         raise OperationError(f"{name}: {path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 

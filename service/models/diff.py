@@ -34,12 +34,8 @@ class ModelDiffError(ValueError):
 class Quantity:
     """A quantity in both models; a value is None where a model does not determine it, and then so is `z`.
 
-    Attributes
-    ----------
-    values, stds : (float or None, float or None)
-        Of the first and of the second model.
-    z : float or None
-        Of the second less the first; infinite if both are certain and differ.
+    `values` and `stds` are of the first and of the second model, `z` is of the second less the first: infinite if both
+    are certain and differ.
     """
 
     name: str
@@ -60,16 +56,10 @@ class FrictionDifference:
 
 @dataclass(frozen=True)
 class ModelDifference:
-    """Differences between two models.
+    """Differences between two models: in all base `parameters`, in velocity `constants` and in `friction`.
 
-    Attributes
-    ----------
-    parameters : tuple of Quantity
-        All base parameters.
-    constants : tuple of Quantity
-        Velocity constants of friction; `z` is of their logarithms, `stds` are half a 95 % interval over 1.96.
-    friction : tuple of FrictionDifference
-        Joint by joint, at all `SPEEDS` both ways.
+    Of constants, `z` is of their logarithms, and `stds` are half a 95 % interval over 1.96. Friction is compared joint
+    by joint, at all `SPEEDS` both ways.
     """
 
     models: tuple[ModelFile, ModelFile]
@@ -99,10 +89,7 @@ class ModelDifference:
 def compare_models(a: ModelFile, b: ModelFile) -> ModelDifference:
     """Compare two models parameter by parameter.
 
-    Raises
-    ------
-    ModelDiffError
-        They are of different robots, or of one that was described in different ways.
+    Raises `ModelDiffError`: they are of different robots, or of one that was described in different ways.
     """
     _check(a, b)
     parameters = []

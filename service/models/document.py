@@ -48,18 +48,10 @@ class ModelFileError(ValueError):
 class ModelFile:
     """A model as read from its file.
 
-    Attributes
-    ----------
-    robot : RobotFile
-        The embedded robot description; its model has the friction constants that were found.
-    settings : SignalSettings
-        How the signals were prepared; a validation prepares its own the same way.
-    document : dict
-        The whole file.
-    standard : (P,) float64 or None
-        A full set of standard parameters that is physically consistent link by link, where the method gives one.
-    temperatures : TemperatureRange or None
-        Temperatures that friction was identified at; None if it does not follow them.
+    `robot` is the embedded description; its model has the friction constants that were found. `settings` say how the
+    signals were prepared; a validation prepares its own the same way. `document` is the whole file. `standard` (P,) is
+    a full set of standard parameters that is physically consistent link by link, where the method gives one.
+    `temperatures` are those that friction was identified at; None if it does not follow them.
     """
 
     path: Path
@@ -110,12 +102,9 @@ def settings_document(settings: SignalSettings) -> dict[str, Any]:
 def _signal_settings(table: SettingsTable) -> SignalSettings:
     speeds = table.min_velocity
     return SignalSettings(
-        cutoff_hz=table.cutoff_hz,
-        rate_hz=table.rate_hz,
-        filter_order=table.filter_order,
-        trim_s=table.trim_s,
+        cutoff_hz=table.cutoff_hz, rate_hz=table.rate_hz, filter_order=table.filter_order, trim_s=table.trim_s,
         min_velocity=None if speeds is None else np.asarray(speeds, dtype=np.float64),
-    )
+    )  # fmt: skip
 
 
 def _finite(value: float) -> float | None:
@@ -183,13 +172,9 @@ def estimator_document(result: Identification) -> dict[str, Any]:
 
 
 def batch_document(
-    result: Identification,
-    robot: RobotFile,
-    recording: Recording,
-    settings: SignalSettings,
-    span: Span | None,
+    result: Identification, robot: RobotFile, recording: Recording, settings: SignalSettings, span: Span | None,
     created: str | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return the model file of a batch identification, as plain data; `created` (ISO 8601, UTC) is now by default."""
     chosen = settings_document(settings)
     solution, method = result.solution, result.options.method
@@ -413,10 +398,7 @@ def covariance_problem(covariance: FloatArray) -> str | None:
 def load_model(path: str | Path) -> ModelFile:
     """Read a model file and check that it is complete and consistent.
 
-    Raises
-    ------
-    ModelFileError
-        Naming the file, the field, and what to do.
+    Raises `ModelFileError`, naming the file, the field, and what to do.
     """
     path = Path(path)
     try:

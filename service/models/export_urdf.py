@@ -29,12 +29,7 @@ def consistent_parameters(model_file: ModelFile) -> FloatArray | None:
     """Return standard parameters (P,) with the model's base parameters and physically possible links.
 
     Those of the model file where its method gives them, else the nearest ones to the robot file's links; None if no
-    possible links have these base parameters.
-
-    Raises
-    ------
-    ModelFileError
-        If the file's own set does not have its base parameters.
+    possible links have these base parameters. Raises `ModelFileError` if the file's own set does not have them.
     """
     base, theta = model_file.base, model_file.theta
     if model_file.standard is not None:
@@ -96,10 +91,7 @@ def to_urdf(model_file: ModelFile) -> tuple[str, list[str]]:
     possible wherever such links exist (see `consistent_parameters`); otherwise, because of noise, some may be
     impossible, and warnings name them. Warnings also name negative friction, which a URDF cannot hold.
 
-    Raises
-    ------
-    ValueError
-        If a link cannot be written: no mass, but a first moment.
+    Raises `ValueError` if a link cannot be written: no mass, but a first moment.
     """
     model, base = model_file.robot.model, model_file.base
     phi = full_parameters(model_file)

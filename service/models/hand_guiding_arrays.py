@@ -39,10 +39,6 @@ def still_model(robot: RobotModel) -> GuidingModel:
     """Return a model without links or friction, to compile kernels and check settings."""
     n = robot.n
     return GuidingModel(
-        robot,
-        np.ascontiguousarray(np.hstack((robot.geometry, np.zeros((n, 10))))),
-        np.eye(n),
-        np.zeros((0, EFFECT_WIDTH + n)),
-        np.zeros((0, COORDINATE_WIDTH + n)),
-        np.ones(n),
-    )
+        robot, np.ascontiguousarray(np.hstack((robot.geometry, np.zeros((n, 10))))), np.eye(n),
+        np.zeros((0, EFFECT_WIDTH + n)), np.zeros((0, COORDINATE_WIDTH + n)), np.ones(n),
+    )  # fmt: skip

@@ -44,17 +44,8 @@ def origin_of(recording: Recording, t: FloatArray) -> dict[str, Any]:
 def share_seen(data: Mapping[str, Any], recording: Recording, t: FloatArray, guard_s: float = 0.0) -> float:
     """Return the share of the rows at `t` (K,) [s] of a recording that a model was fitted to.
 
-    Parameters
-    ----------
-    data : dict
-        `data` of the model file.
-    guard_s : float
-        Rows so near to those of the fit count as well [s].
-
-    Returns
-    -------
-    float
-        Where another file holds frames of the fit, the share of the fit's marks that are among the rows.
+    `data` is that of the model file; rows within `guard_s` [s] of those of the fit count as well. Where another file
+    holds frames of the fit, it is the share of the fit's marks that are among the rows.
     """
     seen = 0.0
     for source in data.get("sources") or (data,):

@@ -37,33 +37,26 @@ class Activity(Protocol):
     @property
     def token(self) -> str:
         """Permit of the last one; empty before the first."""
-        ...
 
     @property
     def busy(self) -> bool:
         """Whether one is being prepared, waits for its client, or settles after its end."""
-        ...
 
     @property
     def moving(self) -> bool:
         """Whether it moves the arm."""
-        ...
 
     def begin(self, now_s: float) -> None:
         """Begin what is prepared: its client has sent a heartbeat."""
-        ...
 
     def command(self, frame: JointFrame, driver: Any, now_s: float, lost: int, /) -> None:
         """Command the drives; `lost` cycles were before this frame."""
-        ...
 
     def wait(self, frame: JointFrame, now_s: float, /) -> None:
         """Continue what is prepared while the drives hold."""
-        ...
 
     def close(self) -> None:
         """Finish: the arm is disarmed."""
-        ...
 
 
 class Guidance(Activity, Protocol):
@@ -72,20 +65,16 @@ class Guidance(Activity, Protocol):
     @property
     def free(self) -> bool:
         """Whether drives follow torques, and positions the hand."""
-        ...
 
     @property
     def position(self) -> FloatArray | None:
         """Commanded position after torque mode; None before."""
-        ...
 
     def hold_at_once(self, reason: str) -> None:
         """Record a fault on the way to the hold, and make that a quick one."""
-        ...
 
     def report(self) -> dict[str, Any] | None:
         """Return the last session as plain values; None before the first."""
-        ...
 
 
 class MotionController:

@@ -405,9 +405,4 @@ _DECODERS: dict[str, Callable[[str, Envelope, dict[str, Any]], Message]] = {
     "frame": _decode_frame,
     "estimate": _decode_estimate,
     "torque": _decode_torque,
-    "elastic": _decode_body,
-    "status": _decode_body,
-    "stats": _decode_body,
-    "meta": _decode_body,
-    "event": _decode_body,
-}
+} | dict.fromkeys(("elastic", "status", "stats", "meta", "event"), _decode_body)

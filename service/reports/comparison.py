@@ -89,10 +89,6 @@ def comparison_html(result: Comparison) -> str:
         ("outliers", f"{100 * c.outliers:g} % of the training samples"),
     ]
     return render_page(
-        "comparison",
-        title=f"{result.model.name}: estimators compared",
-        facts=facts,
-        headings=HEADINGS,
-        rows=table_rows(result),
-        figure=encoded(comparison_figure(result)),
-    )
+        "comparison", title=f"{result.model.name}: estimators compared", facts=facts, headings=HEADINGS,
+        rows=table_rows(result), figure=encoded(comparison_figure(result)),
+    )  # fmt: skip

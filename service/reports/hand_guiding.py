@@ -18,23 +18,13 @@ from service.reports.figures import guiding_figure, guiding_torque_figure
 def draw_session(
     recording: Path, folder: Path, model: Mapping[str, Any], settings: Mapping[str, Any], session: Mapping[str, Any]
 ) -> list[Path]:
-    """Draw motion and torques of a session into `folder`; return the files.
+    """Draw motion and torques of a session into `folder`, which is made if need be; return the files.
 
-    Parameters
-    ----------
-    folder : Path
-        Made if it is not there.
-    model : mapping
-        Answer to the verb `guiding_model`.
-    settings : mapping
-        Of the session, from the answer to `zero_force`.
-    session : mapping
-        As `service.motion._hand_guiding.HandGuiding.report` gives it.
+    `model` is the answer to the verb `guiding_model`, `settings` those in the answer to `zero_force`, and `session` as
+    `service.motion._hand_guiding.HandGuiding.report` gives it.
 
-    Raises
-    ------
-    RecordingError, GuidingRecordError
-        The recording cannot be read, does not hold the session, or the session was guided by another model.
+    Raises `RecordingError` or `GuidingRecordError`: the recording cannot be read, does not hold the session, or the
+    session was guided by another model.
     """
     if (model["model"], model["digest"]) != (session["model"], session["digest"]):
         raise GuidingRecordError(

@@ -106,21 +106,11 @@ def html_report(
 ) -> str:
     """Render the report of an identification, or of a validation when there are no `parameters`.
 
-    Parameters
-    ----------
-    predicted : (K, n) float64
-        The model's torque at `rows`.
-    facts : sequence of (name, value)
-        What was done.
-    parameters : sequence of dict
-        As `service.models.document.parameter_table` makes them.
-    identification : Identification, optional
-        The fit to `rows`: adds the verdict on each joint and the friction curves.
-    constants : sequence of dict
-        Velocity constants of the friction law: `name`, `value`, `lower`, `upper`, `unit`, `status`; `value` is None
-        where the data do not determine it.
-    history : sequence of (iterations + 1,) float64
-        Cost after each iteration of each start of a search.
+    `predicted` (K, n) is the model's torque at `rows`, `facts` are (name, value) pairs of what was done, and
+    `parameters` as `service.models.document.parameter_table` makes them. The `identification` fitted to `rows` adds the
+    verdict on each joint and the friction curves. `constants` are velocity constants of the friction law: `name`,
+    `value`, `lower`, `upper`, `unit`, `status`; `value` is None where the data do not determine it. `history` holds the
+    cost after each iteration (iterations + 1,) of each start of a search.
     """
     accepted = verdict != "not_explained"
     figures = [embedded_figure(TORQUE_CAPTION, torque_figure(model, rows, predicted))]

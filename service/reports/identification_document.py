@@ -26,10 +26,7 @@ _BULK = ("theta", "covariance", "robot", "metrics", "format")
 class IdentificationReport:
     """An identification and its input.
 
-    Attributes
-    ----------
-    document : dict
-        The model file; of a model that does not explain its recording, without the values that people read.
+    `document` is the model file; of a model that does not explain its recording, without the values that people read.
     """
 
     result: Identification
@@ -126,15 +123,9 @@ class IdentificationReport:
 
 
 def report_identification(
-    recording: Recording,
-    robot: RobotFile,
-    settings: SignalSettings,
-    *,
-    options: EstimatorOptions | None = None,
-    span: Span | None = None,
-    callback: Callback | None = None,
-    created: str | None = None,
-) -> IdentificationReport:
+    recording: Recording, robot: RobotFile, settings: SignalSettings, *, options: EstimatorOptions | None = None,
+    span: Span | None = None, callback: Callback | None = None, created: str | None = None,
+) -> IdentificationReport:  # fmt: skip
     """Identify as `identify_recording` does, and make the model file; `created` as in `batch_document`."""
     result = identify_recording(recording, robot, settings, options=options, span=span, callback=callback)
     document = batch_document(result, robot, recording, settings, span, created)

@@ -79,12 +79,7 @@ def payload_page(result: PayloadResult, before: ModelFile, loaded: Path) -> str:
 def payload_html(title: str, result: PayloadResult, model: RobotModel, facts: Sequence[tuple[str, str]]) -> str:
     """Render the report of a payload; with a figure of the torque if it comes from a recording.
 
-    Parameters
-    ----------
-    model : RobotModel
-        The arm.
-    facts : sequence of (name, value)
-        What was done.
+    `model` is the arm; `facts` are (name, value) pairs of what was done.
     """
     figure, caption = _torque(result, model)
     return render_page(

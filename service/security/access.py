@@ -13,21 +13,10 @@ from service.security.registry import Client, Registry, RegistryError
 
 
 class Access:
-    """Check of requests by clients with known public keys.
+    """Check of requests by clients with known public keys; `refused` counts those "denied" and "too_many".
 
-    Parameters
-    ----------
-    registry : Registry
-    per_s : float
-        Average rate of a client's requests; bursts of up to two seconds' worth.
-    log : Log
-    clock : callable
-        Monotonic time [s].
-
-    Attributes
-    ----------
-    refused : Counter
-        Refused requests: "denied", "too_many".
+    A client may make `per_s` requests a second on average, with bursts of up to two seconds' worth; `clock` returns
+    monotonic time [s].
     """
 
     def __init__(self, registry: Registry, per_s: float, log: Log, clock: Callable[[], float] = time.monotonic) -> None:

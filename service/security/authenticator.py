@@ -8,7 +8,7 @@ thread, which has to call `serve` often.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, TypeAlias
 
 import zmq
 from zmq.utils import z85
@@ -23,6 +23,7 @@ DOMAIN = b"thetad"
 HANDSHAKE_MS = 2000  # longest time from connection to admission
 HEARTBEAT_MS = 5000  # between two heartbeats; a peer silent for three times as long is disconnected
 _MAX_A_TURN = 64
+Verdict: TypeAlias = tuple[bytes, bytes]  # status code and text
 _OK, _LATER, _NO = (b"200", b"OK"), (b"300", b"not now"), (b"400", b"not admitted")
 
 
@@ -43,18 +44,8 @@ def protect(socket: zmq.Socket[bytes], pair: KeyPair) -> None:
 class Authenticator:
     """Admission of clients to the public sockets of one context.
 
-    Parameters
-    ----------
-    context : zmq.Context
-    registry : Registry
-    log : Log
-
-    Attributes
-    ----------
-    accepted : int
-        Admitted connections.
-    refused : Counter
-        Refused connections by reason: "unknown", "revoked", "registry" (unusable), "request".
+    `accepted` counts admitted connections, `refused` the others by reason: "unknown", "revoked", "registry" (unusable),
+    "request".
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], registry: Registry, log: Log) -> None:
@@ -75,7 +66,7 @@ class Authenticator:
             (code, text), user = self._judge(request)
             self.socket.send_multipart([b"1.0", request[1] if len(request) > 1 else b"", code, text, user, b""])
 
-    def _judge(self, request: list[bytes]) -> tuple[tuple[bytes, bytes], bytes]:
+    def _judge(self, request: list[bytes]) -> tuple[Verdict, bytes]:
         """Return the verdict, and the key as the user id of the connection."""
         if len(request) != 7 or (request[0], request[2], request[5]) != (b"1.0", DOMAIN, b"CURVE"):
             return self._refuse(_NO, "request", "", "")
@@ -93,15 +84,12 @@ class Authenticator:
         self._log.info("client_admitted", client=client.name, role=client.role, address=address)
         return _OK, key.encode()
 
-    def _refuse(
-        self, verdict: tuple[bytes, bytes], reason: str, key: str, address: str, more: str = ""
-    ) -> tuple[tuple[bytes, bytes], bytes]:
+    def _refuse(self, verdict: Verdict, reason: str, key: str, address: str, more: str = "") -> tuple[Verdict, bytes]:
         self.refused[reason] += 1
         count = self.refused[reason]
         if count & (count - 1) == 0:
-            self._log.warning(
-                "client_refused", reason=reason, public_key=key, address=address, count=count, more=more or None
-            )
+            told = {"reason": reason, "public_key": key, "address": address, "count": count, "more": more or None}
+            self._log.warning("client_refused", **told)
         return verdict, b""
 
     def revoked(self) -> list[str]:

@@ -85,21 +85,10 @@ def make_directory(path: Path) -> None:
 
 
 def read_secret(path: Path, *, credential: bool = False, max_bytes: int = MAX_BYTES) -> str:
-    """Read a text file that only this user, or root, can read and change.
+    """Read a text file that only this user, or root, can read and change; or a `credential` of a systemd service.
 
-    Parameters
-    ----------
-    path : Path
-    credential : bool
-        Whether it is a credential of a systemd service.
-    max_bytes : int
-        A larger file is refused.
-
-    Raises
-    ------
-    FileNotFoundError
-    SecretFileError
-        It is unreadable, no plain file, belongs to somebody else, or is open to others.
+    Raises `FileNotFoundError`, or `SecretFileError`: it is unreadable, larger than `max_bytes`, no plain file, belongs
+    to somebody else, or is open to others.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not block on a pipe

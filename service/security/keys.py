@@ -89,9 +89,8 @@ def server_pair(keys_dir: Path, environment: Mapping[str, str] = os.environ) -> 
         check_directory(keys_dir)  # gives a more specific reason
         raise
     except FileNotFoundError as error:
-        raise KeyFileError(
-            f"{path}: there is no key of the server: make one with `thetad keys new --server`"
-        ) from error
+        words = "there is no key of the server: make one with `thetad keys new --server`"
+        raise KeyFileError(f"{path}: {words}") from error
     check_directory(keys_dir)
     return _pair(path, _entries(path, text))
 
@@ -114,18 +113,9 @@ def read_public(path: Path) -> str:
 
 
 def client_key(path: Path, server: str | None = None) -> ClientKey:
-    """Read a client's key file.
+    """Read a client's key file; `server` is the daemon's public key, or a file with it, if not that of the client's.
 
-    Parameters
-    ----------
-    path : Path
-    server : str, optional
-        Public key of the daemon, or the path of a file with it; None: that of the client's file.
-
-    Raises
-    ------
-    SecretFileError
-        The file is missing, damaged or open to others, or there is no server key.
+    Raises `SecretFileError`: the file is missing, damaged or open to others, or there is no server key.
     """
     try:
         entries = _entries(path, read_secret(path))
@@ -135,9 +125,8 @@ def client_key(path: Path, server: str | None = None) -> ClientKey:
     if server is not None:
         return ClientKey(pair, server if is_key(server) else read_public(Path(server)))
     if "server-key" not in entries:
-        raise KeyFileError(
-            f"{path}: names no key of a server: give the daemon's public key, or a file with it, as well"
-        )
+        words = "names no key of a server: give the daemon's public key, or a file with it, as well"
+        raise KeyFileError(f"{path}: {words}")
     return ClientKey(pair, _key(path, entries, "server-key"))
 
 

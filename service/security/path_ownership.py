@@ -19,23 +19,12 @@ _MAX_LINKS = 40  # the limit of Linux
 
 @dataclass(frozen=True)
 class PathStep:
-    """A directory or link on a path.
+    """A directory or link on a path."""
 
-    Attributes
-    ----------
-    place : Path
-        With all links before it resolved.
-    owner : int
-        User id of its owner.
-    mode : int
-    shared : bool
-        In a directory writable for others, with the sticky bit: only its owner can replace it.
-    """
-
-    place: Path
-    owner: int
+    place: Path  # with all links before it resolved
+    owner: int  # user id of its owner
     mode: int
-    shared: bool
+    shared: bool  # in a directory writable for others, with the sticky bit: only its owner can replace it
 
     @property
     def owner_decides(self) -> bool:

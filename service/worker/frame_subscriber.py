@@ -38,21 +38,14 @@ class FrameSubscriber:
     """
 
     def __init__(self, worker: Worker, on_frame: Callable[[FrameMessage, int | None], None]) -> None:
-        self.received = 0
-        self.lost = 0
-        self.repeated = 0
-        self.invalid = 0
-        self.foreign = 0
-        self.epoch = 0
-        self.epochs = 0
+        self.received = self.lost = self.repeated = self.invalid = self.foreign = 0
+        self.epoch = self.epochs = 0
         self.meta: dict[str, Any] = {}
         self.source = "unknown"  # last reported state of the acquisition, in order with its frames
         self.guided = False  # a hand moves the arm, in order with its frames
-        self._meta_epoch = 0
-        self._expected = 0
+        self._meta_epoch = self._expected = 0
         self._fresh = True
-        self._unlogged = 0
-        self._log_after_ns = 0
+        self._unlogged = self._log_after_ns = 0
         self._on_frame = on_frame
         self._arm = worker.arm.name
         self._marker = marker(worker.role)

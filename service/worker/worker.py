@@ -32,7 +32,6 @@ from service.protocol.transient_errors import is_transient
 from service.worker.resources import die_with_parent, release_memory, usage
 from service.worker.scheduling import apply_scheduling
 
-ROLES = ("gateway", "acquisition", "estimator", "recorder", "jobs", "web")
 #: The module of each role; its `main(worker)` is the work of the process.
 MODULES = {
     "gateway": "service.gateway.process",
@@ -42,6 +41,7 @@ MODULES = {
     "jobs": "service.jobs.dispatch",
     "web": "service.web.server",
 }
+ROLES = tuple(MODULES)
 
 MESSAGES_A_TURN = 16
 HEARTBEAT_NS = 250_000_000
@@ -121,10 +121,7 @@ class Worker:
         self.arm_name = arm_name
         self.stopping = False
         configure(self.config.daemon.log_level)
-        bound: dict[str, Any] = {"epoch": self.epoch}
-        if arm_name is not None:
-            bound["arm"] = arm_name
-        self.log: Log = get_log(role, **bound)
+        self.log: Log = get_log(role, epoch=self.epoch, **({} if arm_name is None else {"arm": arm_name}))
         self.context = zmq.Context()
         self.socket = self.context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.IDENTITY, f"{self.name}#{os.getpid()}".encode())

@@ -12,20 +12,8 @@ from __future__ import annotations
 
 from rt_core.jit import kernel
 from rt_core.types import FloatArray
+from sim_backend.arm import layout as at
 from sim_backend.arm.friction import dry_level, effect
-from sim_backend.arm.layout import (
-    ARMATURE,
-    BIAS,
-    COPY,
-    COUPLED,
-    DRY_END,
-    LOAD,
-    LOAD_BIAS,
-    LOAD_MASS,
-    MASS,
-    SIDE,
-    WEIGHT,
-)
 
 
 @kernel
@@ -74,11 +62,11 @@ def accelerate_loaded(
     `matrices[MASS]` is kept; rows `LOAD` (`L`) and `WEIGHT` (`w`) of `scratch` are filled.
     """
     n = a.shape[0]
-    mass, copy, load_mass = matrices[MASS], matrices[COPY], matrices[LOAD_MASS]
-    load, weight = scratch[LOAD], scratch[WEIGHT]
-    bias, load_bias, side = scratch[BIAS], scratch[LOAD_BIAS], scratch[SIDE]
-    coupled = scalars[COUPLED] != 0.0
-    first = int(scalars[DRY_END])
+    mass, copy, load_mass = matrices[at.MASS], matrices[at.COPY], matrices[at.LOAD_MASS]
+    load, weight = scratch[at.LOAD], scratch[at.WEIGHT]
+    bias, load_bias, side = scratch[at.BIAS], scratch[at.LOAD_BIAS], scratch[at.SIDE]
+    coupled = scalars[at.COUPLED] != 0.0
+    first = int(scalars[at.DRY_END])
     for i in range(n):
         if mode[i] == 2.0:  # no dry friction, or smoothed
             weight[i] = 0.0
@@ -94,12 +82,12 @@ def accelerate_loaded(
                 total = 0.0
                 for k in range(n):
                     total += coupling[0, k, i] * mass[k, j]
-                load_mass[i, j] = total - coupling[0, j, i] * parameters[ARMATURE, j]
+                load_mass[i, j] = total - coupling[0, j, i] * parameters[at.ARMATURE, j]
         else:
             load_bias[i] = bias[i]
             for j in range(n):
                 load_mass[i, j] = mass[i, j]
-            load_mass[i, i] -= parameters[ARMATURE, i]
+            load_mass[i, i] -= parameters[at.ARMATURE, i]
         side[i] = 1.0 if load_bias[i] >= 0.0 else -1.0
     for _ in range(n + 3):
         for i in range(n):

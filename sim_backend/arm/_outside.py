@@ -96,10 +96,7 @@ def _link_index(model: RobotModel, link: str, what: str) -> int:
 def _steps(model: RobotModel, forces: Sequence[ForceSettings], rate_hz: float) -> list[_Step]:
     """Return the steps of all forces in the order of time.
 
-    Raises
-    ------
-    SimulationConfigError
-        An unknown link, or two forces at once on one link.
+    Raises `SimulationConfigError` for an unknown link, or two forces at once on one link.
     """
     steps: list[_Step] = []
     until_s: dict[int, float] = {}
@@ -121,19 +118,9 @@ def _steps(model: RobotModel, forces: Sequence[ForceSettings], rate_hz: float) -
 
 
 class OutsideForces:
-    """Outside forces on one simulated arm, in the arrays of its kernels.
+    """Outside forces on one simulated arm, in the arrays of its kernels (`sim_backend.arm.layout`).
 
-    Parameters
-    ----------
-    model : RobotModel
-    forces : sequence of ForceSettings
-    rate_hz : float
-    parameters, scalars : float64 arrays
-        Of the kernels (`sim_backend.arm.layout`); the rows of the outside force are filled.
-
-    Raises
-    ------
-    SimulationConfigError
+    Fills the rows of `parameters` and `scalars` that are of the outside force; raises `SimulationConfigError`.
     """
 
     def __init__(
@@ -178,10 +165,7 @@ class OutsideForces:
     ) -> None:
         """Set `force` and `moment` on `point` of `link`.
 
-        Raises
-        ------
-        SimulationConfigError
-            An unknown link, or a vector without three finite components.
+        Raises `SimulationConfigError` for an unknown link, or a vector without three finite components.
         """
         index = _link_index(self._model, link, "outside force")
         vectors = [np.array(v, dtype=np.float64) for v in (point, force, moment)]

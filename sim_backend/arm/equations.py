@@ -14,26 +14,9 @@ from __future__ import annotations
 from rt_core.jit import kernel
 from rt_core.model.forward import mass_and_bias, solve_definite
 from rt_core.types import FloatArray
+from sim_backend.arm import layout as at
 from sim_backend.arm._outside import take_outside_torque
 from sim_backend.arm.friction import dry_level, effect
-from sim_backend.arm.layout import (
-    ARMATURE,
-    BIAS,
-    COUPLED,
-    DRAG,
-    DRY_END,
-    LOADED,
-    MASS,
-    OFFSET,
-    PLAIN_END,
-    POSITION,
-    PRODUCT,
-    PUSHED,
-    SMOOTH_END,
-    TORQUE,
-    VELOCITY,
-    VISCOUS,
-)
 
 
 @kernel
@@ -78,15 +61,15 @@ def equations(
     Rows `DRAG` and `BIAS` of `scratch` (SCRATCH_ROWS, n) are filled.
     """
     n = x.shape[0]
-    mass = matrices[MASS]
+    mass = matrices[at.MASS]
     geometry, inertial = arm[:, :37], arm[:, 37:]
-    if scalars[COUPLED] != 0.0:
-        inverse, product = coupling[1], matrices[PRODUCT]
-        position, velocity, torque = scratch[POSITION], scratch[VELOCITY], scratch[TORQUE]
+    if scalars[at.COUPLED] != 0.0:
+        inverse, product = coupling[1], matrices[at.PRODUCT]
+        position, velocity, torque = scratch[at.POSITION], scratch[at.VELOCITY], scratch[at.TORQUE]
         times(inverse, x, position)
         times(inverse, v, velocity)
         mass_and_bias(geometry, gravity, inertial, position, velocity, mass, torque, work)
-        if scalars[PUSHED] != 0.0:
+        if scalars[at.PUSHED] != 0.0:
             take_outside_torque(geometry, parameters, work, torque)
         times_transposed(inverse, torque, force)
         for i in range(n):
@@ -103,19 +86,19 @@ def equations(
                 mass[i, j] = total
     else:
         mass_and_bias(geometry, gravity, inertial, x, v, mass, force, work)
-        if scalars[PUSHED] != 0.0:
+        if scalars[at.PUSHED] != 0.0:
             take_outside_torque(geometry, parameters, work, force)
     for i in range(n):
-        scratch[DRAG, i] = parameters[VISCOUS, i] * v[i]
-    if scalars[LOADED] != 0.0:
+        scratch[at.DRAG, i] = parameters[at.VISCOUS, i] * v[i]
+    if scalars[at.LOADED] != 0.0:
         for i in range(n):
-            scratch[BIAS, i] = force[i]
-    for t in range(int(scalars[PLAIN_END]), int(scalars[SMOOTH_END])):
+            scratch[at.BIAS, i] = force[i]
+    for t in range(int(scalars[at.PLAIN_END]), int(scalars[at.SMOOTH_END])):
         for i in range(n):
-            scratch[DRAG, i] += effect(terms, t, i, x[i], v[i], 0.0)
+            scratch[at.DRAG, i] += effect(terms, t, i, x[i], v[i], 0.0)
     for i in range(n):
-        mass[i, i] += parameters[ARMATURE, i]
-        force[i] = u[i] - force[i] - scratch[DRAG, i] - parameters[OFFSET, i]
+        mass[i, i] += parameters[at.ARMATURE, i]
+        force[i] = u[i] - force[i] - scratch[at.DRAG, i] - parameters[at.OFFSET, i]
 
 
 @kernel
@@ -140,6 +123,6 @@ def accelerate(mass: FloatArray, force: FloatArray, mode: FloatArray, level: Flo
 @kernel
 def levels(terms: FloatArray, scalars: FloatArray, v: FloatArray, level: FloatArray) -> None:
     """Compute dry friction `level` (n,) at speeds `v` (n,), without that of the load."""
-    first, end = int(scalars[SMOOTH_END]), int(scalars[DRY_END])
+    first, end = int(scalars[at.SMOOTH_END]), int(scalars[at.DRY_END])
     for i in range(v.shape[0]):
         level[i] = dry_level(terms, first, end, i, v[i], 0.0)

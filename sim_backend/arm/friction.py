@@ -161,10 +161,7 @@ class FrictionTerms:
 def friction_terms(model: RobotModel, dynamics: JointDynamics) -> FrictionTerms:
     """Pack the friction of `model` with the values of `dynamics`.
 
-    Raises
-    ------
-    SimulationConfigError
-        Load-dependent friction of a coupled motor, or as large as the load itself.
+    Raises `SimulationConfigError`: load-dependent friction of a coupled motor, or as large as the load itself.
     """
     law = model.friction
     smoothed = law.smoothing > 0.0

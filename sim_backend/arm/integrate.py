@@ -17,33 +17,10 @@ import numpy as np
 
 from rt_core.jit import kernel
 from rt_core.types import FloatArray
+from sim_backend.arm import layout as at
 from sim_backend.arm._load import accelerate_loaded
 from sim_backend.arm.equations import accelerate, equations, levels
 from sim_backend.arm.friction import dry_level
-from sim_backend.arm.layout import (
-    BASE_RATE,
-    COPY,
-    DRAG,
-    DRY,
-    DRY_END,
-    FRICTION,
-    HOLD,
-    LEVEL,
-    LOAD,
-    LOADED,
-    MASS,
-    MODE,
-    RATE,
-    REACH,
-    STEEP,
-    VARYING,
-    WEIGHT,
-    WIDTH,
-    A,
-    U,
-    V,
-    X,
-)
 
 #: Zero crossings handled exactly in one substep; beyond them a crossing joint simply sticks.
 _MAX_EVENTS = 8
@@ -69,19 +46,19 @@ def resolve(
     Called after `equations`; row `LEVEL` of `scratch` holds the dry friction if that does not vary.
     """
     n = force.shape[0]
-    mass, copy = matrices[MASS], matrices[COPY]
-    mode, a, friction, v = state[MODE], state[A], state[FRICTION], state[V]
-    drag, level, load = scratch[DRAG], scratch[LEVEL], scratch[LOAD]
-    loaded = scalars[LOADED] != 0.0
-    if scalars[VARYING] != 0.0:
+    mass, copy = matrices[at.MASS], matrices[at.COPY]
+    mode, a, friction, v = state[at.MODE], state[at.A], state[at.FRICTION], state[at.V]
+    drag, level, load = scratch[at.DRAG], scratch[at.LEVEL], scratch[at.LOAD]
+    loaded = scalars[at.LOADED] != 0.0
+    if scalars[at.VARYING] != 0.0:
         levels(terms, scalars, v, level)
     for i in range(n):
         load[i] = 0.0
-        if parameters[DRY, i] == 0.0:
+        if parameters[at.DRY, i] == 0.0:
             mode[i] = 2.0
         elif mode[i] == 2.0:
             mode[i] = np.sign(v[i])
-    first = int(scalars[DRY_END])
+    first = int(scalars[at.DRY_END])
     for _ in range(n + 1):
         if loaded:
             if not accelerate_loaded(force, parameters, terms, coupling, scalars, mode, level, v, a, matrices, scratch):
@@ -99,7 +76,7 @@ def resolve(
                 for j in range(n):
                     held -= mass[i, j] * a[j]
                 friction[i] = drag[i] + held
-                limit = parameters[HOLD, i]
+                limit = parameters[at.HOLD, i]
                 if loaded:
                     limit += dry_level(terms, first, terms.shape[0], i, 0.0, load[i])
                 if abs(held) > limit:
@@ -110,7 +87,7 @@ def resolve(
                 if mode[i] != 2.0:
                     friction[i] += mode[i] * level[i]
                 if loaded:
-                    friction[i] += scratch[WEIGHT, i] * abs(load[i])
+                    friction[i] += scratch[at.WEIGHT, i] * abs(load[i])
         if not released:
             break
     return True
@@ -155,9 +132,9 @@ def _runge_kutta(
 ) -> bool:
     """Take one step of length `h` with fixed modes and torque going linearly from `u0` to `u1`."""
     n = x1.shape[0]
-    x, v, a, mode = state[X], state[V], state[A], state[MODE]
+    x, v, a, mode = state[at.X], state[at.V], state[at.A], state[at.MODE]
     xs, vs, us, stage, force = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
-    mass, level = matrices[MASS], scratch[LEVEL]
+    mass, level = matrices[at.MASS], scratch[at.LEVEL]
     for i in range(n):
         xs[i] = x[i] + 0.5 * h * v[i]
         vs[i] = v[i] + 0.5 * h * a[i]
@@ -169,9 +146,9 @@ def _runge_kutta(
             arm, gravity, parameters, terms, coupling, scalars, xs, vs, us if k < 2 else u1, force, matrices, scratch,
             work,
         )  # fmt: skip
-        if scalars[VARYING] != 0.0:
+        if scalars[at.VARYING] != 0.0:
             levels(terms, scalars, vs, level)
-        if scalars[LOADED] != 0.0:
+        if scalars[at.LOADED] != 0.0:
             if not accelerate_loaded(
                 force, parameters, terms, coupling, scalars, mode, level, vs, stage, matrices, scratch
             ):
@@ -195,21 +172,21 @@ def _runge_kutta(
 @kernel
 def _piece(terms: FloatArray, scalars: FloatArray, state: FloatArray, h: float, left: float) -> float:
     """Return the share of a substep `h`, at most `left`, of one step through steep friction."""
-    rate = scalars[BASE_RATE]
+    rate = scalars[at.BASE_RATE]
     length = left * h
     for i in range(state.shape[1]):
-        if state[MODE, i] == 0.0:
+        if state[at.MODE, i] == 0.0:
             continue
-        v, a = state[V, i], state[A, i]
+        v, a = state[at.V, i], state[at.A, i]
         for t in range(terms.shape[0]):
-            width = terms[t, WIDTH, i]
+            width = terms[t, at.WIDTH, i]
             if width == 0.0:
                 continue
             change = 0.5 * width
-            if abs(v) < terms[t, REACH, i]:
-                rate += terms[t, RATE, i]
+            if abs(v) < terms[t, at.REACH, i]:
+                rate += terms[t, at.RATE, i]
             elif v * a < 0.0:
-                change += abs(v) - terms[t, REACH, i]
+                change += abs(v) - terms[t, at.REACH, i]
             else:
                 continue
             if abs(a) * length > change:
@@ -242,18 +219,18 @@ def substep(
     friction changes direction with the motor.
     """
     n = target.shape[0]
-    mode = state[MODE]
+    mode = state[at.MODE]
     start, u0, u1, x1, v1, force = vectors[5], vectors[6], vectors[7], vectors[8], vectors[9], vectors[10]
     for i in range(n):
-        start[i] = state[U, i]
+        start[i] = state[at.U, i]
     done = 0.0
     events = 0
     while done < 1.0:
         left = 1.0 - done
-        part = _piece(terms, scalars, state, h, left) if scalars[STEEP] != 0.0 else left
+        part = _piece(terms, scalars, state, h, left) if scalars[at.STEEP] != 0.0 else left
         last = part >= left
         for i in range(n):
-            u0[i] = state[U, i]
+            u0[i] = state[at.U, i]
             u1[i] = target[i] if last else start[i] + (done + part) * (target[i] - start[i])
         if not _runge_kutta(
             arm, gravity, parameters, terms, coupling, scalars, state, part * h, u0, u1, x1, v1, vectors, matrices,
@@ -264,8 +241,8 @@ def substep(
         for i in range(n):
             if (mode[i] == 1.0 or mode[i] == -1.0) and mode[i] * v1[i] < 0.0:
                 share = 0.0
-                if mode[i] * state[V, i] > 0.0 or mode[i] * state[A, i] > 0.0:
-                    share = first_zero(state[V, i], part * h * state[A, i], v1[i])
+                if mode[i] * state[at.V, i] > 0.0 or mode[i] * state[at.A, i] > 0.0:
+                    share = first_zero(state[at.V, i], part * h * state[at.A, i], v1[i])
                 if share < first:
                     first, which = share, i
         if which >= 0 and events < _MAX_EVENTS:
@@ -282,20 +259,20 @@ def substep(
         else:
             done = 1.0 if last else done + part
         for i in range(n):
-            state[X, i] = x1[i]
-            state[V, i] = v1[i]
-            state[U, i] = u1[i]
+            state[at.X, i] = x1[i]
+            state[at.V, i] = v1[i]
+            state[at.U, i] = u1[i]
             if (mode[i] == 1.0 or mode[i] == -1.0) and mode[i] * v1[i] <= 0.0:
                 mode[i] = 0.0
-                state[V, i] = 0.0
+                state[at.V, i] = 0.0
             if jump[i] != 0.0 and (mode[i] == 0.0 or done >= 1.0):
-                state[U, i] += jump[i]
+                state[at.U, i] += jump[i]
                 start[i] += jump[i]
                 target[i] += jump[i]
                 jump[i] = 0.0
         equations(
-            arm, gravity, parameters, terms, coupling, scalars, state[X], state[V], state[U], force, matrices, scratch,
-            work,
+            arm, gravity, parameters, terms, coupling, scalars, state[at.X], state[at.V], state[at.U], force, matrices,
+            scratch, work,
         )  # fmt: skip
         if not resolve(force, parameters, terms, coupling, scalars, state, matrices, scratch):
             return False

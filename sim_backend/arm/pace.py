@@ -25,10 +25,7 @@ class Pace:
     def wait(self, seq: int, timeout_s: float) -> None:
         """Sleep until sample `seq` is due.
 
-        Raises
-        ------
-        DriverTimeoutError
-            It is due later than `timeout_s` from now; raised after that time.
+        Raises `DriverTimeoutError`: it is due later than `timeout_s` from now; raised after that time.
         """
         now = time.monotonic_ns()
         if self._start_ns is None:

@@ -47,10 +47,7 @@ class _Step:
 def _steps(model: RobotModel, settings: SimSettings) -> list[_Step]:
     """Return the steps of all events in the order of time.
 
-    Raises
-    ------
-    SimulationConfigError
-        An unknown joint, or overlapping changes of one value.
+    Raises `SimulationConfigError` for an unknown joint, or overlapping changes of one value.
     """
     names = [joint.name for joint in model.joints]
     steps: list[_Step] = []
@@ -81,16 +78,13 @@ def _steps(model: RobotModel, settings: SimSettings) -> list[_Step]:
 class PackedArm:
     """Base of simulated arms: the true dynamics, their changes, and the kernels' arrays.
 
+    Raises `SimulationConfigError`: no or impossible inertia, a list of the wrong length, an unknown joint.
+
     Parameters
     ----------
     model : RobotModel
         Needs `inertial`; without `dynamics` there is neither friction nor rotor inertia.
     settings : SimSettings
-
-    Raises
-    ------
-    SimulationConfigError
-        No or impossible inertia, a list of the wrong length, an unknown joint.
     """
 
     def __init__(self, model: RobotModel, settings: SimSettings) -> None:
@@ -156,11 +150,8 @@ class PackedArm:
     ) -> None:
         """Change the true dynamics of joint `joint` (from 0), but not the drive's feed-forward.
 
-        Raises
-        ------
-        SimulationConfigError
-            Not exactly one of `factor` and `value`, a parameter that the friction law does not have, a negative inertia
-            or friction, or one that cannot be integrated; then nothing has changed.
+        Raises `SimulationConfigError`: not exactly one of `factor` and `value`, a parameter that the friction law does
+        not have, a negative inertia or friction, or one that cannot be integrated; then nothing has changed.
         """
         if (factor is None) == (value is None):
             raise SimulationConfigError(f"change of {parameter}: give either factor or value")
@@ -177,6 +168,9 @@ class PackedArm:
     ) -> None:
         """Set the outside force on a link; zero removes it.
 
+        Raises `SimulationConfigError`: an unknown link, or a vector without three finite components; then nothing has
+        changed.
+
         Parameters
         ----------
         force, moment : (3,) float
@@ -185,11 +179,6 @@ class PackedArm:
             Name of the joint that moves the link; by default the flange.
         point : (3,) float, optional
             Where the force acts [m], in the frame of the link or the flange; by default its origin.
-
-        Raises
-        ------
-        SimulationConfigError
-            An unknown link, or a vector without three finite components; then nothing has changed.
         """
         self._outside.set(link, point, force, moment)
         self._refresh()

@@ -92,6 +92,8 @@ class SimulatedData:
 class SimulatedArm(PackedArm):
     """A simulated arm that follows a set trajectory, sampled at a fixed rate.
 
+    Raises `SimulationConfigError`: no or impossible inertia, a list of the wrong length, an unknown joint.
+
     Parameters
     ----------
     model : RobotModel
@@ -101,11 +103,6 @@ class SimulatedArm(PackedArm):
         Set trajectory; by default an endless Fourier motion with the arm's seed.
     seed : int, optional
         Overrides the settings' seed.  Equal seeds give equal samples, to the bit on one machine.
-
-    Raises
-    ------
-    SimulationConfigError
-        No or impossible inertia, a list of the wrong length, an unknown joint.
     """
 
     def __init__(

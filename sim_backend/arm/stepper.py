@@ -14,69 +14,16 @@ import numpy as np
 from rt_core.jit import kernel
 from rt_core.model.dynamics import rnea_single
 from rt_core.types import FloatArray
+from sim_backend.arm import layout as at
 from sim_backend.arm.equations import equations, levels, times, times_transposed
 from sim_backend.arm.friction import dry_level, effect
 from sim_backend.arm.integrate import resolve, substep
-from sim_backend.arm.layout import (
-    AMBIENT,
-    COUPLED,
-    CURRENT,
-    CURRENT_NOISE,
-    DRY_END,
-    FEED,
-    FEED_ARMATURE,
-    FEED_HOLD,
-    FEED_OFFSET,
-    FEED_VARYING,
-    FEED_VISCOUS,
-    FEEDFORWARD,
-    FRICTION,
-    INTEGRAL,
-    KD,
-    KI,
-    KP,
-    LEVEL,
-    LIMIT,
-    MODE,
-    MOTOR_OFFSET,
-    MOTOR_RESOLUTION,
-    OUT_CURRENT,
-    OUT_DQ,
-    OUT_Q,
-    OUT_Q_MOTOR,
-    OUT_SETPOINT,
-    OUT_TAU,
-    OUT_TEMPERATURE,
-    OUT_TRUE_DDQ,
-    OUT_TRUE_DQ,
-    OUT_TRUE_FRICTION,
-    OUT_TRUE_Q,
-    OUT_TRUE_TAU,
-    PERIOD,
-    PLAIN_END,
-    RATIO,
-    RESOLUTION,
-    SCRATCH_ROWS,
-    SMOOTH_END,
-    SMOOTHING,
-    SUBSTEPS,
-    TAU_NOISE,
-    TEMPERATURE,
-    V_SET,
-    VELOCITY_NOISE,
-    WARM,
-    X_SET,
-    A,
-    U,
-    V,
-    X,
-)
 from sim_backend.arm.temperature import follow_temperature, warm
 from sim_backend.arm.trajectory import motion_at
 
 #: First row of the integrator's scratch in the rows (SCRATCH_VECTORS, n) of `advance`.
 SCRATCH = 20
-SCRATCH_VECTORS = SCRATCH + SCRATCH_ROWS
+SCRATCH_VECTORS = SCRATCH + at.SCRATCH_ROWS
 
 
 @kernel
@@ -105,55 +52,55 @@ def setpoint(
     q, dq, ddq, tau, ddx = vectors[11], vectors[12], vectors[13], vectors[14], vectors[15]
     sign, jump = vectors[18], vectors[19]
     for i in range(n):
-        sign[i] = np.sign(state[V_SET, i])
+        sign[i] = np.sign(state[at.V_SET, i])
     motion_at(table, centre, series, period, t, q, dq, ddq)
-    coupled = scalars[COUPLED] != 0.0
+    coupled = scalars[at.COUPLED] != 0.0
     if coupled:
-        times(coupling[0], q, state[X_SET])
-        times(coupling[0], dq, state[V_SET])
+        times(coupling[0], q, state[at.X_SET])
+        times(coupling[0], dq, state[at.V_SET])
         times(coupling[0], ddq, ddx)
     else:
         for i in range(n):
-            state[X_SET, i] = q[i]
-            state[V_SET, i] = dq[i]
+            state[at.X_SET, i] = q[i]
+            state[at.V_SET, i] = dq[i]
             ddx[i] = ddq[i]
     for i in range(n):
-        state[FEED, i] = 0.0
+        state[at.FEED, i] = 0.0
         jump[i] = 0.0
-    if scalars[FEEDFORWARD] == 0.0:
+    if scalars[at.FEEDFORWARD] == 0.0:
         return
-    if scalars[FEEDFORWARD] == 1.0:
+    if scalars[at.FEEDFORWARD] == 1.0:
         for i in range(n):
             dq[i] = 0.0
             ddq[i] = 0.0
     rnea_single(arm[:, :37], gravity, arm[:, 37:], q, dq, ddq, tau, work)
     if coupled:
-        times_transposed(coupling[1], tau, state[FEED])
+        times_transposed(coupling[1], tau, state[at.FEED])
     else:
         for i in range(n):
-            state[FEED, i] = tau[i]
+            state[at.FEED, i] = tau[i]
     for i in range(n):
-        state[FEED, i] += parameters[FEED_OFFSET, i]
-    if scalars[FEEDFORWARD] == 1.0:
+        state[at.FEED, i] += parameters[at.FEED_OFFSET, i]
+    if scalars[at.FEEDFORWARD] == 1.0:
         return
-    plain_end, smooth_end, dry_end = int(scalars[PLAIN_END]), int(scalars[SMOOTH_END]), int(scalars[DRY_END])
+    plain_end, smooth_end, dry_end = int(scalars[at.PLAIN_END]), int(scalars[at.SMOOTH_END]), int(scalars[at.DRY_END])
     for i in range(n):
-        x, v = state[X_SET, i], state[V_SET, i]
-        feed = parameters[FEED_ARMATURE, i] * ddx[i] + parameters[FEED_VISCOUS, i] * v
+        x, v = state[at.X_SET, i], state[at.V_SET, i]
+        feed = parameters[at.FEED_ARMATURE, i] * ddx[i] + parameters[at.FEED_VISCOUS, i] * v
         for t in range(plain_end, smooth_end):
             feed += effect(terms, t, i, x, v, 0.0)
-        if dry_end < terms.shape[0] and terms[dry_end, SMOOTHING, i] > 0.0:
+        if dry_end < terms.shape[0] and terms[dry_end, at.SMOOTHING, i] > 0.0:
             for t in range(dry_end, terms.shape[0]):
                 feed += effect(terms, t, i, x, v, tau[i])
         else:
-            level = parameters[FEED_HOLD, i]
-            if scalars[FEED_VARYING] != 0.0:
+            level = parameters[at.FEED_HOLD, i]
+            if scalars[at.FEED_VARYING] != 0.0:
                 level = dry_level(terms, smooth_end, dry_end, i, v, 0.0)
             if dry_end < terms.shape[0]:
                 level += dry_level(terms, dry_end, terms.shape[0], i, v, tau[i])
             feed += level * sign[i]
             jump[i] = level * (np.sign(v) - sign[i])
-        state[FEED, i] += feed
+        state[at.FEED, i] += feed
 
 
 @kernel
@@ -181,19 +128,19 @@ def begin(
     """Start at time zero on the set trajectory, with the fed-forward torque; False if inertia is not positive."""
     n = centre.shape[0]
     for i in range(n):
-        state[V_SET, i] = 0.0
+        state[at.V_SET, i] = 0.0
     setpoint(
         arm, gravity, parameters, terms[1], coupling, scalars, table, centre, series, period, 0.0, state, vectors, work
     )
     for i in range(n):
-        state[X, i] = state[X_SET, i]
-        state[V, i] = state[V_SET, i]
-        state[U, i] = _limited(state[FEED, i], parameters[LIMIT, i])
-        state[MODE, i] = np.sign(state[V, i])
-        state[INTEGRAL, i] = 0.0
-        state[TEMPERATURE, i] = scalars[AMBIENT]
-    if scalars[WARM] != 0.0:
-        follow_temperature(parameters, terms[0], scalars, state, vectors[SCRATCH + LEVEL])
+        state[at.X, i] = state[at.X_SET, i]
+        state[at.V, i] = state[at.V_SET, i]
+        state[at.U, i] = _limited(state[at.FEED, i], parameters[at.LIMIT, i])
+        state[at.MODE, i] = np.sign(state[at.V, i])
+        state[at.INTEGRAL, i] = 0.0
+        state[at.TEMPERATURE, i] = scalars[at.AMBIENT]
+    if scalars[at.WARM] != 0.0:
+        follow_temperature(parameters, terms[0], scalars, state, vectors[SCRATCH + at.LEVEL])
     return refresh(arm, gravity, parameters, terms, coupling, scalars, state, vectors, matrices, work)
 
 
@@ -212,10 +159,10 @@ def refresh(
 ) -> bool:
     """Update modes and accelerations of the present state, after a change of `parameters`."""
     force, scratch = vectors[10], vectors[SCRATCH:]
-    levels(terms[0], scalars, state[V], scratch[LEVEL])
+    levels(terms[0], scalars, state[at.V], scratch[at.LEVEL])
     equations(
-        arm, gravity, parameters, terms[0], coupling, scalars, state[X], state[V], state[U], force, matrices, scratch,
-        work,
+        arm, gravity, parameters, terms[0], coupling, scalars, state[at.X], state[at.V], state[at.U], force, matrices,
+        scratch, work,
     )  # fmt: skip
     return resolve(force, parameters, terms[0], coupling, scalars, state, matrices, scratch)
 
@@ -226,12 +173,12 @@ def control(
 ) -> None:
     """Compute the torque at the end of the substep, from the velocity `error` at its start."""
     for i in range(target.shape[0]):
-        limit = parameters[LIMIT, i]
-        wanted = state[FEED, i] + parameters[KD, i] * error[i] + state[INTEGRAL, i]
+        limit = parameters[at.LIMIT, i]
+        wanted = state[at.FEED, i] + parameters[at.KD, i] * error[i] + state[at.INTEGRAL, i]
         target[i] = _limited(wanted, limit)
         jump[i] = _limited(target[i] + jump[i], limit) - target[i]
         if target[i] == wanted or error[i] * wanted < 0.0:
-            state[INTEGRAL, i] += parameters[KI, i] * h * error[i]
+            state[at.INTEGRAL, i] += parameters[at.KI, i] * h * error[i]
 
 
 @kernel
@@ -245,33 +192,35 @@ def measure(
 ) -> None:
     """Compute one sample of all channels and of the exact values."""
     n = state.shape[1]
-    if scalars[COUPLED] != 0.0:
+    if scalars[at.COUPLED] != 0.0:
         inverse = coupling[1]
-        times(inverse, state[X], out[OUT_TRUE_Q])
-        times(inverse, state[V], out[OUT_TRUE_DQ])
-        times(inverse, state[A], out[OUT_TRUE_DDQ])
-        times_transposed(coupling[0], state[U], out[OUT_TRUE_TAU])
-        times_transposed(coupling[0], state[FRICTION], out[OUT_TRUE_FRICTION])
-        times(inverse, state[X_SET], out[OUT_SETPOINT])
+        times(inverse, state[at.X], out[at.OUT_TRUE_Q])
+        times(inverse, state[at.V], out[at.OUT_TRUE_DQ])
+        times(inverse, state[at.A], out[at.OUT_TRUE_DDQ])
+        times_transposed(coupling[0], state[at.U], out[at.OUT_TRUE_TAU])
+        times_transposed(coupling[0], state[at.FRICTION], out[at.OUT_TRUE_FRICTION])
+        times(inverse, state[at.X_SET], out[at.OUT_SETPOINT])
     else:
         for i in range(n):
-            out[OUT_TRUE_Q, i] = state[X, i]
-            out[OUT_TRUE_DQ, i] = state[V, i]
-            out[OUT_TRUE_DDQ, i] = state[A, i]
-            out[OUT_TRUE_TAU, i] = state[U, i]
-            out[OUT_TRUE_FRICTION, i] = state[FRICTION, i]
-            out[OUT_SETPOINT, i] = state[X_SET, i]
+            out[at.OUT_TRUE_Q, i] = state[at.X, i]
+            out[at.OUT_TRUE_DQ, i] = state[at.V, i]
+            out[at.OUT_TRUE_DDQ, i] = state[at.A, i]
+            out[at.OUT_TRUE_TAU, i] = state[at.U, i]
+            out[at.OUT_TRUE_FRICTION, i] = state[at.FRICTION, i]
+            out[at.OUT_SETPOINT, i] = state[at.X_SET, i]
     for i in range(n):
-        step = parameters[RESOLUTION, i]
-        q = out[OUT_TRUE_Q, i]
-        out[OUT_Q, i] = step * np.floor(q / step + 0.5) if step > 0.0 else q
-        out[OUT_DQ, i] = out[OUT_TRUE_DQ, i] + parameters[VELOCITY_NOISE, i] * noise[2, i]
-        out[OUT_TAU, i] = out[OUT_TRUE_TAU, i] + parameters[TAU_NOISE, i] * noise[0, i]
-        out[OUT_CURRENT, i] = state[U, i] * parameters[CURRENT, i] + parameters[CURRENT_NOISE, i] * noise[1, i]
-        motor = parameters[RATIO, i] * state[X, i] + parameters[MOTOR_OFFSET, i]
-        step = parameters[MOTOR_RESOLUTION, i]
-        out[OUT_Q_MOTOR, i] = step * np.floor(motor / step + 0.5) if step > 0.0 else motor
-        out[OUT_TEMPERATURE, i] = state[TEMPERATURE, i]
+        step = parameters[at.RESOLUTION, i]
+        q = out[at.OUT_TRUE_Q, i]
+        out[at.OUT_Q, i] = step * np.floor(q / step + 0.5) if step > 0.0 else q
+        out[at.OUT_DQ, i] = out[at.OUT_TRUE_DQ, i] + parameters[at.VELOCITY_NOISE, i] * noise[2, i]
+        out[at.OUT_TAU, i] = out[at.OUT_TRUE_TAU, i] + parameters[at.TAU_NOISE, i] * noise[0, i]
+        out[at.OUT_CURRENT, i] = (
+            state[at.U, i] * parameters[at.CURRENT, i] + parameters[at.CURRENT_NOISE, i] * noise[1, i]
+        )
+        motor = parameters[at.RATIO, i] * state[at.X, i] + parameters[at.MOTOR_OFFSET, i]
+        step = parameters[at.MOTOR_RESOLUTION, i]
+        out[at.OUT_Q_MOTOR, i] = step * np.floor(motor / step + 0.5) if step > 0.0 else motor
+        out[at.OUT_TEMPERATURE, i] = state[at.TEMPERATURE, i]
 
 
 @kernel
@@ -279,7 +228,7 @@ def is_finite(state: FloatArray) -> bool:
     """Return whether positions, velocities and accelerations are finite."""
     finite = 0.0
     for i in range(state.shape[1]):
-        finite += state[X, i] + state[V, i] + state[A, i]
+        finite += state[at.X, i] + state[at.V, i] + state[at.A, i]
     return bool(np.isfinite(finite))
 
 
@@ -311,16 +260,20 @@ def advance(
     `matrices` (MATRICES, n, n) and `work` are scratch.
     """
     n = centre.shape[0]
-    substeps = int(scalars[SUBSTEPS])
-    h = scalars[PERIOD] / substeps
+    substeps = int(scalars[at.SUBSTEPS])
+    h = scalars[at.PERIOD] / substeps
     error, target, scratch = vectors[16], vectors[17], vectors[SCRATCH:]
     for k in range(out.shape[0]):
         index = sample + k
         if index > 0:
-            warm(parameters, terms[0], scalars, state, scratch[LEVEL])
+            warm(parameters, terms[0], scalars, state, scratch[at.LEVEL])
             for s in range(substeps):
                 for i in range(n):
-                    error[i] = state[V_SET, i] + parameters[KP, i] * (state[X_SET, i] - state[X, i]) - state[V, i]
+                    error[i] = (
+                        state[at.V_SET, i]
+                        + parameters[at.KP, i] * (state[at.X_SET, i] - state[at.X, i])
+                        - state[at.V, i]
+                    )
                 t = ((index - 1) * substeps + s + 1) * h
                 setpoint(
                     arm, gravity, parameters, terms[1], coupling, scalars, table, centre, series, period, t, state,

@@ -193,11 +193,8 @@ class _Task:
 def plan_motion(model: RobotModel, settings: MotionSettings | None = None) -> Motion:
     """Draw a motion by `settings` within the limits of `model`.
 
-    Raises
-    ------
-    MotionError
-        An unknown joint, a list of the wrong length, a posture outside the limits, or one that needs more than the
-        allowed share of a joint's effort.
+    Raises `MotionError`: an unknown joint, a list of the wrong length, a posture outside the limits, or one that needs
+    more than the allowed share of a joint's effort.
     """
     settings = MotionSettings() if settings is None else settings
     model = model.at_reference_temperature  # a motion is planned for one temperature

@@ -34,13 +34,7 @@ class AbortCode(IntEnum):
 
 
 class SdoAbort(SimulationError):
-    """A refused service on an object; the master gets the code.
-
-    Attributes
-    ----------
-    code : int
-        One of `AbortCode`, or a device's own.
-    """
+    """A refused service on an object; the master gets `code`, one of `AbortCode` or a device's own."""
 
     def __init__(self, code: int) -> None:
         self.code = int(code)

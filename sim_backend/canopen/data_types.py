@@ -34,21 +34,8 @@ class DataType(IntEnum):
     RECORD = 0x002A
 
 
-_BITS = {
-    DataType.BOOLEAN: 1,
-    DataType.BIT2: 2,
-    DataType.BIT4: 4,
-    DataType.INTEGER8: 8,
-    DataType.UNSIGNED8: 8,
-    DataType.INTEGER16: 16,
-    DataType.UNSIGNED16: 16,
-    DataType.INTEGER32: 32,
-    DataType.UNSIGNED32: 32,
-    DataType.INTEGER64: 64,
-    DataType.UNSIGNED64: 64,
-    DataType.REAL32: 32,
-    DataType.REAL64: 64,
-}
+_BITS = {DataType.BOOLEAN: 1, DataType.BIT2: 2, DataType.BIT4: 4, DataType.REAL32: 32, DataType.REAL64: 64}
+_BITS |= {DataType[f"{kind}{bits}"]: bits for kind in ("INTEGER", "UNSIGNED") for bits in (8, 16, 32, 64)}
 _SIGNED = (DataType.INTEGER8, DataType.INTEGER16, DataType.INTEGER32, DataType.INTEGER64)
 _REAL_CODES = {DataType.REAL32: "f", DataType.REAL64: "d"}
 _INTEGER_CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
@@ -70,13 +57,7 @@ def is_real(kind: DataType) -> bool:
 
 
 def integer_range(kind: DataType) -> tuple[int, int]:
-    """Return the smallest and largest value of an integer type.
-
-    Raises
-    ------
-    KeyError
-        The type has no fixed size.
-    """
+    """Return the smallest and largest value of an integer type; raises `KeyError` if it has no fixed size."""
     bits = _BITS[kind]
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind in _SIGNED else (0, (1 << bits) - 1)
 
@@ -92,10 +73,7 @@ def struct_code(kind: DataType) -> str | None:
 def encode(kind: DataType, value: Value) -> bytes:
     """Return the bytes of a value in a mailbox; types under a byte take a whole one.
 
-    Raises
-    ------
-    OverflowError, struct.error, TypeError, UnicodeEncodeError
-        The value does not fit the type.
+    Raises `OverflowError`, `struct.error`, `TypeError` or `UnicodeEncodeError` if the value does not fit the type.
     """
     if isinstance(value, str):
         return value.encode("latin-1")

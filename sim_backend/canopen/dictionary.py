@@ -93,13 +93,7 @@ class Entry:
             return encode(self.type, min(max(int(self.value), low), high))
 
     def decode(self, data: bytes) -> Value:
-        """Return the value of bytes from the master.
-
-        Raises
-        ------
-        SdoAbort
-            Wrong length, or out of the entry's range.
-        """
+        """Return the value of bytes from the master; raises `SdoAbort` for a wrong length or a value out of range."""
         size = (self.bits + 7) // 8
         if len(data) > size:
             raise SdoAbort(AbortCode.LENGTH_HIGH)
@@ -122,10 +116,7 @@ class Entry:
 class ObjectEntry:
     """One object, with its entries by subindex.
 
-    Attributes
-    ----------
-    counted : bool
-        Subindex 0 is the number of valid entries, and must be 0 while one of them is written (PDO lists).
+    If `counted`, subindex 0 is the number of valid entries, and must be 0 while one of them is written (PDO lists).
     """
 
     index: int
@@ -146,13 +137,7 @@ class ObjectEntry:
 
 
 class ObjectDictionary:
-    """All objects of a slave.
-
-    Raises
-    ------
-    SdoAbort
-        By every method with an index: object or subindex do not exist.
-    """
+    """All objects of a slave; methods with an index raise `SdoAbort` if object or subindex do not exist."""
 
     def __init__(self) -> None:
         self.objects: dict[int, ObjectEntry] = {}
@@ -190,10 +175,7 @@ class ObjectDictionary:
     def read(self, index: int, subindex: int, state: int) -> bytes:
         """Return the bytes of one entry; `state` is the AL state.
 
-        Raises
-        ------
-        SdoAbort
-            No such entry, write-only, or not readable in this state.
+        Raises `SdoAbort`: no such entry, write-only, or not readable in this state.
         """
         entry = self.entry(index, subindex)
         _check_read(entry, state)
@@ -202,10 +184,8 @@ class ObjectDictionary:
     def write(self, index: int, subindex: int, data: bytes, state: int) -> None:
         """Write one entry as a master does; `state` is the AL state.
 
-        Raises
-        ------
-        SdoAbort
-            No such entry, read-only, not in this state, wrong length, out of range, or refused by `on_write`.
+        Raises `SdoAbort`: no such entry, read-only, not in this state, wrong length, out of range, or refused by
+        `on_write`.
         """
         entry = self.entry(index, subindex)
         _check_write(entry, state)
@@ -214,10 +194,7 @@ class ObjectDictionary:
     def announce(self, index: int, subindex: int, size: int, state: int) -> None:
         """Check a write in several messages before its data are complete.
 
-        Raises
-        ------
-        SdoAbort
-            As `write`, except for what depends on the value.
+        Raises `SdoAbort` as `write`, except for what depends on the value.
         """
         entry = self.entry(index, subindex)
         _check_write(entry, state)
@@ -227,10 +204,7 @@ class ObjectDictionary:
     def read_complete(self, index: int, first: int, state: int) -> bytes:
         """Return the bytes of all entries from subindex `first` (0 or 1), subindex 0 as 16 bits.
 
-        Raises
-        ------
-        SdoAbort
-            As `read`; also for a variable.
+        Raises `SdoAbort` as `read`; also for a variable.
         """
         item = self._complete(index, first)
         data, shift = 0, 0
@@ -241,13 +215,7 @@ class ObjectDictionary:
         return data.to_bytes((shift + 7) // 8, "little")
 
     def write_complete(self, index: int, first: int, data: bytes, state: int) -> None:
-        """Write all entries from subindex `first` (0 or 1), or none of them.
-
-        Raises
-        ------
-        SdoAbort
-            As `write`; also for a variable.
-        """
+        """Write all entries from subindex `first` (0 or 1), or none; `SdoAbort` as `write`, also for a variable."""
         item = self._complete(index, first)
         count = item.max_subindex
         if item.counted:

@@ -21,24 +21,9 @@ _DRY: tuple[DynamicsParameter, ...] = ("coulomb", "breakaway")
 
 
 class Disturbance:
-    """Applies the faults of an arm.
+    """Applies the faults of an arm; raises `SimulationConfigError` for one of an unknown joint.
 
-    Parameters
-    ----------
-    faults : sequence of FaultSettings
-    arm : DriveArm
-
-    Attributes
-    ----------
-    tripped : (n,) bool
-        Drives that have tripped since the last enabling.
-    silent : bool
-        The bus does not answer.
-
-    Raises
-    ------
-    SimulationConfigError
-        A fault of an unknown joint.
+    `tripped` (n,) are the drives that have tripped since the last enabling; `silent`: the bus does not answer.
     """
 
     def __init__(self, faults: Sequence[FaultSettings], arm: DriveArm) -> None:
@@ -137,15 +122,7 @@ class Disturbance:
 class Wiring:
     """Wrongly wired or scaled channels of frames, for tests of commissioning.
 
-    Parameters
-    ----------
-    wiring : sequence of WiringSettings
-    model : RobotModel
-
-    Raises
-    ------
-    SimulationConfigError
-        An unknown joint.
+    Raises `SimulationConfigError` for an unknown joint.
     """
 
     def __init__(self, wiring: Sequence[WiringSettings], model: RobotModel) -> None:

@@ -112,10 +112,7 @@ class CommandedDriver(OpenedInWith):
     def open(self) -> None:
         """Build the arm, at rest with closed brakes, and compile its kernels.
 
-        Raises
-        ------
-        DriverConfigError
-            The configuration cannot be simulated, or the driver is already open.
+        Raises `DriverConfigError`: the configuration cannot be simulated, or the driver is already open.
         """
         name = self._model.name
         if self._arm is not None:
@@ -194,12 +191,8 @@ class CommandedDriver(OpenedInWith):
     def enable(self) -> None:
         """Enable all drives, over the next samples; faults whose cause is gone are reset.
 
-        Raises
-        ------
-        CommandRefusedError
-            The bus does not answer, or the drives are still stopping.
-        DriverClosedError
-            Not open.
+        Raises `CommandRefusedError`: the bus does not answer, or the drives are still stopping; `DriverClosedError`:
+        not open.
         """
         self._checked()
         if self._disturbance.silent:
@@ -229,12 +222,7 @@ class CommandedDriver(OpenedInWith):
     def change_mode(self, mode: Mode) -> None:
         """Change the mode from the next sample on; the drives hold until a command comes.
 
-        Raises
-        ------
-        CommandRefusedError
-            Not enabled.
-        DriverClosedError
-            Not open.
+        Raises `CommandRefusedError`: not enabled; `DriverClosedError`: not open.
         """
         self._checked()
         if not self.enabled:
@@ -247,12 +235,8 @@ class CommandedDriver(OpenedInWith):
     def command(self, target: FloatArray) -> None:
         """Set the target (n,) of the next sample: [rad or m], or [N*m or N] in `"cst"`.
 
-        Raises
-        ------
-        CommandRefusedError
-            Not enabled, not finite, outside the robot's limits, or too large a step.
-        DriverClosedError
-            Not open.
+        Raises `CommandRefusedError`: not enabled, not finite, outside the robot's limits, or too large a step;
+        `DriverClosedError`: not open.
         """
         self._checked()
         if not self.enabled:

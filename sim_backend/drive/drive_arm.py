@@ -21,25 +21,10 @@ from rt_core.model.dynamics import rnea_single
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray, IntArray
 from sim_backend.arm import layout
+from sim_backend.arm import layout as at
 from sim_backend.arm.equations import times, times_transposed
 from sim_backend.arm.friction import FrictionTerms
 from sim_backend.arm.integrate import substep
-from sim_backend.arm.layout import (
-    COUPLED,
-    FEED,
-    FEED_OFFSET,
-    FEEDFORWARD,
-    INTEGRAL,
-    KP,
-    LEVEL,
-    PERIOD,
-    SUBSTEPS,
-    V_SET,
-    X_SET,
-    U,
-    V,
-    X,
-)
 from sim_backend.arm.packed import PackedArm, torque_scale
 from sim_backend.arm.settings import DriveSettings, SimSettings
 from sim_backend.arm.stepper import SCRATCH, control, is_finite, measure
@@ -70,13 +55,13 @@ COMMAND_ROWS = 9
 @kernel
 def _begin_period(scalars: FloatArray, command: FloatArray, state: FloatArray) -> None:
     """Set start and end of each set trajectory; a change of mode starts from the motor's state."""
-    T = scalars[PERIOD]
+    T = scalars[at.PERIOD]
     for i in range(state.shape[1]):
         mode, before, target = command[MODE_WANTED, i], command[MODE_BEFORE, i], command[TARGET, i]
         _follow_motor(mode, state, i)
-        x, v = state[X_SET, i], state[V_SET, i]
+        x, v = state[at.X_SET, i], state[at.V_SET, i]
         if not (mode in (CSP, CSV) and before in (CSP, CSV)):
-            state[INTEGRAL, i] = 0.0
+            state[at.INTEGRAL, i] = 0.0
         if mode == CSP:
             command[V_END, i] = (target - x) / T
             if before == CSP:
@@ -87,7 +72,7 @@ def _begin_period(scalars: FloatArray, command: FloatArray, state: FloatArray) -
         # Feed-forward: the commanded torque in cst, in the other modes the offset only.
         command[U_START, i] = command[U_END, i]
         if (mode == CST) != (before == CST) or before not in (CSP, CSV, CST):
-            command[U_START, i] = state[U, i] if mode == CST else 0.0
+            command[U_START, i] = state[at.U, i] if mode == CST else 0.0
         command[U_END, i] = command[TORQUE_OFFSET, i] + (target if mode == CST else 0.0)
         command[MODE_BEFORE, i] = mode
 
@@ -96,9 +81,9 @@ def _begin_period(scalars: FloatArray, command: FloatArray, state: FloatArray) -
 def _follow_motor(mode: float, state: FloatArray, i: int) -> None:
     """Make the values that the mode does not set follow the motor."""
     if mode != CSP:
-        state[X_SET, i] = state[X, i]
+        state[at.X_SET, i] = state[at.X, i]
         if mode != CSV:
-            state[V_SET, i] = state[V, i]
+            state[at.V_SET, i] = state[at.V, i]
 
 
 @kernel
@@ -117,33 +102,33 @@ def _set_values(
     """Compute set position, velocity and fed-forward torque at `share` of the period, into `state`."""
     n = state.shape[1]
     q, zero, tau = vectors[11], vectors[12], vectors[14]
-    T, s = scalars[PERIOD], share
+    T, s = scalars[at.PERIOD], share
     for i in range(n):
-        state[FEED, i] = 0.0
+        state[at.FEED, i] = 0.0
         zero[i] = 0.0
         x0, v0, v1 = command[X_START, i], command[V_START, i], command[V_END, i]
         if command[MODE_WANTED, i] == CSP:
             way = command[TARGET, i] - x0
             a, b = v0 * T - way, v1 * T - way  # Hermite's cubic, about the straight line
-            state[X_SET, i] = x0 + way * s + s * (1.0 - s) * (a * (1.0 - s) - b * s)
-            state[V_SET, i] = (way + a * (1.0 - s) * (1.0 - 3.0 * s) + b * s * (3.0 * s - 2.0)) / T
+            state[at.X_SET, i] = x0 + way * s + s * (1.0 - s) * (a * (1.0 - s) - b * s)
+            state[at.V_SET, i] = (way + a * (1.0 - s) * (1.0 - 3.0 * s) + b * s * (3.0 * s - 2.0)) / T
         elif command[MODE_WANTED, i] == CSV:
-            state[V_SET, i] = v0 + (v1 - v0) * s
-    if scalars[FEEDFORWARD] != 0.0:
-        if scalars[COUPLED] != 0.0:
-            times(coupling[1], state[X_SET], q)
+            state[at.V_SET, i] = v0 + (v1 - v0) * s
+    if scalars[at.FEEDFORWARD] != 0.0:
+        if scalars[at.COUPLED] != 0.0:
+            times(coupling[1], state[at.X_SET], q)
             rnea_single(arm[:, :37], gravity, arm[:, 37:], q, zero, zero, tau, work)
-            times_transposed(coupling[1], tau, state[FEED])
+            times_transposed(coupling[1], tau, state[at.FEED])
         else:
-            rnea_single(arm[:, :37], gravity, arm[:, 37:], state[X_SET], zero, zero, state[FEED], work)
+            rnea_single(arm[:, :37], gravity, arm[:, 37:], state[at.X_SET], zero, zero, state[at.FEED], work)
     for i in range(n):
         mode = command[MODE_WANTED, i]
         if mode not in (CSP, CSV):
-            state[FEED, i] = 0.0
-        elif scalars[FEEDFORWARD] != 0.0:
-            state[FEED, i] += parameters[FEED_OFFSET, i]
+            state[at.FEED, i] = 0.0
+        elif scalars[at.FEEDFORWARD] != 0.0:
+            state[at.FEED, i] += parameters[at.FEED_OFFSET, i]
         if mode in (CSP, CSV, CST):
-            state[FEED, i] += command[U_START, i] + (command[U_END, i] - command[U_START, i]) * s
+            state[at.FEED, i] += command[U_START, i] + (command[U_END, i] - command[U_START, i]) * s
 
 
 @kernel
@@ -167,14 +152,16 @@ def advance_drive_arm(
     The other arrays are those of `sim_backend.arm.stepper.advance`; `noise` is (3, n).
     """
     n = state.shape[1]
-    substeps = int(scalars[SUBSTEPS])
-    h = scalars[PERIOD] / substeps
+    substeps = int(scalars[at.SUBSTEPS])
+    h = scalars[at.PERIOD] / substeps
     error, target, jump, scratch = vectors[16], vectors[17], vectors[19], vectors[SCRATCH:]
     _begin_period(scalars, command, state)
-    warm(parameters, terms[0], scalars, state, scratch[LEVEL])
+    warm(parameters, terms[0], scalars, state, scratch[at.LEVEL])
     for s in range(substeps):
         for i in range(n):
-            error[i] = state[V_SET, i] + parameters[KP, i] * (state[X_SET, i] - state[X, i]) - state[V, i]
+            error[i] = (
+                state[at.V_SET, i] + parameters[at.KP, i] * (state[at.X_SET, i] - state[at.X, i]) - state[at.V, i]
+            )
             jump[i] = 0.0
         share = (s + 1) / substeps
         _set_values(arm, gravity, parameters, coupling, scalars, command, share, state, vectors, work)
@@ -195,6 +182,8 @@ def advance_drive_arm(
 class DriveArm(PackedArm):
     """A simulated arm moved by drive commands, initially at rest with closed brakes.
 
+    Raises `SimulationConfigError`: as `PackedArm`, or a list of the wrong length.
+
     Parameters
     ----------
     model : RobotModel
@@ -207,11 +196,6 @@ class DriveArm(PackedArm):
         Initial joint positions [rad or m]; by default mid-range.
     brake_torque : (n,) array-like, optional
         Holding torque [N*m or N], 0 for a joint without brake; by default three times the effort limit.
-
-    Raises
-    ------
-    SimulationConfigError
-        As `PackedArm`, or a list of the wrong length.
     """
 
     def __init__(
@@ -237,7 +221,7 @@ class DriveArm(PackedArm):
         n = model.n
         self._longest_s = 1.0 / (settings.rate_hz * self.substeps)
         self._time_s = 0.0
-        self._coupled = bool(self._scalars[COUPLED])
+        self._coupled = bool(self._scalars[at.COUPLED])
         self._rng = np.random.default_rng(settings.seed)
         self._noisy = bool(self._parameters[layout.TAU_NOISE : layout.VELOCITY_NOISE + 1].any())
         self._noise = np.zeros((3, n))
@@ -253,7 +237,7 @@ class DriveArm(PackedArm):
         limits = MotionLimits.of(model)
         q = 0.5 * (limits.lower + limits.upper) if start is None else self._vector("start", start)
         self._set_period(1.0 / settings.rate_hz if period_s is None else period_s)
-        self._state[X] = self._state[X_SET] = self._coupling[0] @ q
+        self._state[at.X] = self._state[at.X_SET] = self._coupling[0] @ q
         self._state[layout.TEMPERATURE] = settings.ambient_c
         self._closed = np.ones(n, np.bool_)
         self._brakes[:] = self.brake_torque
@@ -277,6 +261,8 @@ class DriveArm(PackedArm):
     ) -> DriveSample:
         """Simulate one period and return the sample at its end.
 
+        Raises `SimulationDivergedError`; `SimulationConfigError`: an invalid event of the settings.
+
         Parameters
         ----------
         mode : (n,) int
@@ -291,12 +277,6 @@ class DriveArm(PackedArm):
             Which brakes are closed; by default those of the drives in mode `BRAKED`.
         torque_limit : (n,) float, optional
             Largest torque of each drive, at most the joint's effort limit.
-
-        Raises
-        ------
-        SimulationDivergedError
-        SimulationConfigError
-            An invalid event of the settings.
         """
         command = self._command
         command[MODE_WANTED] = mode
@@ -349,8 +329,8 @@ class DriveArm(PackedArm):
     def _set_period(self, period_s: float) -> None:
         if not (np.isfinite(period_s) and period_s > 0.0):
             raise SimulationConfigError(f"period of robot '{self.model.name}' is {period_s} s, must be > 0")
-        self._scalars[PERIOD] = self._period_s = period_s
-        self._scalars[SUBSTEPS] = max(1.0, np.ceil(period_s / self._longest_s - 1e-9))
+        self._scalars[at.PERIOD] = self._period_s = period_s
+        self._scalars[at.SUBSTEPS] = max(1.0, np.ceil(period_s / self._longest_s - 1e-9))
         self._scalars[layout.COOLING] = np.exp(-period_s / self.settings.thermal_time_s)
 
     def _vector(self, name: str, value: FloatArray | Sequence[float]) -> FloatArray:

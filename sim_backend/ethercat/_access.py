@@ -8,6 +8,8 @@ modelled: frames and device access it in turn.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rt_core.jit import jit
@@ -27,26 +29,30 @@ NOT_THERE, ANOTHER = 0, -1
 WAITING = 1 << reg.EVENT_COUNT
 
 
+class SlaveArrays(NamedTuple):
+    """Arrays of all slaves of a segment."""
+
+    memory: UInt8Array
+    """(N, MEMORY_SIZE)"""
+    opened: UInt8Array
+    """Mailboxes that have been accessed in part (N, SM_COUNT)"""
+    times: IntArray
+    """Clocks (N, CLOCK_TIMES)"""
+    rates: FloatArray
+    """Clocks (N, CLOCK_RATES)"""
+    events: IntArray
+    """One bit for each kind of event (N,)"""
+
+
 def _write_masks() -> UInt8Array:
     """Return the bits of each register that the master may write."""
     masks = np.full(reg.RAM_START, 0xFF, np.uint8)
     read_only = (
-        (0x0000, 0x0010),
-        (0x0012, 0x0014),
-        (0x0110, 0x0112),
-        (0x0130, 0x0136),
-        (0x0140, 0x0160),
-        (0x0210, 0x0224),
-        (reg.RX_ERROR_COUNTER, reg.COUNTERS_END),
-        (0x0440, 0x0444),
-        (0x0501, 0x0502),
-        (reg.DC_RECEIVE_TIME_PORT[0], reg.DC_SYSTEM_TIME_OFFSET),
-        (0x092C, 0x0930),
-        (0x0932, 0x0934),
-        (0x0984, 0x0990),
-        (0x09AE, 0x09D0),
-        (0x0E00, 0x0F00),
-    )
+        (0x0000, 0x0010), (0x0012, 0x0014), (0x0110, 0x0112), (0x0130, 0x0136), (0x0140, 0x0160), (0x0210, 0x0224),
+        (reg.RX_ERROR_COUNTER, reg.COUNTERS_END), (0x0440, 0x0444), (0x0501, 0x0502),
+        (reg.DC_RECEIVE_TIME_PORT[0], reg.DC_SYSTEM_TIME_OFFSET), (0x092C, 0x0930), (0x0932, 0x0934),
+        (0x0984, 0x0990), (0x09AE, 0x09D0), (0x0E00, 0x0F00),
+    )  # fmt: skip
     for start, end in read_only:
         masks[start:end] = 0
     masks[reg.SII_CONTROL], masks[reg.SII_CONTROL + 1] = 0x01, 0x07
@@ -131,11 +137,7 @@ def _advance(
 
 @jit
 def read(
-    memory: UInt8Array,
-    opened: UInt8Array,
-    times: IntArray,
-    rates: FloatArray,
-    events: IntArray,
+    arrays: SlaveArrays,
     slave: int,
     start: int,
     count: int,
@@ -145,6 +147,7 @@ def read(
     combine: bool,
 ) -> bool:
     """Read `count` bytes from address `start` into `target[at:]`, or OR them to it; False if not acknowledged."""
+    memory, opened, times, rates, events = arrays
     end = start + count
     if count <= 0 or end > reg.MEMORY_SIZE:
         return False
@@ -166,19 +169,10 @@ def read(
 
 @jit
 def write(
-    memory: UInt8Array,
-    opened: UInt8Array,
-    times: IntArray,
-    rates: FloatArray,
-    events: IntArray,
-    slave: int,
-    start: int,
-    count: int,
-    arrival: IntArray,
-    source: UInt8Array,
-    at: int,
+    arrays: SlaveArrays, slave: int, start: int, count: int, arrival: IntArray, source: UInt8Array, at: int
 ) -> bool:
     """Write `count` bytes of `source[at:]` from address `start` on; False if not acknowledged."""
+    memory, opened, _, _, events = arrays
     end = start + count
     if count <= 0 or end > reg.MEMORY_SIZE:
         return False
@@ -200,7 +194,7 @@ def write(
     if start < reg.RAM_START:
         _registers_written(memory, opened, events, slave, start, end, enabled)
         if clocked and start < reg.DC_UNIT_END and end > reg.DC_RECEIVE_TIME_PORT[0]:
-            _clock_written(memory, times, rates, events, slave, start, end, arrival, source, at)
+            _clock_written(arrays, slave, start, end, arrival, source, at)
     if touched:
         _advance(memory, opened, events, slave, touched, end, reg.SM_DIRECTION_WRITE)
     return True
@@ -249,17 +243,9 @@ def _registers_written(
 
 @jit
 def _clock_written(
-    memory: UInt8Array,
-    times: IntArray,
-    rates: FloatArray,
-    events: IntArray,
-    slave: int,
-    start: int,
-    end: int,
-    arrival: IntArray,
-    source: UInt8Array,
-    at: int,
+    arrays: SlaveArrays, slave: int, start: int, end: int, arrival: IntArray, source: UInt8Array, at: int
 ) -> None:
+    memory, _, times, rates, events = arrays
     if start < reg.DC_RECEIVE_TIME_PORT[1] and end > reg.DC_RECEIVE_TIME_PORT[0]:
         latch_unit(memory, times, rates, slave, arrival[AT_UNIT])
         for port in range(2):

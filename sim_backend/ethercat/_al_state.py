@@ -18,18 +18,10 @@ Entered = Callable[[int, int], None]
 
 
 class StateMachine:
-    """AL control and status of one slave.
+    """AL control and status of one slave, in its memory.
 
-    Parameters
-    ----------
-    view : memoryview
-        The slave's memory.
-    check, entered : callables
-        Of the device; see `Check` and `Entered`.
-    transition_ns : int
-        Duration of a change to a higher state [ns]; a change to a lower one is immediate.
-    patience_ns : int
-        Time for which a change waits for a missing condition [ns].
+    A change to a higher state takes `transition_ns`, and waits up to `patience_ns` for a missing condition; a change to
+    a lower one is immediate.
     """
 
     def __init__(

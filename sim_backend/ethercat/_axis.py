@@ -63,13 +63,7 @@ class JointDemand(NamedTuple):
 class Axis:
     """Scales of one drive on one joint, and the faults of its encoder.
 
-    Parameters
-    ----------
-    profile : DeviceProfile
-    dictionary : ObjectDictionary
-        Source of rated torque and current; receives second encoder and temperature.
-    objects : DriveObjects
-    mounting : Mounting
+    The dictionary has the rated torque and current, and receives second encoder and temperature.
 
     Attributes
     ----------
@@ -122,13 +116,8 @@ class Axis:
     def feedback(self, x: float, v: float, u: float, limited: bool, temperature: float) -> Feedback:
         """Write the measured values into the objects, and return the feedback of the drive.
 
-        Parameters
-        ----------
-        x, v, u : float
-            Position, velocity and motor torque on the joint side [rad, rad/s, N*m].
-        limited : bool
-        temperature : float
-            [degC]
+        Position `x`, velocity `v` and motor torque `u` are on the joint side [rad, rad/s, N*m], the temperature in
+        degC.
         """
         angle = self._sign * x + self._offset
         self._true = round(angle * self._counts)

@@ -160,15 +160,7 @@ def reset_control(memory: UInt8Array, times: IntArray, rates: FloatArray, slave:
 
 @dataclass(frozen=True)
 class ClockSettings:
-    """Local clock of one slave.
-
-    Attributes
-    ----------
-    ppm : float
-        Gain on CLOCK_MONOTONIC; negative is slow.
-    start_ns : int
-        Local time at power-on [ns].
-    """
+    """Local clock of one slave: gain on CLOCK_MONOTONIC (negative is slow), and local time at power-on [ns]."""
 
     ppm: float = 0.0
     start_ns: int = 0

@@ -32,10 +32,7 @@ Writer = Callable[[int, int, bytes, int], None]
 class CoeError(SimulationError, ValueError):
     """A message that is no valid request; the mailbox answers with a mailbox error.
 
-    Attributes
-    ----------
-    too_short : bool
-        It ends before its header does; otherwise its service is unknown.
+    `too_short`: it ends before its header does; otherwise its service is unknown.
     """
 
     def __init__(self, reason: str, *, too_short: bool) -> None:
@@ -57,14 +54,7 @@ class _Transfer:
 
 
 class CoeServer:
-    """Answers CoE messages from an object dictionary.
-
-    Parameters
-    ----------
-    dictionary : ObjectDictionary
-    complete_access, sdo_information : bool
-        Supported services.
-    """
+    """Answers CoE messages from an object dictionary."""
 
     def __init__(
         self, dictionary: ObjectDictionary, *, complete_access: bool = True, sdo_information: bool = True
@@ -79,21 +69,9 @@ class CoeServer:
         self._transfer = None
 
     def request(self, data: bytes, state: int, room: int) -> list[bytes]:
-        """Return the replies to a message, each at most `room` bytes.
+        """Return the replies to a message (CoE header and service), each at most `room` bytes; `state` is the AL state.
 
-        Parameters
-        ----------
-        data : bytes
-            CoE header and service.
-        state : int
-            AL state.
-        room : int
-            Bytes of a mailbox behind its header.
-
-        Raises
-        ------
-        CoeError
-            The message is too short, or of a service that slaves do not take.
+        Raises `CoeError` if the message is too short, or of a service that slaves do not take.
         """
         if len(data) < _COE_HEADER:
             raise CoeError("a CoE message has a header of two bytes", too_short=True)

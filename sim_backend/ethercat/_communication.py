@@ -28,18 +28,9 @@ _Part: TypeAlias = tuple[str, DataType, Value, Access]
 
 
 def build_dictionary(profile: DeviceProfile, serial: int = 0) -> ObjectDictionary:
-    """Build the object dictionary of one slave.
+    """Build the object dictionary of one slave; `serial` is subindex 4 of 0x1018.
 
-    Parameters
-    ----------
-    profile : DeviceProfile
-    serial : int
-        Serial number, subindex 4 of 0x1018.
-
-    Raises
-    ------
-    ValueError
-        The profile has an object of the communication area.
+    Raises `ValueError` if the profile has an object of the communication area.
     """
     dictionary = ObjectDictionary()
     _add_identity(dictionary, profile, serial)

@@ -34,21 +34,10 @@ _WITH_PROCESS_DATA = (reg.AL_SAFEOP, reg.AL_OP)
 
 
 class SlaveController:
-    """One slave.
+    """One slave over its memory (0x3000,): registers and RAM, contiguous.
 
-    Parameters
-    ----------
-    memory : (0x3000,) uint8
-        Registers and RAM, contiguous.
-    profile : DeviceProfile
-    dictionary : ObjectDictionary
-        From `build_dictionary` of the profile; the drive holds entries of it.
-    alias, serial : int
-        Station alias and serial number in the EEPROM.
-    transition_ns : int
-        Duration of a change to a higher AL state [ns].
-    sii_ns : int
-        Duration of a command of the EEPROM interface [ns].
+    The dictionary is `build_dictionary` of the profile; the drive holds entries of it.  Station alias and serial number
+    are those in the EEPROM.  A change to a higher AL state takes `transition_ns`, a command of the EEPROM `sii_ns`.
 
     Attributes
     ----------

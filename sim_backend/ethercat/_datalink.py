@@ -16,10 +16,11 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import jit
-from rt_core.types import FloatArray, IntArray
+from rt_core.types import IntArray
+from sim_backend.ethercat import _access as access
 from sim_backend.ethercat import registers as reg
 from sim_backend.ethercat import wire
-from sim_backend.ethercat._access import ANOTHER, ARRIVAL, AT_PORT_0, AT_PORT_1, AT_UNIT, NOT_THERE, read, write
+from sim_backend.ethercat._access import SlaveArrays
 from sim_backend.ethercat._clock import get16, get32
 from sim_backend.ethercat.registers import UInt8Array
 
@@ -45,17 +46,17 @@ def _put_word(frame: UInt8Array, at: int, value: int) -> None:
 @jit
 def _arrive(way: int, first_ns: int, hop_ns: int, place: int, count: int, arrival: IntArray) -> None:
     """Set the arrival times at slave `place`, if the first of `count` slaves processes the frame at `first_ns`."""
-    arrival[AT_UNIT] = first_ns + place * hop_ns
-    arrival[AT_PORT_0] = arrival[AT_UNIT]
+    arrival[access.AT_UNIT] = first_ns + place * hop_ns
+    arrival[access.AT_PORT_0] = arrival[access.AT_UNIT]
     if way == RING:
-        arrival[AT_PORT_1] = ANOTHER
+        arrival[access.AT_PORT_1] = access.ANOTHER
     elif way == TAIL:
-        arrival[AT_PORT_1] = first_ns - place * hop_ns
+        arrival[access.AT_PORT_1] = first_ns - place * hop_ns
         if place == 0:
-            arrival[AT_PORT_0] = NOT_THERE
+            arrival[access.AT_PORT_0] = access.NOT_THERE
     else:
         back = first_ns + (2 * (count - 1) - place) * hop_ns
-        arrival[AT_PORT_1] = back if place + 1 < count else NOT_THERE
+        arrival[access.AT_PORT_1] = back if place + 1 < count else access.NOT_THERE
 
 
 @jit
@@ -82,23 +83,13 @@ def _directions(command: int, meant: bool) -> int:
 
 @jit
 def _read_bits(
-    memory: UInt8Array,
-    opened: UInt8Array,
-    times: IntArray,
-    rates: FloatArray,
-    events: IntArray,
-    slave: int,
-    bit: int,
-    bits: int,
-    arrival: IntArray,
-    frame: UInt8Array,
-    to_bit: int,
+    arrays: SlaveArrays, slave: int, bit: int, bits: int, arrival: IntArray, frame: UInt8Array, to_bit: int,
     covered: UInt8Array,
-) -> bool:
+) -> bool:  # fmt: skip
     """Read `bits` bits from bit address `bit` of a slave into the frame from bit `to_bit` on."""
     start = bit >> 3
     count = (bit + bits - 1 >> 3) - start + 1
-    if not read(memory, opened, times, rates, events, slave, start, count, arrival, covered, 0, False):
+    if not access.read(arrays, slave, start, count, arrival, covered, 0, False):
         return False
     for k in range(bits):
         source, target = bit + k - 8 * start, to_bit + k
@@ -109,54 +100,33 @@ def _read_bits(
 
 @jit
 def _write_bits(
-    memory: UInt8Array,
-    opened: UInt8Array,
-    times: IntArray,
-    rates: FloatArray,
-    events: IntArray,
-    slave: int,
-    bit: int,
-    bits: int,
-    arrival: IntArray,
-    arrived: UInt8Array,
-    from_bit: int,
+    arrays: SlaveArrays, slave: int, bit: int, bits: int, arrival: IntArray, arrived: UInt8Array, from_bit: int,
     covered: UInt8Array,
-) -> bool:
+) -> bool:  # fmt: skip
     """Write `bits` bits that arrived, from bit `from_bit` on, to bit address `bit` of a slave."""
     start = bit >> 3
     count = (bit + bits - 1 >> 3) - start + 1
     if start + count > reg.MEMORY_SIZE:
         return False
     for k in range(count):
-        covered[k] = memory[slave, start + k]
+        covered[k] = arrays.memory[slave, start + k]
     for k in range(bits):
         source, target = from_bit + k, bit + k - 8 * start
         one = np.int64(arrived[source >> 3]) >> (source & 7) & 1
         covered[target >> 3] = np.int64(covered[target >> 3]) & ~(1 << (target & 7)) | one << (target & 7)
-    return bool(write(memory, opened, times, rates, events, slave, start, count, arrival, covered, 0))
+    return bool(access.write(arrays, slave, start, count, arrival, covered, 0))
 
 
 @jit
 def _map(
-    memory: UInt8Array,
-    opened: UInt8Array,
-    times: IntArray,
-    rates: FloatArray,
-    events: IntArray,
-    slave: int,
-    kind: int,
-    address: int,
-    length: int,
-    arrival: IntArray,
-    frame: UInt8Array,
-    at: int,
-    scratch: UInt8Array,
-) -> bool:
+    arrays: SlaveArrays, slave: int, kind: int, address: int, length: int, arrival: IntArray, frame: UInt8Array,
+    at: int, scratch: UInt8Array,
+) -> bool:  # fmt: skip
     """Pass logical data through the FMMUs of `kind` (read or write); True if one acknowledged.
 
     The data to read into begin at `frame[at]`, those to write are in row `ARRIVED` of the scratch.
     """
-    done = False
+    memory, done = arrays.memory, False
     for k in range(reg.FMMU_COUNT):
         unit = reg.FMMU + k * reg.FMMU_SIZE
         if not memory[slave, unit + reg.FMMU_ACTIVATE] & 1 or not memory[slave, unit + reg.FMMU_TYPE] & kind:
@@ -175,13 +145,9 @@ def _map(
             low, high = max(first_byte, address), min(first_byte + mapped, address + length)
             start, count, offset = inner + low - first_byte, high - low, low - address
             if kind == reg.FMMU_TYPE_READ:
-                done |= read(
-                    memory, opened, times, rates, events, slave, start, count, arrival, frame, at + offset, False
-                )
+                done |= access.read(arrays, slave, start, count, arrival, frame, at + offset, False)
             else:
-                done |= write(
-                    memory, opened, times, rates, events, slave, start, count, arrival, scratch[ARRIVED], offset
-                )
+                done |= access.write(arrays, slave, start, count, arrival, scratch[ARRIVED], offset)
             continue
         first = first_byte * 8 + start_bit
         end = (first_byte + mapped - 1) * 8 + stop_bit + 1
@@ -191,30 +157,15 @@ def _map(
         bit, bits, outer = inner * 8 + inner_bit + low - first, high - low, low - address * 8
         covered = scratch[COVERED]
         if kind == reg.FMMU_TYPE_READ:
-            done |= _read_bits(
-                memory, opened, times, rates, events, slave, bit, bits, arrival, frame, at * 8 + outer, covered
-            )
+            done |= _read_bits(arrays, slave, bit, bits, arrival, frame, at * 8 + outer, covered)
         else:
-            arrived = scratch[ARRIVED]
-            done |= _write_bits(
-                memory, opened, times, rates, events, slave, bit, bits, arrival, arrived, outer, covered
-            )
+            done |= _write_bits(arrays, slave, bit, bits, arrival, scratch[ARRIVED], outer, covered)
     return done
 
 
 @jit
 def _process_datagram(
-    memory: UInt8Array,
-    opened: UInt8Array,
-    times: IntArray,
-    rates: FloatArray,
-    events: IntArray,
-    slave: int,
-    arrival: IntArray,
-    frame: UInt8Array,
-    at: int,
-    length: int,
-    scratch: UInt8Array,
+    arrays: SlaveArrays, slave: int, arrival: IntArray, frame: UInt8Array, at: int, length: int, scratch: UInt8Array
 ) -> int:
     """Process the datagram at `frame[at]` in one slave; return the increment of the working counter."""
     command = int(np.int64(frame[at]))
@@ -229,7 +180,7 @@ def _process_datagram(
     elif command in (wire.LRD, wire.LWR, wire.LRW):
         meant = True
     else:
-        meant = _is_station(memory, slave, device)
+        meant = _is_station(arrays.memory, slave, device)
     directions = _directions(command, meant)
     if directions == 0:
         return 0
@@ -240,41 +191,23 @@ def _process_datagram(
     if command in (wire.LRD, wire.LWR, wire.LRW):
         address = device | register << 16
         if directions & 1:
-            fetched = _map(
-                memory, opened, times, rates, events, slave, reg.FMMU_TYPE_READ, address, length, arrival, frame, data,
-                scratch,
-            )  # fmt: skip
+            fetched = _map(arrays, slave, reg.FMMU_TYPE_READ, address, length, arrival, frame, data, scratch)
         if directions & 2:
-            stored = _map(
-                memory, opened, times, rates, events, slave, reg.FMMU_TYPE_WRITE, address, length, arrival, frame, data,
-                scratch,
-            )  # fmt: skip
+            stored = _map(arrays, slave, reg.FMMU_TYPE_WRITE, address, length, arrival, frame, data, scratch)
     else:
         if directions & 1:
             either = command in (wire.BRD, wire.BRW)
-            fetched = read(memory, opened, times, rates, events, slave, register, length, arrival, frame, data, either)
+            fetched = access.read(arrays, slave, register, length, arrival, frame, data, either)
         if directions & 2:
-            stored = write(memory, opened, times, rates, events, slave, register, length, arrival, scratch[ARRIVED], 0)
+            stored = access.write(arrays, slave, register, length, arrival, scratch[ARRIVED], 0)
     return (1 if fetched else 0) + ((2 if directions == 3 else 1) if stored else 0)
 
 
 @jit
 def process_frame(
-    frame: UInt8Array,
-    size: int,
-    slaves: IntArray,
-    live: UInt8Array,
-    memory: UInt8Array,
-    opened: UInt8Array,
-    times: IntArray,
-    rates: FloatArray,
-    events: IntArray,
-    scratch: UInt8Array,
-    arrival: IntArray,
-    way: int,
-    first_ns: int,
-    hop_ns: int,
-) -> None:
+    frame: UInt8Array, size: int, slaves: IntArray, live: UInt8Array, arrays: SlaveArrays, scratch: UInt8Array,
+    arrival: IntArray, way: int, first_ns: int, hop_ns: int,
+) -> None:  # fmt: skip
     """Take a frame through slaves.
 
     Parameters
@@ -285,11 +218,8 @@ def process_frame(
         Numbers of the slaves, in the order in which they process the frame.
     live : (N,) uint8
         0: the slave passes the frame on without processing it.
-    memory, opened, times, rates : (N, MEMORY_SIZE) and (N, SM_COUNT) uint8, (N, CLOCK_TIMES) int64, (N, CLOCK_RATES)
-        Memory, mailboxes that have been accessed in part, and clocks.
-    events : (N,) int64
-        Takes up one bit for each kind of event.
-    scratch, arrival : (SCRATCH_ROWS, SCRATCH_SIZE) uint8, (ARRIVAL,) int64
+    arrays : SlaveArrays
+    scratch, arrival : (SCRATCH_ROWS, SCRATCH_SIZE) uint8, (access.ARRIVAL,) int64
     way : int
         LINE, RING or TAIL.
     first_ns, hop_ns : int
@@ -308,6 +238,7 @@ def process_frame(
         length = flags & wire.LENGTH_MASK
         counter_at = at + wire.DATAGRAM_HEADER + length
         if at + wire.DATAGRAM_HEADER + wire.WORKING_COUNTER > end or counter_at + wire.WORKING_COUNTER > end:
+            memory = arrays.memory
             for place in range(slaves.shape[0]):
                 errors = int(np.int64(memory[slaves[place], reg.PROCESSING_ERROR_COUNTER]))
                 memory[slaves[place], reg.PROCESSING_ERROR_COUNTER] = min(errors + 1, 255)
@@ -321,9 +252,7 @@ def process_frame(
                 if not live[slave]:
                     continue
                 _arrive(way, first_ns, hop_ns, place, slaves.shape[0], arrival)
-                counter += _process_datagram(
-                    memory, opened, times, rates, events, slave, arrival, frame, at, length, scratch
-                )
+                counter += _process_datagram(arrays, slave, arrival, frame, at, length, scratch)
             _put_word(frame, counter_at, counter)
         more = flags & wire.MORE != 0
         at = counter_at + wire.WORKING_COUNTER
@@ -331,4 +260,4 @@ def process_frame(
 
 def work_arrays() -> tuple[UInt8Array, IntArray]:
     """Return what `process_frame` works in: scratch and arrival."""
-    return np.zeros((SCRATCH_ROWS, SCRATCH_SIZE), np.uint8), np.zeros(ARRIVAL, np.int64)
+    return np.zeros((SCRATCH_ROWS, SCRATCH_SIZE), np.uint8), np.zeros(access.ARRIVAL, np.int64)

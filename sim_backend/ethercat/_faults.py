@@ -151,42 +151,16 @@ class Mains(_SlaveFault):
 
 
 Fault: TypeAlias = Annotated[
-    LostFrame
-    | Cut
-    | Mend
-    | PowerOff
-    | PowerOn
-    | WorkingCounterDrop
-    | AlError
-    | EmergencyMessage
-    | StuckEncoder
-    | EncoderJump
-    | ClockDrift
-    | ClockStep
-    | SlowReply
-    | RefuseOp
-    | DriveFault
-    | SafeTorqueOff
-    | Mains,
+    LostFrame | Cut | Mend | PowerOff | PowerOn | WorkingCounterDrop | AlError | EmergencyMessage | StuckEncoder
+    | EncoderJump | ClockDrift | ClockStep | SlowReply | RefuseOp | DriveFault | SafeTorqueOff | Mains,
     Field(discriminator="kind"),
-]
+]  # fmt: skip
 
 
 def slave_number(fault: Fault, names: Sequence[str], place: int = 0) -> int:
-    """Return the number of a fault's slave, -1 for a fault of the segment.
+    """Return the number of a fault's slave among the joints `names`, along the cable; -1 for a fault of the segment.
 
-    Parameters
-    ----------
-    fault : Fault
-    names : sequence of str
-        Joints of the slaves, along the cable.
-    place : int
-        Number of the entry, for the message.
-
-    Raises
-    ------
-    FaultScriptError
-        The slave does not exist, or a cut is behind the last one.
+    Raises `FaultScriptError`, with `place`, the number of the entry, if there is no such slave or cable.
     """
     count, where = len(names), f"fault[{place}].{fault.kind}"
     if isinstance(fault, Cut) and fault.after > count:

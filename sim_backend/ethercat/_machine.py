@@ -39,15 +39,9 @@ class DriveFitting:
 class Machine:
     """Drives in the order of the joints that they move; slave `k` of the segment is drive `k`.
 
-    Parameters
-    ----------
-    model : RobotModel
-        Needs `inertial`.
-    fittings : n DriveFitting
-    settings : SimSettings, optional
-        Of `DriveArm`, without quantisation: the drives quantise.
-    start : (n,) array-like, optional
-        Joint positions at the beginning [rad or m]; by default mid-range.
+    The model needs `inertial`; `settings` are those of `DriveArm`, without quantisation, as the drives quantise.
+    `start` are the joint positions (n,) at the beginning [rad or m], by default mid-range.  Raises
+    `SimulationConfigError` for an arm that cannot be simulated, or without one drive for each joint.
 
     Attributes
     ----------
@@ -58,11 +52,6 @@ class Machine:
         The arm at the last cycle.
     emergencies : list of (int, Emergency)
         Those of the last cycle, with the slaves that sent them.
-
-    Raises
-    ------
-    SimulationConfigError
-        Not one drive for each joint, or an arm that cannot be simulated.
     """
 
     def __init__(

@@ -31,13 +31,7 @@ def parse_header(data: bytes) -> tuple[int, int, int]:
 
 
 class Mailbox:
-    """Queue of replies and emergencies, held until the master has read them.
-
-    Parameters
-    ----------
-    coe : CoeServer
-        The only protocol supported.
-    """
+    """Queue of replies and emergencies, held until the master has read them; CoE is the only protocol supported."""
 
     def __init__(self, coe: CoeServer) -> None:
         self._coe = coe
@@ -61,15 +55,7 @@ class Mailbox:
         return len(self._queue) >= _ROOM
 
     def request(self, data: bytes, state: int) -> None:
-        """Queue the replies to a request; a repeated request is ignored.
-
-        Parameters
-        ----------
-        data : bytes
-            The whole receive buffer.
-        state : int
-            AL state.
-        """
+        """Queue the replies to a request, the whole receive buffer; a repeated request is ignored."""
         length, kind, counter = parse_header(data)
         if counter and counter == self._heard:
             return
@@ -106,10 +92,7 @@ class Mailbox:
     def repeat(self, unread: bytes | None) -> bytes | None:
         """Return the message for the send buffer after the master has requested a repeat.
 
-        Parameters
-        ----------
-        unread : bytes, optional
-            Message in the buffer now; it is queued again if an older one has to be repeated.
+        `unread`, the message in the buffer now, is queued again if an older one has to be repeated.
         """
         if self._read is None:
             return unread if unread is not None else self.next()

@@ -23,12 +23,7 @@ _Check: TypeAlias = Callable[[ObjectEntry, Value], None]
 
 
 class ImagePacker:
-    """Pack and unpack the values of entries in a process image of fixed layout.
-
-    Parameters
-    ----------
-    slots : sequence of (Entry or None, bits)
-    """
+    """Pack and unpack the values of entries in a process image of fixed layout."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self.size = (sum(bits for _, bits in slots) + 7) // 8
@@ -97,13 +92,7 @@ def _held(entry: Entry) -> int | float:
 class ProcessImage:
     """Assignment and mapping of one direction, with checks of writes by the master.
 
-    Parameters
-    ----------
-    dictionary : ObjectDictionary
-    outputs : bool
-        From the master (0x1C12, 0x16xx) or to it (0x1C13, 0x1Axx).
-    max_bytes : int
-        Size of the sync manager's buffer.
+    Outputs are 0x1C12 and 0x16xx, inputs 0x1C13 and 0x1Axx; `max_bytes` is the size of the sync manager's buffer.
     """
 
     def __init__(self, dictionary: ObjectDictionary, *, outputs: bool, max_bytes: int) -> None:
@@ -120,10 +109,7 @@ class ProcessImage:
     def slots(self) -> list[Slot]:
         """Return the slots of the present image, in order.
 
-        Raises
-        ------
-        SdoAbort
-            The assignment or a mapping names an object that does not exist.
+        Raises `SdoAbort` if the assignment or a mapping names an object that does not exist.
         """
         found: list[Slot] = []
         for number in _values(self._assign, self._assign.count()):

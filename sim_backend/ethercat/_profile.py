@@ -339,10 +339,7 @@ def known_profiles() -> list[str]:
 def load_profile(ref: str | Path) -> DeviceProfile:
     """Read a device profile by the name of a shipped one, or from a path that ends in `.toml`.
 
-    Raises
-    ------
-    DeviceProfileError
-        Unknown or invalid; names file and field.
+    Raises `DeviceProfileError`, with file and field, if it is unknown or invalid.
     """
     text = str(ref)
     if text.endswith(".toml"):

@@ -22,15 +22,9 @@ _HEADER = 4
 
 
 def information(dictionary: ObjectDictionary, data: bytes, room: int) -> list[bytes]:
-    """Return the fragments of the answer to a request.
+    """Return the fragments of the answer to a request, each with its header at most `room` bytes.
 
-    Parameters
-    ----------
-    dictionary : ObjectDictionary
-    data : bytes
-        Opcode, reserved byte, fragments left (2 bytes), content.
-    room : int
-        Bytes of one fragment with its header.
+    The request `data`: opcode, reserved byte, fragments left (2 bytes), content.
     """
     try:
         opcode, content = _answer(dictionary, data[0] & ~INCOMPLETE, data[_HEADER:])

@@ -14,7 +14,7 @@ import numpy as np
 
 from rt_core.types import IntArray
 from sim_backend.ethercat import registers as reg
-from sim_backend.ethercat._access import WAITING
+from sim_backend.ethercat._access import WAITING, SlaveArrays
 from sim_backend.ethercat._clock import Clocks, ClockSettings, SyncGrid, latch_port
 from sim_backend.ethercat._datalink import LINE, RING, TAIL, process_frame, work_arrays
 from sim_backend.ethercat._topology import Topology
@@ -95,12 +95,10 @@ class Segment:
     machine : Machine, optional
     ring : bool
         A cable leads from the last slave back to the master.
-    hop_ns : int
-        Delay from a slave to the next [ns].
+    hop_ns, now_ns : int
+        Delay from a slave to the next, and host time (CLOCK_MONOTONIC) at power-on [ns].
     clocks : sequence of ClockSettings
         Of the first slaves; the others have exact clocks.
-    now_ns : int
-        Host time (CLOCK_MONOTONIC) at power-on [ns].
 
     Attributes
     ----------
@@ -139,6 +137,7 @@ class Segment:
         self._opened: UInt8Array = np.zeros((count, reg.SM_COUNT), np.uint8)
         self._live: UInt8Array = np.ones(count, np.uint8)
         self._events: IntArray = np.zeros(count, np.int64)
+        self._arrays = SlaveArrays(self.memory, self._opened, self.clocks.times, self.clocks.rates, self._events)
         self._scratch, self._arrival = work_arrays()
         self._waiting: set[int] = set()
         self._deaf: dict[int, int] = {}
@@ -172,10 +171,8 @@ class Segment:
     def exchange(self, frame: bytes | memoryview, port: int, now_ns: int) -> list[tuple[int, bytes]]:
         """Process a frame from a port of the master (0, or 1 at the far end of a ring).
 
-        Returns
-        -------
-        list of (port, frame)
-            Replies; empty if the frame is no EtherCAT frame, is lost or delayed, or there is no link.
+        Returns the replies as (port, frame); none if the frame is no EtherCAT frame, is lost or delayed, or there is no
+        link.
         """
         size = len(frame)
         if not FRAME_HEADER <= size <= FRAME_MAX or frame[ETHERNET_HEADER - 2 : ETHERNET_HEADER] != _TYPE:
@@ -197,8 +194,8 @@ class Segment:
         self._frame[:size] = np.frombuffer(frame, np.uint8)
         first_ns = now_ns + (len(slaves) - 1) * self._hop_ns if way == TAIL else now_ns
         process_frame(
-            self._frame, size, slaves, self._live, self.memory, self._opened, self.clocks.times, self.clocks.rates,
-            self._events, self._scratch, self._arrival, way, first_ns, self._hop_ns,
+            self._frame, size, slaves, self._live, self._arrays, self._scratch, self._arrival, way, first_ns,
+            self._hop_ns,
         )  # fmt: skip
         out = self._frame[:size].tobytes()
         self._deliver(now_ns)

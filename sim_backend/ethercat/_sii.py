@@ -40,20 +40,9 @@ def checksum(data: bytes) -> int:
 
 
 def build_sii(profile: DeviceProfile, *, alias: int = 0, serial: int = 0) -> bytes:
-    """Return the content of a slave's EEPROM, `SIZE` bytes.
+    """Return the content of a slave's EEPROM, `SIZE` bytes, with station alias (16 bits) and serial number (32 bits).
 
-    Parameters
-    ----------
-    profile : DeviceProfile
-    alias : int
-        Configured station alias, 16 bits.
-    serial : int
-        Serial number, 32 bits.
-
-    Raises
-    ------
-    ValueError
-        The content does not fit into the EEPROM.
+    Raises `ValueError` if the content does not fit.
     """
     identity, mailbox = profile.identity, profile.mailbox
     head = bytearray(2 * CATEGORIES)
@@ -159,14 +148,7 @@ def _clocks(strings: _Strings) -> bytes:
 class SiiInterface:
     """Command register of a slave's EEPROM, and the EEPROM.
 
-    Parameters
-    ----------
-    memory : (0x3000,) uint8
-        Of the slave.
-    image : bytes
-        Initial content of the EEPROM, which survives power cycles.
-    busy_ns : int
-        Duration of a command [ns].
+    `memory` (0x3000,) is the slave's; `image`, the initial content, survives power cycles; a command takes `busy_ns`.
     """
 
     def __init__(self, memory: UInt8Array, image: bytes, busy_ns: int = 20_000) -> None:

@@ -30,11 +30,8 @@ RATED_TORQUE, RATED_CURRENT = 0x6076, 0x6075
 class SimulatedSegment:
     """A segment with its machine and its faults; faults count from the first time that all slaves are in OP.
 
-    Parameters
-    ----------
-    settings : SegmentSettings
-    now_ns : int
-        CLOCK_MONOTONIC at power-on [ns].
+    `now_ns` is CLOCK_MONOTONIC at power-on.  Raises `SimulationConfigError` or `RobotError` if robot, drives or faults
+    do not fit together.
 
     Attributes
     ----------
@@ -42,11 +39,6 @@ class SimulatedSegment:
     segment : Segment
     machine : Machine
     faults : FaultSchedule
-
-    Raises
-    ------
-    SimulationConfigError, RobotError
-        Robot, drives or faults do not fit together.
     """
 
     def __init__(self, settings: SegmentSettings, now_ns: int) -> None:
@@ -68,13 +60,9 @@ class SimulatedSegment:
             )
             for drive, fitting in zip(settings.drive, fittings, strict=True)
         ]  # fmt: skip
+        clocks = [ClockSettings(drive.clock_ppm, drive.clock_start_ns) for drive in settings.drive]
         self.segment = Segment(
-            factories,
-            self.machine,
-            ring=settings.ring,
-            hop_ns=settings.hop_ns,
-            clocks=[ClockSettings(drive.clock_ppm, drive.clock_start_ns) for drive in settings.drive],
-            now_ns=now_ns,
+            factories, self.machine, ring=settings.ring, hop_ns=settings.hop_ns, clocks=clocks, now_ns=now_ns
         )
         for place, fault in enumerate(settings.fault):
             slave_number(fault, names, place)  # raises where there is none

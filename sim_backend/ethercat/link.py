@@ -45,10 +45,7 @@ class Link:
     def up(self) -> None:
         """Create both interfaces and enable them.
 
-        Raises
-        ------
-        LinkError
-            One of the names is taken, `ip` is missing, or the system refuses.
+        Raises `LinkError` if a name is taken, `ip` is missing, or the system refuses.
         """
         for name in (self.master, self.segment):
             if _exists(name):

@@ -44,15 +44,7 @@ class ServerError(SimulationError, OSError):
 
 @dataclass(frozen=True)
 class Scheduling:
-    """Scheduling of the process.
-
-    Attributes
-    ----------
-    priority : int
-        Of SCHED_FIFO, 1 to 99; 0 leaves the scheduler as it is.
-    core : int, optional
-        Processor core to stay on.
-    """
+    """Scheduling of the process: priority of SCHED_FIFO (1 to 99; 0: as it is), and processor core to stay on."""
 
     priority: int = 0
     core: int | None = None
@@ -61,10 +53,7 @@ class Scheduling:
 def open_interface(name: str) -> socket.socket:
     """Return a raw socket for the EtherCAT frames of an interface.
 
-    Raises
-    ------
-    ServerError
-        The interface does not exist, is down, is no Ethernet, or raw sockets are not permitted.
+    Raises `ServerError` if it does not exist, is down, is no Ethernet, or raw sockets are not permitted.
     """
     _check_interface(name)
     try:
@@ -130,23 +119,10 @@ def _flags(name: str) -> int:
 
 
 class Server:
-    """A segment at one interface, or two for a ring.
+    """A segment at one interface, or two for a ring: those of the first port, and of the far end.
 
-    Parameters
-    ----------
-    segment : Segment
-    interfaces : tuple of str
-        Of the first port, and of the far end of a ring.
-
-    Attributes
-    ----------
-    frames, replies, unsent : int
-        Received; sent; and not accepted by the interface.
-
-    Raises
-    ------
-    ServerError
-        See `open_interface`; or the wrong number of interfaces.
+    Counts `frames` received, `replies` sent, and those that the interface did not accept (`unsent`).  Raises
+    `ServerError` as `open_interface`, or for the wrong number of interfaces.
     """
 
     def __init__(self, segment: Segment, interfaces: tuple[str, ...]) -> None:
@@ -187,18 +163,8 @@ class Server:
     ) -> None:
         """Answer frames until `stop`, SIGTERM or SIGINT.
 
-        Parameters
-        ----------
-        scheduling : Scheduling, optional
-        ready : callable, optional
-            Called when the server is ready.
-        turn : callable, optional
-            Called with CLOCK_MONOTONIC [ns] after each turn of the loop.
-
-        Raises
-        ------
-        ServerError
-            The scheduling is not permitted, or an interface has disappeared.
+        Calls `ready` when the server is ready, and `turn` with CLOCK_MONOTONIC [ns] after each turn of the loop.
+        Raises `ServerError` if the scheduling is not permitted, or an interface has disappeared.
         """
         self._stop = False
         with stop_on_signals(self.stop), _scheduled(scheduling or Scheduling()):

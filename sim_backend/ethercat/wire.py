@@ -76,10 +76,7 @@ class Datagram:
 def physical(command: int, device: int, register: int, data: bytes, index: int = 0) -> Datagram:
     """Return a datagram for a slave's memory.
 
-    Parameters
-    ----------
-    device : int
-        Position (from 0; sent as its negative), station address, or any value for a broadcast.
+    `device`: position (from 0; sent as its negative), station address, or any value for a broadcast.
     """
     if command in (APRD, APWR, APRW, ARMW):
         device = -device
@@ -94,10 +91,7 @@ def logical(command: int, address: int, data: bytes, index: int = 0) -> Datagram
 def build_frame(datagrams: Iterable[Datagram], source: bytes = MASTER) -> bytes:
     """Return the Ethernet frame, padded to the shortest length.
 
-    Raises
-    ------
-    FrameError
-        No datagram, or more than fit into a frame.
+    Raises `FrameError` without a datagram, or for more than fit into a frame.
     """
     chain = list(datagrams)
     if not chain:
@@ -116,10 +110,7 @@ def build_frame(datagrams: Iterable[Datagram], source: bytes = MASTER) -> bytes:
 def parse_frame(frame: bytes) -> list[Datagram]:
     """Return the datagrams of an Ethernet frame.
 
-    Raises
-    ------
-    FrameError
-        No EtherCAT commands, or a datagram longer than the frame.
+    Raises `FrameError` without EtherCAT commands, or for a datagram longer than the frame.
     """
     if len(frame) < FRAME_HEADER or frame[12:14] != ETHERTYPE.to_bytes(2, "big"):
         raise FrameError("no EtherCAT frame")

@@ -96,13 +96,7 @@ class Splitter:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Return kind and payload of each complete packet.
-
-        Raises
-        ------
-        AmsError
-            An impossible length.
-        """
+        """Return kind and payload of each complete packet; raises `AmsError` for an impossible length."""
         buffer = self._buffer
         buffer += data
         packets, place = [], 0

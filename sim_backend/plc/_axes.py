@@ -24,12 +24,7 @@ _AMOUNTS = {"Nm": 1.0, "mNm": 1e-3, "N": 1.0, "A": 1.0, "mA": 1e-3}
 
 
 class Axes:
-    """Scales of all axes, as arrays (n,).
-
-    Parameters
-    ----------
-    settings : sequence of AxisSettings, n of them
-    """
+    """Scales of all axes, as arrays (n,)."""
 
     def __init__(self, settings: Sequence[AxisSettings]) -> None:
         def array(values: Sequence[float]) -> FloatArray:

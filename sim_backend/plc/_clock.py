@@ -12,18 +12,10 @@ EPOCH_2000_NS = 946_684_800_000_000_000
 
 
 class PlcClock:
-    """Grid of the cycles.
+    """Grid of the cycles, of `cycle_ns`, a whole number of 100 ns.
 
-    Parameters
-    ----------
-    cycle_ns : int
-        A whole number of 100 ns.
-    now_ns : int
-        CLOCK_MONOTONIC of the first cycle [ns].
-    wall_ns : int
-        Time of the PLC's clock then [ns since 1970].
-    ppm : float
-        Drift of the PLC's clock relative to the host's.
+    The first one is at CLOCK_MONOTONIC `now_ns`, when the PLC's clock shows `wall_ns` [ns since 1970]; that drifts by
+    `ppm` relative to the host's.
     """
 
     def __init__(self, cycle_ns: int, now_ns: int, wall_ns: int, ppm: float = 0.0) -> None:

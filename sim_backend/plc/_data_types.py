@@ -49,27 +49,10 @@ class Item:
 
 @dataclass(frozen=True, eq=False)
 class DataType:
-    """A data type.
+    """A data type; `numpy` is that of a view of a variable in memory, `size` and `alignment` are in bytes.
 
-    Attributes
-    ----------
-    name : str
-    kind : Kind
-    numpy : numpy.dtype
-        For a view of a variable in memory.
-    size, alignment : int
-        In bytes.
-    base : str
-        Type of an array's elements, or that stores an enumeration.
-    dimensions : tuple of (int, int)
-        Lowest index and length of each dimension of an array.
-    element : DataType or None
-        Of an array.
-    items : tuple of Item
-        Of a structure.
-    values : tuple of (str, int)
-        Of an enumeration.
-    comment : str
+    An array has `dimensions` (lowest index, length), the `element` and its name as `base`; a structure has `items`; an
+    enumeration has `values` (name, number), stored as `base`.
     """
 
     name: str

@@ -19,15 +19,8 @@ _INFO = struct.Struct("<IBBH16s")
 class Device:
     """Device behind a port.
 
-    Parameters
-    ----------
-    name : str
-    state : callable
-        Returns ADS state and device state.
-    control : callable
-        Sets an ADS state; raises `AdsError`.
-    services : Services, optional
-        Of a device with values, as the PLC runtime; None: states only, as the system service.
+    `state` returns ADS state and device state; `control` sets an ADS state, or raises `AdsError`.  A device without
+    `services`, as the system service, has states only.
     """
 
     def __init__(

@@ -26,11 +26,7 @@ _STANDSTILL = 0.005
 class Measured:
     """Values of all axes at one instant, each (n,), in the axes' units.
 
-    Attributes
-    ----------
-    position, velocity, motor_position, torque, current, temperature : float64
-    valid : bool
-        False where an axis delivers no values; the others are then the last ones.
+    Where an axis delivers no values, `valid` is False and the others are the last ones.
     """
 
     position: FloatArray
@@ -43,39 +39,15 @@ class Measured:
 
 
 class Machine:
-    """Axes in the order of the joints that they move.
+    """Axes in the order of the joints that they move, on a `model` with `inertial`.
 
-    Parameters
-    ----------
-    model : RobotModel
-        Needs `inertial`.
-    axes : n AxisSettings
-    settings : SimSettings
-        Of `DriveArm`.
-    start : (n,) array-like, optional
-        Joint positions at the beginning [rad or m]; by default mid-range.
-    enable_s : float
-        Time from power to enabled axes [s].
+    `start` are joint positions at the beginning [rad or m], by default mid-range; `enable_s` is the time from power to
+    enabled axes [s].  Raises `SimulationConfigError` if there is not one axis for each joint, or the arm cannot be
+    simulated.
 
-    Attributes
-    ----------
-    arm : DriveArm
-    axes : Axes
-    sample : DriveSample
-        The arm at this instant.
-    power, follow : bool
-        Commands of the program: axes on, and following set positions.
-    enabled : (n,) bool
-        Enabled axes.
-    failing, faulty, silent : (n,) bool
-        Axes with a cause of a fault; with a reported fault, until it is reset; without values.
-    target : (n,) float64
-        Set positions of the next cycle, in the axes' units.
-
-    Raises
-    ------
-    SimulationConfigError
-        Not one axis for each joint, or an arm that cannot be simulated.
+    The program sets `power`, `follow` (the set positions) and `target` (n,), those of the next cycle in the axes'
+    units.  Of the axes (n,), `enabled` are on; `failing` have the cause of a fault, `faulty` a reported one until it is
+    reset; `silent` have no values.  `sample` is the arm at this instant.
     """
 
     def __init__(

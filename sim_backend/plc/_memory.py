@@ -15,18 +15,7 @@ _FIRST_HANDLE = 0x1A000001
 
 
 class Memory:
-    """Bytes of all variables.
-
-    Parameters
-    ----------
-    table : SymbolTable
-
-    Attributes
-    ----------
-    table : SymbolTable
-    image : bytearray
-        Indexed by the offset of a variable's place.
-    """
+    """Bytes of all variables, in `image` at the offset of a variable's place."""
 
     def __init__(self, table: SymbolTable) -> None:
         self.table = table
@@ -68,13 +57,7 @@ class Memory:
 
 
 class Handles:
-    """Handles of clients to places.
-
-    Attributes
-    ----------
-    count : int
-        Handles not released.
-    """
+    """Handles of clients to places; `count` are not released."""
 
     def __init__(self) -> None:
         self._places: dict[int, Place] = {}

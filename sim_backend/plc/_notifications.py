@@ -22,21 +22,9 @@ _MAX = 550  # notifications of a client
 
 @dataclass(slots=True)
 class Notification:
-    """One notification.
+    """One notification: of `value`, which raises `AdsError`, every so many cycles of the task from `first_cycle` on.
 
-    Attributes
-    ----------
-    value : callable
-        Reads the value; raises `AdsError`.
-    cyclic : bool
-    every : int
-        Cycles of the task between two samples.
-    delay_100ns : int
-        Longest wait of a sample.
-    first_cycle : int
-        Of the first sample.
-    last : bytes or None
-        Last value sent.
+    A sample waits for `delay_100ns` at most; `last` is the last value sent.
     """
 
     value: Callable[[], bytes]
@@ -50,19 +38,8 @@ class Notification:
 class Notifications:
     """Notifications of one client.
 
-    Parameters
-    ----------
-    watched : callable
-        Returns the reader of a value at index group, offset and length; raises `AdsError`.
-    cycle_ns : int
-        Of the task [ns].
-    next_cycle : callable
-        Returns the number of the task's next cycle, the first one of a new notification.
-
-    Attributes
-    ----------
-    lose : int
-        Number of next samples to lose.
+    `watched` returns the reader of a value at index group, offset and length, or raises `AdsError`; `next_cycle`
+    returns the number of the task's next cycle, the first one of a new notification.  The next `lose` samples are lost.
     """
 
     def __init__(

@@ -12,16 +12,9 @@ _MAX = 16 * 1024 * 1024  # bytes that may wait behind a packet
 class LineFaults:
     """Faults of the line to all clients of a PLC; none by default.
 
-    Attributes
-    ----------
-    delay_ns, delayed : int
-        Delay, and number of next packets that have it; later packets wait for them.
-    hold_until_ns : int
-        Time until which packets are held, to be sent together.
-    silent_until_ns : int
-        Time until which nothing is answered.
-    piece_bytes, piece_gap_ns : int
-        Size of fragments, 0: none; and the time between two.
+    The next `delayed` packets have a delay, and later ones wait for them; packets are held until `hold_until_ns`, to be
+    sent together; until `silent_until_ns` nothing is answered; fragments have `piece_bytes` (0: none) every
+    `piece_gap_ns`.
     """
 
     delay_ns: int = 0
@@ -33,12 +26,7 @@ class LineFaults:
 
 
 class Outlet:
-    """Queue of packets of one connection.
-
-    Parameters
-    ----------
-    faults : LineFaults
-    """
+    """Queue of packets of one connection."""
 
     def __init__(self, faults: LineFaults) -> None:
         self._faults = faults

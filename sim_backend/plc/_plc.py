@@ -28,35 +28,12 @@ from sim_backend.plc.settings import PlcSettings
 class SimulatedPlc:
     """A controller with one PLC runtime and its machine.
 
-    Parameters
-    ----------
-    settings : PlcSettings
-    model : RobotModel
-    machine : Machine
-    schedule : FaultSchedule
-        Starts with the first connection.
-    now_ns : int
-        CLOCK_MONOTONIC at which the first cycle begins [ns].
-    wall_ns : int
-        PLC time then [ns since 1970].
+    The first cycle begins at CLOCK_MONOTONIC `now_ns` [ns], when PLC time is `wall_ns` [ns since 1970]; the `schedule`
+    of faults starts with the first connection.
 
-    Attributes
-    ----------
-    settings, model, machine : as given
-    clock : PlcClock
-    net_id : bytes
-    line : LineFaults
-        Faults of the line to the clients.
-    services : Services
-        Of the runtime.
-    program : Program
-        The present run.
-    next_cycle : int
-        Number of the next cycle, counting cycles without the program.
-    sessions : list of Session
-        Open connections.
-    refusing : bool
-        No client has a route.
+    `line` are the faults of the line to the clients, whose open connections are `sessions`; with `refusing` no client
+    has a route.  `services` are those of the runtime, `program` is the present run.  `next_cycle` counts cycles without
+    the program too.
     """
 
     def __init__(
@@ -233,15 +210,7 @@ class SimulatedPlc:
             self.restart()
 
     def online_change(self, alterations: Sequence[Alteration] = (), keep_handles: bool = False) -> None:
-        """Load a changed program without a stop.
-
-        Parameters
-        ----------
-        alterations : sequence of Alteration
-            All differences from the original layout.
-        keep_handles : bool
-            Whether handles stay valid, or get ADS error 0x711.
-        """
+        """Load a program with all its `alterations`, without a stop; handles stay valid or get error 0x711."""
         before, self._alterations = self.services.memory, tuple(alterations)
         after = Memory(self._table())
         after.take_over(before)

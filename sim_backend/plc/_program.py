@@ -41,25 +41,10 @@ _TOLERATED = 2
 
 
 class Program:
-    """One run of the program.
+    """One run of the program, identified by its start at PLC time `start_100ns`.
 
-    Parameters
-    ----------
-    settings : PlcSettings
-    memory : Memory
-    machine : Machine
-    speed_limit : (n,) float64
-        Largest amount of the axes' set velocities, in their units a second.
-    start_100ns : int
-        PLC time of the start, which identifies the run.
-
-    Attributes
-    ----------
-    counter : int
-        Number of samples written.
-    state, reason : int
-        Of `drivers.ads.layout`.
-    underruns, exceeded : int
+    `speed_limit` (n,) is the largest amount of the axes' set velocities, in their units a second.  `counter` samples
+    have been written; `state` and `reason` are those of `drivers.ads.layout`.
     """
 
     def __init__(

@@ -37,17 +37,7 @@ def wrapped(value: int, kind: np.dtype[Any]) -> Any:
 
 
 class Ring:
-    """Writes samples into the variables of the layout; missing fields are skipped.
-
-    Parameters
-    ----------
-    memory : Memory
-    prefix : str
-        Of the variables.
-    sizes : Sizes
-    channels : tuple of str
-        Measured channels; other values stay 0.
-    """
+    """Writes samples into the layout's variables under `prefix`; missing fields are skipped, other channels stay 0."""
 
     def __init__(self, memory: Memory, prefix: str, sizes: Sizes, channels: tuple[str, ...]) -> None:
         self._sizes = sizes

@@ -23,26 +23,11 @@ Result = TypeVar("Result")
 
 
 class Services:
-    """Services of one runtime.
+    """Services of one runtime; `state` returns ADS state and device state.
 
-    Parameters
-    ----------
-    memory : Memory
-    state : callable
-        Returns ADS state and device state.
-
-    Attributes
-    ----------
-    memory : Memory
-    handles : Handles
-    version : int
-        Of the symbols, 0 to 255; incremented by an online change.
-    types_uploaded : bool
-        Whether data types can be read; not with old controllers.
-    ring : Place or None
-        Of the blocks.
-    torn_reads : int
-        Number of next reads of blocks that return a half-overwritten one.
+    `version` of the symbols is 0 to 255 and incremented by an online change; `types_uploaded` is False for an old
+    controller, whose data types cannot be read; `torn_reads` is the number of next reads of blocks, at `ring`, that
+    return a half-overwritten one.
     """
 
     def __init__(self, memory: Memory, state: Callable[[], tuple[int, int]]) -> None:
@@ -175,10 +160,7 @@ def _whole(data: bytes, length: int) -> bytes:
 def _answer_sum(group: int, count: int, data: bytes, services: Services, client: Notifications) -> bytes:
     """Answer the sum command of an index group; `data` has `count` requests, then the data to write.
 
-    Raises
-    ------
-    AdsError
-        The request as a whole is invalid.
+    Raises `AdsError` if the request as a whole is invalid.
     """
     if group == Group.SUM_READ and count == 0:
         count = len(data) // _THREE.size

@@ -39,23 +39,9 @@ class Router(Protocol):
 
 
 class Session:
-    """Connection of a client.
+    """Connection of a client at address `host`, number `number` from 0, until it is `closed` by the PLC.
 
-    Parameters
-    ----------
-    plc : Router
-    number : int
-        Number of the connection, from 0.
-    host : str, optional
-        Address of the client.
-
-    Attributes
-    ----------
-    closed : bool
-        Closed by the PLC.
-    host : as given
-    outlet : Outlet
-        Packets to send.
+    Packets to send are in `outlet`.
     """
 
     def __init__(self, plc: Router, number: int, host: str = "") -> None:

@@ -16,21 +16,10 @@ _TRIES = 20
 
 
 class SetpointBuffers:
-    """Copies buffers when they have changed, if they are valid.
+    """Copies buffers of the variable `name` when they have changed, if they are valid.
 
-    Parameters
-    ----------
-    memory : Memory
-    name : str
-        Of the variable.
-    sizes : Sizes
-
-    Attributes
-    ----------
-    refused : int
-        Number of invalid buffers: of another run, wrong checksum, impossible, or for past cycles.
-    sequence : int
-        Highest number of a buffer seen, valid or not.
+    `refused` counts invalid ones: of another run, with a wrong checksum, impossible, or for past cycles; `sequence` is
+    the highest number of a buffer seen, valid or not.
     """
 
     def __init__(self, memory: Memory, name: str, sizes: Sizes) -> None:

@@ -56,21 +56,7 @@ class Place:
 
 
 class SymbolTable:
-    """Table of variables, one after the other in memory.
-
-    Parameters
-    ----------
-    variables : sequence of Variable
-
-    Attributes
-    ----------
-    places : dict of str to Place
-        By name in lower case.
-    types : TypeTable
-        Types of the variables.
-    size : int
-        Bytes of memory.
-    """
+    """Table of variables, one after the other in `size` bytes of memory; `places` by name in lower case."""
 
     def __init__(self, variables: Sequence[Variable]) -> None:
         self.places: dict[str, Place] = {}

@@ -21,14 +21,9 @@ _ALTERABLE = ("ST_ThetaAxis", "ST_ThetaSample", "ST_ThetaBlock", "ST_ThetaInfo",
 
 @dataclass(frozen=True)
 class Alteration:
-    """Alteration of a structure by an online change.
+    """Alteration of a structure by an online change, by the names in the layout.
 
-    Attributes
-    ----------
-    structure, field : str
-        Names in the layout; an unknown field is added at the end.
-    type : str or None
-        Elementary type of the field; None: remove it.
+    An unknown field is added at the end; `type` is elementary, None removes the field.
     """
 
     structure: str

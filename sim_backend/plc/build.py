@@ -17,6 +17,8 @@ from sim_backend.plc.settings import PlcFileError, PlcSettings
 def build_plc(settings: PlcSettings, now_ns: int, wall_ns: int | None = None, origin: str = "PLC") -> SimulatedPlc:
     """Build a PLC.
 
+    Raises `PlcFileError`: robot, axes or faults do not fit together.
+
     Parameters
     ----------
     settings : PlcSettings
@@ -26,11 +28,6 @@ def build_plc(settings: PlcSettings, now_ns: int, wall_ns: int | None = None, or
         Host time then [ns since 1970]; by default now.
     origin : str
         Origin of `settings`, for messages.
-
-    Raises
-    ------
-    PlcFileError
-        Robot, axes or faults do not fit together.
     """
     try:
         model = load_robot(settings.robot).model

@@ -47,6 +47,8 @@ class _Connection:
 class Server:
     """A PLC at a TCP address, with routes at the next UDP port.
 
+    Raises `ServerError`: the address is not of this machine, or in use.
+
     Parameters
     ----------
     simulated : SimulatedPlc
@@ -62,11 +64,6 @@ class Server:
     plc : SimulatedPlc
     latest_ns : int
         Largest delay of a cycle [ns].
-
-    Raises
-    ------
-    ServerError
-        The address is not of this machine, or in use.
     """
 
     def __init__(self, simulated: SimulatedPlc, address: str, port: int = 48898) -> None:
@@ -116,9 +113,7 @@ class Server:
     def run(self, ready: Callable[[], None] | None = None) -> None:
         """Serve until `stop`, SIGTERM or SIGINT; `ready` is called when the server is ready.
 
-        Raises
-        ------
-        SimulationDivergedError
+        Raises `SimulationDivergedError`.
         """
         with stop_on_signals(self.stop):
             self.plc.advance(time.monotonic_ns())  # since it was made, and its kernels loaded

@@ -34,7 +34,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -122,9 +121,8 @@ def varying(page: str) -> list[Varying]:
                 if figure is None:
                     continue
                 assert _FIGURE.fullmatch(figure), f"{text!r} would let {figure!r} vary, which is no figure"
-                assert bounds or not _PLAIN_NUMBER.fullmatch(figure), (
-                    f"{text!r} lets {figure} be any number: within what?"
-                )
+                unbounded = not bounds and _PLAIN_NUMBER.fullmatch(figure)
+                assert not unbounded, f"{text!r} lets {figure} be any number: within what?"
                 assert one.allows(group, figure), f"{text!r}: {figure} is shown, and out of its bounds"
         found.append(one)
     return found
@@ -244,9 +242,7 @@ class Shell:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in (*(staying.process for staying in self._staying), self._process):
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):

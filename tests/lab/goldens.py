@@ -15,8 +15,6 @@ import hashlib
 import json
 import os
 import re
-import sqlite3
-import struct
 import sys
 import tempfile
 import time
@@ -53,14 +51,11 @@ from service.cli.main import build_parser
 from service.config.load import Config
 from service.io.state_file import save_state
 from service.jobs.kinds import KINDS, find_kind
-from service.jobs.queue.queue import Queue, Submission
-from service.jobs.queue.store import Model, Promotion, Store
 from service.models._schema import ModelDocument
 from service.protocol import control
 from service.protocol import messages as wire
 from service.protocol.json_values import json_values
 from service.protocol.roles import ROLES, allows
-from service.protocol.worker_messages import decode_worker_message
 from service.web._actions import Action
 from service.web._dashboard import api_routes
 from service.web._families import FAMILIES
@@ -68,17 +63,10 @@ from service.web._pages import page_routes
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import MotionSettings, SimSettings
 from sim_backend.ethercat.settings import SegmentSettings
-from sim_backend.ethercat.wire import FPRD, LRW, build_frame, logical, physical
 from sim_backend.plc.settings import PlcSettings
-from tests.lab.ads.plc_bench import make as make_plc
-from tests.lab.ads.simple_client import PlainClient
 from tests.lab.arms.simulated import random_arm
 from tests.lab.command_line import simulate, thetad
-from tests.lab.ethercat.frame_master import FrameMaster
-from tests.lab.ethercat.segment_process import make_segment
 from tests.lab.jobs.job_run import small_arm, workspace
-from tests.process.jobs.test_calibrate_kind import ROBOT, rows
-from tests.process.jobs.test_calibrate_kind import write as write_table
 
 Goldens = Mapping[str, str]
 #: What output may depend on beside the code: the width of help, threads of BLAS, the order of hashes, colours.
@@ -173,40 +161,6 @@ def messages() -> Iterator[wire.Message]:
         yield wire.BodyMessage("left", kind, envelope, body)
 
 
-#: One whole message of each type that a process may send its supervisor, by the role of that process.
-SAID: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("estimator", {"type": "beat", "info": {"state": "running", "frames": 12}}),
-    ("gateway", {"type": "ready", "info": {"frames_port": 5001, "estimates_port": 5002, "mirror_port": 5003}}),
-    ("web", {"type": "ready", "info": {"http_port": 8080}}),
-    ("jobs", {"type": "promise", "within_s": 2.5, "otherwise": "the disk is slow"}),
-    ("estimator", {"type": "event", "event": "drift", "text": "t", "data": {"arm": "left"}, "ids": {"frame": 3}}),
-    ("web", {"type": "ask", "id": 4, "verb": "jobs", "args": {"limit": 3}, "role": "read"}),
-    ("jobs", {"type": "reply", "id": 4, "result": {"x": 1}}),
-    ("jobs", {"type": "reply", "id": 4, "error": {"type": "denied", "message": "no"}}),
-    ("recorder", {"type": "fatal", "message": "disk full", "again": False}),
-    ("recorder", {"type": "crash", "message": "Traceback", "again": True}),
-)
-
-
-def children() -> Iterator[str]:
-    """Yield what the supervisor reads of each message of `SAID`, or why it refuses it when a field is gone or wrong."""
-
-    def answer(role: str, message: Mapping[str, Any]) -> str:
-        try:
-            return json.dumps(decode_worker_message(wire.pack_map(message), role))
-        except wire.WireError as error:
-            return f"refused: {error}"
-
-    for role, message in SAID:
-        yield f"{role} {message['type']}: {answer(role, message)}"
-        for name in message:
-            without = {key: value for key, value in message.items() if key != name}
-            yield f"  without {name}: {answer(role, without)}"
-            yield f"  with a list for {name}: {answer(role, message | {name: []})}"
-        if "info" in message:
-            yield f"  with nothing in info: {answer(role, message | {'info': {}})}"
-
-
 def wire_goldens(_folder: Path) -> Goldens:
     """Return samples of what passes between processes and to clients, and schemas of what users write."""
     out = {}
@@ -222,7 +176,6 @@ def wire_goldens(_folder: Path) -> Goldens:
     verbs = {name: asdict(verb) | {"of an arm": name in control.ARM_VERBS} for name, verb in control.VERBS.items()}
     out["verbs"] = dumped(verbs) + lines(sorted(control.STOPPING), sorted(control.UNLIMITED))
     out["roles"] = lines(*(f"{role}: {[needed for needed in ROLES if allows(role, needed)]}" for role in ROLES))
-    out["child_messages"] = lines(*children())
     out["families"] = dumped([asdict(family) for family in FAMILIES])
     routes = [*api_routes(mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock()), *page_routes()]
     out["http_routes"] = lines(*(f"{sorted(route.methods or ())} {route.path}" for route in routes))
@@ -269,17 +222,13 @@ def job_goldens(folder: Path) -> Goldens:
     """Return outcomes and results of cheap jobs; searches among them would show any sum in another order."""
     arm = small_arm(folder / "stribeck2.toml", "stribeck")
     recording = simulate(folder / "stribeck2.mcap", arm, seed=2, seconds=8.0)
-    (folder / "small.toml").write_text(ROBOT, encoding="utf-8")
-    measured = write_table(folder / "measured.csv", *rows(False, 40))
     quick = {"harmonics": 3, "period_s": 5.0, "particles": 10, "iterations": 5, "rate_hz": 20.0, "seed": 3}
     fit = {"recording": "r", "robot": str(arm), "span": "0:0.6"}
     model = folder / "identify" / "model.yaml"
-    table = {"robot": str(folder / "small.toml"), "measurements": "m"}
     recipes: tuple[tuple[str, str, dict[str, Any], dict[str, Path]], ...] = (
         ("identify", "identify", fit | {"method": "iwls", "essential": True}, {"recording": recording}),
         ("identify_search", "identify", fit | {"method": "lm", "starts": 2}, {"recording": recording}),
         ("validate", "validate", {"model": "m", "recording": "r"}, {"model": model, "recording": recording}),
-        ("calibrate", "calibrate", table, {"measurements": measured}),
         ("excite", "excite", {"robot": str(arm), **quick}, {}),
     )  # fmt: skip
     out = {}
@@ -306,31 +255,8 @@ def estimated() -> tuple[OnlineEstimator, dict[str, np.ndarray]]:
     return estimator, {"t": data.t, **data.channels}
 
 
-def queue_lines(path: Path) -> Iterator[str]:
-    """Yield schema and rows of a queue in which a job has made a model that was promoted, and another job waits."""
-    store = Store(path)
-    queue = Queue(store, clock=lambda: NOW_NS)
-    inputs = {"recording": {"path": "/data/r.mcap", "sha256": "ab" * 32}}
-    queue.submit(Submission("identify", {"method": "wls"}, "left", inputs))
-    queue.submit(Submission("validate", {}, after=(1,), priority=2))
-    job = queue.claim("worker", 60.0)
-    assert job is not None
-    made = Model("cd" * 32, "left", NOW_NS, job.id, "wls", "ok", 0.0125, "r.mcap")
-    change = Promotion(NOW_NS, "left", made.id, None, "promoted", job.id, "it is better")
-    queue.finish(job.id, job.token, {"verdict": "ok", "summary": "fits"}, "a log", model=made, promotion=change)
-    store.close()
-    database = sqlite3.connect(path)
-    for name in ("application_id", "user_version", "page_size", "journal_mode"):
-        yield f"{name} {database.execute(f'PRAGMA {name}').fetchone()[0]}"
-    for (sql,) in database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"):
-        yield sql
-    for name in ("jobs", "models", "promotions", "events"):
-        yield from (f"{name} {row}" for row in database.execute(f"SELECT * FROM {name} ORDER BY id"))
-    database.close()
-
-
 def state_goldens(folder: Path) -> Goldens:
-    """Return what is kept on the disk: states of an estimator, and the queue."""
+    """Return what is kept on the disk: states of an estimator."""
     estimator, _ = estimated()
     state: dict[str, Any] = estimator.state()
     small: dict[str, Any] = {"theta": np.arange(6.0).reshape(2, 3), "frames": 12, "note": "x", "lam": 0.5}
@@ -340,41 +266,11 @@ def state_goldens(folder: Path) -> Goldens:
     return {
         "online": lines(*(bits(*item) for item in state.items()), f"file {sha256((folder / 'online').read_bytes())}"),
         "file": lines((folder / "small").read_bytes().hex()),
-        "queue": lines(*queue_lines(folder / "queue.db")),
     }
 
 
-def ethercat_exchange() -> str:
-    """Return a frame to six drives in operation, and what comes back."""
-    bus = make_segment(6)
-    master = FrameMaster(bus)
-    master.bring_up()
-    master.run(20)
-    data = b"".join(out + bytes(len(back)) for out, back in zip(master.outputs, master.inputs, strict=True))
-    sent = build_frame([logical(LRW, 0, data, 1), physical(FPRD, 0, 0x130, bytes(6), 2)])
-    answers = [f"{port} {answer.hex()}" for port, answer in bus.exchange(sent, 0, master.now)]
-    return lines(sent.hex(), *answers, bits("memory", bus.memory))
-
-
-def ads_exchange() -> str:
-    """Return requests to a simulated PLC after 50 cycles, and its answers."""
-    client, out = PlainClient(make_plc()), []
-    client.advance(50)
-    values = [struct.pack("<4I", 0xF004, 0, 4096, len(name)) + name for name in (b"GVL_Theta.stHead\0", b"no name\0")]
-    for command, data in [
-        (1, b""),
-        (4, b""),
-        *((9, value) for value in values),
-        (2, struct.pack("<3I", 0xF00F, 0, 64)),
-    ]:
-        answer = client.request(command, data)
-        assert answer is not None
-        out += [client.packet(command, data).hex(), f"  {answer.error} {answer.data.hex()}"]
-    return lines(*out)
-
-
 def number_goldens(_folder: Path) -> Goldens:
-    """Return outputs of kernels to the bit, and bytes of the buses."""
+    """Return outputs of kernels to the bit."""
     model, rng = random_arm(5, 3, coupled=True), np.random.default_rng(5)
     q, dq, ddq, tau = rng.uniform(-2.0, 2.0, (4, 37, model.n))
     assert model.inertial is not None
@@ -401,8 +297,6 @@ def number_goldens(_folder: Path) -> Goldens:
         "online": shown(online) + lines(*(float(value).hex() for value in estimator.theta)),
         "online_meta": dumped(estimator.meta),
         "fourier": shown(motion) + dumped(series.as_dict()),
-        "ethercat": ethercat_exchange(),
-        "ads": ads_exchange(),
         "structured_text": lines(*structured_text(Sizes(3)).values()),
     }
 

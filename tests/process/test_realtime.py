@@ -50,13 +50,6 @@ def test_everything_that_was_asked_for() -> None:
     assert found["collecting"] is False
 
 
-def test_nothing_asked_for() -> None:
-    found = applied({"lock_memory": False})
-    assert found["refused"] == []
-    assert found["policy"] == os.sched_getscheduler(0)  # as it was
-    assert found["locked_kb"] == 0
-
-
 @root
 @pytest.mark.skipif(not os.path.exists(LATENCY), reason="a container without the device of sleep states")
 def test_processors_stay_awake_as_long_as_the_process_lives() -> None:

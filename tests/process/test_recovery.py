@@ -27,7 +27,7 @@ from tests.lab.recordings.frames import write
 
 ROOT = Path(__file__).parents[2]
 FRAMES = 200
-IN_PLACE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+IN_PLACE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +86,13 @@ def test_kill_loses_at_most_the_last_chunk(tmp_path: Path) -> None:
 
 
 @IN_PLACE
-@given(fraction=st.floats(0.0, 1.0))
-@example(fraction=0.0)
-@example(fraction=1.0)
-def test_any_prefix_reads_or_is_refused_and_recovers(tmp_path: Path, whole: Path, fraction: float) -> None:
+@given(length=st.integers(0, 10**6))
+@example(length=0)
+@example(length=1)
+@example(length=10**6)
+def test_any_prefix_reads_or_is_refused_and_recovers(tmp_path: Path, whole: Path, length: int) -> None:
     data = whole.read_bytes()
-    length = round(fraction * len(data))
+    length = len(data) if length == 10**6 else length % len(data)
     cut, saved = tmp_path / "cut.mcap", tmp_path / "saved.mcap"
     cut.write_bytes(data[:length])
     saved.unlink(missing_ok=True)
@@ -107,30 +108,9 @@ def test_any_prefix_reads_or_is_refused_and_recovers(tmp_path: Path, whole: Path
         assert not saved.exists()
         return
     result = recover(cut, saved)
-    assert result.frames == expected
-    assert result.bytes_read == length
+    assert (result.frames, result.bytes_read) == (expected, length)
     assert (result.bytes_dropped > 0) == (length < len(data)) or not result.was_complete
-    again = read_recording(saved)
-    assert again.samples == expected
-    np.testing.assert_array_equal(again.channels["q"], read_recording(whole).channels["q"][:expected])
-
-
-@pytest.mark.parametrize("mode", [0o600, 0o640])
-def test_what_is_recovered_is_no_more_open_than_the_original(tmp_path: Path, whole: Path, mode: int) -> None:
-    cut = tmp_path / "cut.mcap"
-    cut.write_bytes(whole.read_bytes()[:-60])
-    cut.chmod(mode)
-    recover(cut, tmp_path / "saved.mcap")
-    assert (tmp_path / "saved.mcap").stat().st_mode & 0o777 == mode
-
-
-def test_every_cut_near_the_ends(tmp_path: Path, whole: Path) -> None:
-    data = whole.read_bytes()
-    cut = tmp_path / "cut.mcap"
-    for length in [*range(1, 60), *range(len(data) - 60, len(data))]:
-        cut.write_bytes(data[:length])
-        with pytest.raises(RecordingTruncatedError):
-            read_recording(cut)
+    np.testing.assert_array_equal(read_recording(saved).channels["q"], read_recording(whole).channels["q"][:expected])
 
 
 @IN_PLACE
@@ -161,40 +141,22 @@ def test_a_flipped_bit_is_never_taken_for_data(tmp_path: Path, whole: Path, posi
     assert all(row.tobytes() in kept for row in rows)
 
 
-def test_a_damaged_chunk_costs_that_chunk_only(tmp_path: Path, whole: Path) -> None:
+@pytest.mark.parametrize("victim", [0, 3])
+def test_a_damaged_chunk_costs_that_chunk_only(tmp_path: Path, whole: Path, victim: int) -> None:
     with whole.open("rb") as file:
         summary = make_reader(file).get_summary()
     assert summary is not None
-    for victim in (0, 3):
-        data = bytearray(whole.read_bytes())
-        chunk = summary.chunk_indexes[victim]
-        data[chunk.chunk_start_offset + chunk.chunk_length - 5] ^= 0xFF
-        damaged = tmp_path / f"damaged{victim}.mcap"
-        damaged.write_bytes(data)
-        with pytest.raises(RecordingFormatError, match=r"damaged.*recordings recover"):
-            read_recording(damaged)
-        result = recover(damaged, tmp_path / f"saved{victim}.mcap")
-        assert result.frames == FRAMES - 20
-        assert "damaged" in result.damage
-        assert result.bytes_dropped == chunk.chunk_length
-
-
-@IN_PLACE
-@given(data=st.binary(max_size=400), magic=st.booleans())
-def test_random_bytes(tmp_path: Path, data: bytes, magic: bool) -> None:
-    path, saved = tmp_path / "random.mcap", tmp_path / "saved.mcap"
-    path.write_bytes((b"\x89MCAP0\r\n" if magic else b"") + data)
-    for action in (lambda: read_recording(path), lambda: recording_info(path), lambda: recover(path, saved)):
-        with pytest.raises(RecordingError):
-            action()
-    assert not saved.exists()
-
-
-def test_complete_file_is_copied(tmp_path: Path, whole: Path) -> None:
-    result = recover(whole, tmp_path / "copy.mcap")
-    assert result.was_complete
-    assert result.bytes_dropped == 0
-    assert read_recording(tmp_path / "copy.mcap").sha256 == read_recording(whole).sha256
+    data, damaged, saved = bytearray(whole.read_bytes()), tmp_path / "damaged.mcap", tmp_path / "saved.mcap"
+    chunk = summary.chunk_indexes[victim]
+    data[chunk.chunk_start_offset + chunk.chunk_length - 5] ^= 0xFF
+    damaged.write_bytes(data)
+    damaged.chmod(0o600)
+    with pytest.raises(RecordingFormatError, match=r"damaged.*recordings recover"):
+        read_recording(damaged)
+    result = recover(damaged, saved)
+    assert (result.frames, result.bytes_dropped) == (FRAMES - 20, chunk.chunk_length)
+    assert "damaged" in result.damage
+    assert saved.stat().st_mode & 0o777 == 0o600  # no more open than the original
 
 
 def test_target_and_source_are_checked(tmp_path: Path, whole: Path) -> None:
@@ -203,8 +165,9 @@ def test_target_and_source_are_checked(tmp_path: Path, whole: Path) -> None:
     with pytest.raises(RecordingExistsError):
         recover(whole, taken)
     assert taken.read_bytes() == b"precious"
-    recover(whole, taken, replace=True)
-    assert read_recording(taken).samples == FRAMES
+    result = recover(whole, taken, replace=True)
+    assert (result.was_complete, result.bytes_dropped) == (True, 0)
+    assert read_recording(taken).sha256 == read_recording(whole).sha256
     with pytest.raises(RecordingNotFoundError):
         recover(tmp_path / "none.mcap", tmp_path / "out.mcap")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["taken.mcap"]
+    assert [p.name for p in tmp_path.iterdir()] == ["taken.mcap"]

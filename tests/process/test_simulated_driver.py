@@ -22,15 +22,10 @@ SHORT = MotionSettings(duration_s=0.5, candidates=1)
 
 class TestContract(DriverContract):
     def make(self, tmp_path: Path) -> Driver:
-        return SimDriver(ARM, motion=SHORT, pace="max")
+        return SimDriver(ARM, motion=SHORT, pace=50.0)
 
     def make_slow(self, tmp_path: Path) -> Driver:
         return SimDriver(ARM, SimSettings(rate_hz=4.0), MotionSettings(candidates=1))
-
-
-class TestContractWithoutTransmission(TestContract):
-    def make(self, tmp_path: Path) -> Driver:
-        return SimDriver(replace(ARM, transmission=None), motion=SHORT, pace=50.0)
 
 
 def test_frames_are_the_arms_samples() -> None:
@@ -65,9 +60,10 @@ def test_pace_is_kept_and_a_late_reader_misses_nothing() -> None:
 
 
 def test_what_cannot_be_simulated_is_refused_on_open() -> None:
-    with pytest.raises(DriverConfigError, match="no inertial parameters"):
-        SimDriver(replace(ARM, inertial=None)).open()
-    with pytest.raises(DriverConfigError, match="pace"):
-        SimDriver(ARM, pace=0.0).open()
-    with pytest.raises(DriverConfigError, match="'elbow' is not a joint"):
-        SimDriver(ARM, motion=MotionSettings(held=("elbow",))).open()
+    for driver, words in (
+        (SimDriver(replace(ARM, inertial=None)), "no inertial parameters"),
+        (SimDriver(ARM, pace=0.0), "pace"),
+        (SimDriver(ARM, motion=MotionSettings(held=("elbow",))), "'elbow' is not a joint"),
+    ):
+        with pytest.raises(DriverConfigError, match=words):
+            driver.open()

@@ -47,21 +47,17 @@ def settings(path: Path) -> Config:
 
 def damaged(parts: list[bytes], source: random.Random) -> tuple[str, list[bytes]]:
     """The message with something in it that no frame has; and as what it is to be counted."""
-    body = msgpack.unpackb(parts[1])
-    how = source.randrange(7)
-    if how == 0:
-        return "invalid", [parts[0], parts[1][: source.randrange(len(parts[1]))]]
-    if how == 1:
-        return "invalid", [parts[0], source.randbytes(80)]
-    if how == 2:
-        return "invalid", [parts[0] + b"/x", parts[1]]
-    if how == 3:
-        return "foreign", [parts[0], msgpack.packb(body | {"v": 2})]
-    if how == 4:
-        return "invalid", [parts[0], msgpack.packb(body | {"seq": str(body["seq"])})]
-    if how == 5:
-        return "invalid", [parts[0], msgpack.packb(body | {"q": body["q"] * 2})]
-    return "invalid", [parts[0], parts[1], b"one part more"]
+    topic, content = parts
+    body = msgpack.unpackb(content)
+    return source.choice((
+        ("invalid", [topic, content[: source.randrange(len(content))]]),
+        ("invalid", [topic, source.randbytes(80)]),
+        ("invalid", [topic + b"/x", content]),
+        ("foreign", [topic, msgpack.packb(body | {"v": 2})]),
+        ("invalid", [topic, msgpack.packb(body | {"seq": str(body["seq"])})]),
+        ("invalid", [topic, msgpack.packb(body | {"q": body["q"] * 2})]),
+        ("invalid", [topic, content, b"one part more"]),
+    ))  # fmt: skip
 
 
 class Stream:

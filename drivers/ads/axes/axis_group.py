@@ -173,10 +173,7 @@ class AxisGroup:
     def command(self, target: FloatArray) -> None:
         """Set the target (n,) [rad] for the current frame.
 
-        Raises
-        ------
-        CommandRefusedError
-            Not enabled, not within the limits, or too late.
+        Raises `CommandRefusedError`: not enabled, not within the limits, or too late.
         """
         if not self.enabled:
             raise CommandRefusedError(f"command refused: the axes are {self.state!r}, not enabled by this program")

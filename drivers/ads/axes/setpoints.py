@@ -98,12 +98,9 @@ class SetpointStream:
     def approach(self, cycle: int, now: int) -> int:
         """Return the number of cycles for the approach to the first target, for the frame of `cycle`.
 
-        Half the lead, or as much of it as can still reach the PLC, which is at least in cycle `now`.
-
-        Raises
-        ------
-        CommandRefusedError
-            Too late: the PLC would have passed the first points when they reach it, and start with a jump.
+        Half the lead, or as much of it as can still reach the PLC, which is at least in cycle `now`.  Raises
+        `CommandRefusedError`: too late: the PLC would have passed the first points when they reach it, and start with a
+        jump.
         """
         goal = cycle + self.lead
         reached = now + self.margin
@@ -118,12 +115,8 @@ class SetpointStream:
         """Add the target for the frame of `cycle`, in the axes' units; the PLC is at least in cycle `now`.
 
         The first target is approached along a line from `held`, the present position.  Points for lost frames lie on a
-        line between the targets before and after.
-
-        Raises
-        ------
-        CommandRefusedError
-            As `approach`; or the points before have run out, so that the axes have stopped and would jump.
+        line between the targets before and after.  Raises `CommandRefusedError`: as `approach`; or the points before
+        have run out, so that the axes have stopped and would jump.
         """
         goal = cycle + self.lead
         if not self.active:

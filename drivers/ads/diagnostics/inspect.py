@@ -76,12 +76,8 @@ def read_symbol(target: Target, name: str) -> dict[str, Any]:
 def write_symbol(target: Target, name: str, value: Any) -> dict[str, Any]:
     """Write a variable, and read it back as `read_symbol` does.
 
-    Members of a structure that `value` leaves out keep their values.
-
-    Raises
-    ------
-    AdsSymbolError
-        There is no such variable, or the value does not fit its type; nothing is written then.
+    Members of a structure that `value` leaves out keep their values.  Raises `AdsSymbolError`: there is no such
+    variable, or the value does not fit its type; nothing is written then.
     """
     with _connected(target) as (link, _):
         symbol, shape = _described(link, name)
@@ -95,16 +91,13 @@ def write_symbol(target: Target, name: str, value: Any) -> dict[str, Any]:
 def check(config: AdsConfig, duration_s: float = 2.0) -> dict[str, Any]:
     """Check that an arm can be read: route, state, layout, ring, rate, clock, round trips.  Nothing is written.
 
+    Raises `DriverError`: the first problem, and its remedy.
+
     Returns
     -------
     dict
         `state`, `compared` (how the layout was compared), measured `rate_hz` and `nominal_hz`, `drift_ppm` (coarse
         after seconds), `round_trip_us`, `axes`, and further data of the program.
-
-    Raises
-    ------
-    DriverError
-        The first problem, and its remedy.
     """
     from drivers.ads._connection import attach, check_running  # here, because it imports the compiled decoder
 

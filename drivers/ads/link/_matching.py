@@ -45,14 +45,8 @@ class Matched:
 def match(link: Link, variables: str) -> Matched:
     """Look up the variables of the list `variables` and compare them with the layout.
 
-    Raises
-    ------
-    AdsSymbolError
-        A variable is missing.
-    LayoutMismatchError
-        A variable is declared otherwise; the message names structure and field.
-    AdsError
-        The server did not answer.
+    Raises `AdsSymbolError` if one is missing; `LayoutMismatchError`, which names structure and field, if one is
+    declared otherwise; `AdsError` if the server did not answer.
     """
     table = SymbolTable(link)
     symbols = {name: _find(table, variables, name) for name in VARIABLES}

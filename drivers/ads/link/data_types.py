@@ -267,10 +267,7 @@ def decode(shape: Shape, raw: bytes | bytearray | memoryview, at: int = 0) -> An
 def encode(shape: Shape, value: Any, into: bytearray, at: int = 0, where: str = "value") -> None:
     """Encode a value into `into`; members that a dict leaves out keep their values.
 
-    Raises
-    ------
-    AdsSymbolError
-        The value does not fit the type; the message names the member.
+    Raises `AdsSymbolError`: the value does not fit the type; the message names the member.
     """
     if shape.kind == "number":
         _encode_number(shape, value, into, at, where)

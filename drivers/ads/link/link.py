@@ -107,12 +107,8 @@ class Link:
     def open(self) -> tuple[int, int]:
         """Connect, and return the state of the PLC and of the device (`STATES`).
 
-        Raises
-        ------
-        AdsConnectionError
-            No answer, no route, a wrong Net ID or port; the message has the remedy.
-        AdsError
-            It is open already, or this process has another link to the same controller.
+        Raises `AdsConnectionError`: no answer, no route, a wrong Net ID or port; the message has the remedy;
+        `AdsError`: it is open already, or this process has another link to the same controller.
         """
         if self._connection is not None:
             raise AdsError(f"ADS {self.target}: already open")

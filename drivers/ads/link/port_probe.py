@@ -25,12 +25,8 @@ def resolve(target: Target) -> str:
 def probe(target: Target, address: str = "") -> None:
     """Check that the controller accepts connections; the ADS library itself would wait for minutes.
 
-    `address` is the result of `resolve`, which is called by default.
-
-    Raises
-    ------
-    AdsConnectionError
-        The name is not known, or there is no answer within the time-out of a request.
+    `address` is the result of `resolve`, which is called by default.  Raises `AdsConnectionError`: the name is not
+    known, or there is no answer within the time-out of a request.
     """
     address = address or resolve(target)
     try:

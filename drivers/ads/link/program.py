@@ -173,10 +173,7 @@ class PlcProgram:
     def write(self, start: int, heartbeat: int, enable: bool, setpoints: tuple[int, bytes | bytearray] | None) -> None:
         """Write `stCommand`, and before it `setpoints`: place in `aSetpoints` and bytes of a buffer.
 
-        Raises
-        ------
-        AdsError
-            It failed; or an online change may have moved set positions that are written by address.
+        Raises `AdsError`: it failed; or an online change may have moved set positions that are written by address.
         """
         if setpoints is not None and self.by_address and self.moved():
             raise AdsError(f"ADS {self._link.target}: set positions: an online change", VERSION_INVALID)

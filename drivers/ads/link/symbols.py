@@ -32,12 +32,7 @@ class SymbolTable:
     def find(self, name: str) -> Symbol:
         """Find a symbol by its name, in any case.
 
-        Raises
-        ------
-        AdsSymbolError
-            It does not exist.
-        AdsError
-            The server has no service for symbols.
+        Raises `AdsSymbolError`: it does not exist; `AdsError`: the server has no service for symbols.
         """
         try:
             raw = self._link.read_write(

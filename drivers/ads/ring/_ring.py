@@ -19,18 +19,8 @@ class RingReader:
     """Reader of the ring, of `blocks` blocks, of one run of the PLC program.
 
     Block `k` is at place `k % blocks`.  The place after the newest complete block may be written at any time, so the
-    oldest readable block is number `complete - blocks + 1`.
-
-    Attributes
-    ----------
-    next : int
-        Number of the next block.
-    overruns : int
-        Number of times the ring overran this reader.
-    skipped : int
-        Blocks lost to that.
-    torn : int
-        Blocks that had to be read again.
+    oldest readable block is number `complete - blocks + 1`.  `next` is the number of the next block; `overruns` counts
+    how often the ring overran this reader, `skipped` blocks lost to that, and `torn` blocks that had to be read again.
     """
 
     _MARGIN = 2  # blocks that the PLC may write during a request

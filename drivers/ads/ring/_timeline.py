@@ -15,12 +15,7 @@ from collections import deque
 class Timeline:
     """Numbers and times of samples; `cycle_ns` is the cycle of the PLC's task.
 
-    Attributes
-    ----------
-    lost : int
-        Numbers without a sample.
-    steps : int
-        Number of times the PLC's time went backwards or jumped, without restarts.
+    `lost` counts numbers without a sample; `steps` how often the PLC's time went backwards or jumped, without restarts.
     """
 
     _JUMP_NS = 1_000_000_000

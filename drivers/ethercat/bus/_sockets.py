@@ -15,15 +15,10 @@ _MAX_STALE = 1000
 
 
 class FrameSockets:
-    """Duplicates of the sockets that a master has opened.
+    """Duplicates of the sockets that a master has opened, all but those of `before` (`open_sockets`).
 
     SOEM's receive time-outs round up to two kernel ticks, so one lost frame would cost 5 to 8 ms; waiting on the
     duplicates is precise.
-
-    Parameters
-    ----------
-    before : set of int
-        Sockets that were open before the master opened its own (`open_sockets`).
     """
 
     def __init__(self, before: set[int]) -> None:

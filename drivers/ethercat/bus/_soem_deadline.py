@@ -21,16 +21,7 @@ def soem_deadline(sockets: FrameSockets, after_s: float) -> Iterator[threading.E
     Each unanswered frame costs 2 ms in SOEM, and each byte of an EEPROM up to 60 ms, so a scan of drives that went away
     takes minutes and cannot be interrupted.  The time-outs can be changed during a call with `release_gil=True`.
 
-    Parameters
-    ----------
-    sockets : FrameSockets
-        Of the master; non-blocking afterwards if the event is set.
-    after_s : float
-
-    Yields
-    ------
-    threading.Event
-        Set once the time is over; the result of SOEM is then invalid.
+    Yields an event, set once the time is over: the result of SOEM is then invalid, and `sockets` are non-blocking.
     """
     timeouts = pysoem.settings.timeouts
     before = {name: getattr(timeouts, name) for name in _TIMEOUTS}

@@ -64,12 +64,8 @@ class Bus(Master):
     def sdo_read(self, position: int, index: int, subindex: int, timeout_ms: float = 500.0) -> bytes:
         """Read an object, of up to 65,536 bytes.
 
-        Raises
-        ------
-        StreamingError
-            Process data is running.
-        SdoError, SdoTimeoutError
-            The drive refuses, with its abort code, or does not answer.
+        Raises `StreamingError` while process data is running; `SdoError` with the abort code if the drive refuses,
+        `SdoTimeoutError` if it does not answer.
         """
         slave = self._for_sdo(f"SDO {index:04X}:{subindex:02X}", position)
         self._opened().sdo_read_timeout = round(timeout_ms * 1e3)
@@ -103,12 +99,7 @@ class Bus(Master):
     def object_indices(self, position: int) -> list[int]:
         """List the indices of the slave's object dictionary.
 
-        Raises
-        ------
-        StreamingError
-            Process data is running.
-        SdoError
-            The slave has no SDO information, or does not answer.
+        Raises `StreamingError` while process data is running, `SdoError` without SDO information or an answer.
         """
         return list(self._listed(position))
 
@@ -205,17 +196,9 @@ class Bus(Master):
     def map_process_data(self, expected: dict[int, tuple[int, int]]) -> None:
         """Map process data and request SAFE-OP of all slaves.
 
-        Parameters
-        ----------
-        expected : position -> (bytes out, bytes in)
-            Expected lengths; other slaves are not checked.
-
-        Raises
-        ------
-        DriverConfigError
-            The image is too large, or a slave has other lengths than expected.
-        SdoError
-            A slave refused to return its mapping.
+        `expected` are the lengths (bytes out, bytes in) by position; other slaves are not checked.  Raises
+        `DriverConfigError` if the image is too large, or a slave has other lengths; `SdoError` if one refused to return
+        its mapping.
         """
         master = self._opened()
         total = sum(out + in_ for out, in_ in expected.values())
@@ -276,11 +259,8 @@ class Bus(Master):
     def set_output(self, position: int, image: bytes) -> None:
         """Set the outputs of a slave for the next exchange.
 
-        Raises
-        ------
-        DriverError
-            Before the mapping (SOEM would write to address 0), or with another length than mapped (a longer image
-            would overwrite the next slave's).
+        Raises `DriverError` before the mapping (SOEM would write to address 0), or with another length than mapped (a
+        longer image would overwrite the next slave's).
         """
         slave = self._slave(position)
         if not self._mapped:

@@ -27,22 +27,10 @@ _TRIES, _ANSWER_S = 3, 0.02
 
 
 def read_states(names: Sequence[str]) -> list[AlStatus | None]:
-    """Read the AL status of each slave, without writing to any.
+    """Read the AL status of each slave, without writing to any; None: no answer.
 
-    Parameters
-    ----------
-    names : one or two of str
-        The interface, and the far end of a ring.
-
-    Returns
-    -------
-    list of AlStatus or None
-        By position, counted from the first interface; None: no answer.
-
-    Raises
-    ------
-    DriverConnectionError
-        Not permitted.
+    The slaves are in order from the first of one or two interfaces (the ends of a ring).  Raises
+    `DriverConnectionError` if that is not permitted.
     """
     with ExitStack() as stack:
         sockets = []

@@ -60,10 +60,7 @@ class Sii:
 def read_sii(bus: Bus, position: int) -> Sii:
     """Read and interpret a slave's EEPROM.
 
-    Raises
-    ------
-    DriverConnectionError
-        The slave or its EEPROM does not answer, or the EEPROM has another owner.
+    Raises `DriverConnectionError` if slave or EEPROM do not answer, or the EEPROM has another owner.
     """
     owner = bus.registers(position, _REG_OWNER, 1)[0]
     if owner & 0x01:  # by the drive's own processor; masters may take it over

@@ -35,14 +35,10 @@ class Exchange:
         finished frame.
     has_dc : bool
         Whether frames carry DC time; otherwise the grid is that of CLOCK_MONOTONIC.
-    index : int
-        Index of the last exchange on the clock's grid.
-    sent_ns : int
-        Time at which it was sent [ns].
-    unanswered : int
-        Exchanges without an answer since `begin`.
-    in_a_row : int
-        Exchanges since the last answer.
+    index, sent_ns : int
+        Index of the last exchange on the clock's grid, and time at which it was sent [ns].
+    unanswered, unanswered_in_a_row : int
+        Exchanges without an answer since `begin`, and since the last answer.
     """
 
     def __init__(self, bus: Bus, config: EthercatConfig) -> None:
@@ -144,10 +140,7 @@ class Exchange:
 
 
 def valid_joints(
-    missing: int,
-    statuses: Sequence[AlStatus | None],
-    weights: Sequence[tuple[int, int]],
-    positions: Sequence[int],
+    missing: int, statuses: Sequence[AlStatus | None], weights: Sequence[tuple[int, int]], positions: Sequence[int]
 ) -> tuple[BoolArray, bool]:
     """Return the joints with valid inputs in a cycle with a low working counter.
 

@@ -50,12 +50,7 @@ def link_flags(name: str) -> tuple[bool, bool] | None:
 def check_link(name: str) -> None:
     """Raise unless the interface exists, is up, and has a link.
 
-    Raises
-    ------
-    DriverConfigError
-        No interface can have this name.
-    DriverConnectionError
-        It is not there, down, or without a cable.
+    `DriverConfigError`: no interface can have this name; `DriverConnectionError`: not there, down, or without a cable.
     """
     check_name(name)
     flags = link_flags(name)
@@ -104,14 +99,9 @@ class InterfaceClaim:
 
 
 def listen(name: str, duration_s: float) -> int:
-    """Count the EtherCAT frames that arrive within `duration_s`.
+    """Count the EtherCAT frames that arrive within `duration_s`; raises `DriverConnectionError` if not permitted.
 
     As this process sends none meanwhile, they are answers to another master.
-
-    Raises
-    ------
-    DriverConnectionError
-        Not permitted.
     """
     try:
         tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))

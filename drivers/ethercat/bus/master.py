@@ -86,12 +86,8 @@ class Master:
     def open(self) -> None:
         """Open the interfaces, without sending a frame.
 
-        Raises
-        ------
-        DriverConfigError
-            An invalid name of an interface.
-        DriverConnectionError
-            An interface is missing, down, without link, in use, or not permitted.
+        Raises `DriverConfigError` for an invalid name, `DriverConnectionError` for an interface that is missing, down,
+        without link, in use, or not permitted.
         """
         if self._master is not None:
             raise DriverError(f"EtherCAT on {self.interface}: already open")
@@ -172,10 +168,7 @@ class Master:
     def scan(self) -> list[FoundSlave]:
         """Find the slaves, assign addresses, request PRE-OP, and return their identities.
 
-        Raises
-        ------
-        DriverConnectionError
-            No slave answers, more than SOEM can hold, or the scan does not end.
+        Raises `DriverConnectionError`: no slave answers, more than SOEM can hold, or the scan does not end.
         """
         master = self._opened()
         assert self._sockets is not None  # set while open

@@ -40,16 +40,9 @@ class RecoveryStep(Enum):
 
 
 class SlaveRecovery:
-    """Recovery of one slave.
+    """Recovery of one slave, whose absence was found at `now_ns`.
 
-    Parameters
-    ----------
-    sdos : int
-        Number of SDOs that configure it.
-    now_ns : int
-        Time at which its absence was found.
-    state_timeout_ns : int
-        Time limit of a change of state.
+    `sdos` is the number of SDOs that configure it, `state_timeout_ns` the time limit of a change of state.
     """
 
     FIND_EVERY_NS = 5_000_000
@@ -207,9 +200,7 @@ class SlaveRecoveries:
 
         `complete`: the last cycle had the full working counter, so a slave without a readable status is present.
 
-        Returns
-        -------
-        position, AL status, and the result once it is back in OP; None if no step was due
+        Returns position, AL status, and the result once it is back in OP; None if no step was due.
         """
         positions = list(self._pending)
         for k in range(len(positions)):

@@ -61,10 +61,7 @@ class _Device:
 def config_template(inspection: Inspection) -> str:
     """Return tables for all slaves: `[arm.driver.device.NAME]`, `[[arm.driver.drive]]`, and `other` for non-drives.
 
-    Raises
-    ------
-    DriverConnectionError, SdoError
-        A slave stopped answering.
+    Raises `DriverConnectionError` or `SdoError` if a slave stopped answering.
     """
     names: dict[str, str] = {}  # of the tables, by their content
     devices: list[str] = []

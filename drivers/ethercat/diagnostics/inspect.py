@@ -13,14 +13,7 @@ from drivers.ethercat.bus.eeprom import Sii, SiiPdo, read_sii
 from drivers.ethercat.bus.master import status_text
 from drivers.ethercat.bus.objects import ObjectEntry, Value, decode
 from drivers.ethercat.diagnostics.inspection import Inspection
-from drivers.ethercat.drive.cia402 import (
-    FOLLOWING_ERROR_BIT,
-    INTERNAL_LIMIT_BIT,
-    REMOTE_BIT,
-    VOLTAGE_BIT,
-    WARNING_BIT,
-    state_of,
-)
+from drivers.ethercat.drive import cia402
 from drivers.ethercat.errors import SdoError
 
 _REG_BUILD, _REG_DL_STATUS, _REG_SYNC_MANAGER, _SYNC_MANAGER_BYTES = 0x0000, 0x0110, 0x0800, 8
@@ -41,11 +34,11 @@ _MODES = {
     10: "cstca (cyclic synchronous torque with commutation angle)",
 }
 _STATUS_BITS = {
-    VOLTAGE_BIT: "voltage enabled",
-    WARNING_BIT: "warning",
-    REMOTE_BIT: "remote",
-    INTERNAL_LIMIT_BIT: "internal limit active",
-    FOLLOWING_ERROR_BIT: "following error or mode specific",
+    cia402.VOLTAGE_BIT: "voltage enabled",
+    cia402.WARNING_BIT: "warning",
+    cia402.REMOTE_BIT: "remote",
+    cia402.INTERNAL_LIMIT_BIT: "internal limit active",
+    cia402.FOLLOWING_ERROR_BIT: "following error or mode specific",
 }
 #: First digits of error codes (CiA 301, IEC 61800-7-201).
 _ERROR_CLASSES = {
@@ -115,13 +108,7 @@ def has_coe(inspection: Inspection, position: int, sii: Sii) -> bool:
 
 
 def read_value(inspection: Inspection, position: int, index: int, subindex: int, kind: str) -> Value | None:
-    """Read an object; None if the drive refuses it or it has another size.
-
-    Raises
-    ------
-    SdoError
-        No answer.
-    """
+    """Read an object; None if the drive refuses it or it has another size.  Raises `SdoError` without an answer."""
     try:
         raw = inspection.sdo_read(position, index, subindex)
         return decode(kind, raw)
@@ -151,10 +138,7 @@ def unit_of(name: str) -> str:
 def information(inspection: Inspection, position: int) -> dict[str, Any]:
     """Return all that `thetad ethercat info` shows, as plain values.
 
-    Raises
-    ------
-    DriverConnectionError, SdoError
-        The slave stopped answering.
+    Raises `DriverConnectionError` or `SdoError` if the slave stopped answering.
     """
     slave = inspection.slaves[position]
     sii = read_sii(inspection, position)
@@ -239,7 +223,7 @@ def _drive(inspection: Inspection, position: int) -> dict[str, Any]:
     status = read_value(inspection, position, 0x6041, 0, "u16")
     if isinstance(status, int):
         facts["statusword"] = status
-        facts["state"] = state_of(status).value
+        facts["state"] = cia402.state_of(status).value
         facts["status_bits"] = [name for bit, name in _STATUS_BITS.items() if status & bit]
     error = read_value(inspection, position, 0x603F, 0, "u16")
     if isinstance(error, int):
@@ -261,12 +245,8 @@ def _drive(inspection: Inspection, position: int) -> dict[str, Any]:
 def read_mapping(inspection: Inspection, position: int, sii: Sii, names: bool = True) -> Mapping:
     """Read the assigned PDOs and their entries, from the EEPROM for a slave without CoE.
 
-    `names` includes the entries' names and types, which takes longer.
-
-    Raises
-    ------
-    SdoError
-        The drive does not return its mapping.
+    `names` includes the entries' names and types, which takes longer.  Raises `SdoError` if the drive does not return
+    its mapping.
     """
     if not has_coe(inspection, position, sii):
         return Mapping(_from_sii(sii.rx), _from_sii(sii.tx), "EEPROM")

@@ -46,10 +46,8 @@ class Inspection(Bus):
     def __enter__(self) -> Self:
         """Open and scan.
 
-        Raises
-        ------
-        DriverConfigError, DriverConnectionError
-            The interface cannot be used, no slave answers, or another master has the bus.
+        Raises `DriverConfigError` or `DriverConnectionError`: the interface cannot be used, no slave answers, or
+        another master has the bus.
         """
         self.open()
         try:

@@ -110,10 +110,7 @@ class DriveGroup:
     def command(self, target: FloatArray, cycle: int) -> None:
         """Set the target (n,) of all joints; `cycle` is the index of the present cycle, for the check of steps.
 
-        Raises
-        ------
-        CommandRefusedError
-            Not enabled, or the target is not within the limits.
+        Raises `CommandRefusedError` if not enabled, or the target is not within the limits.
         """
         if not self.enabled:
             states = ", ".join(

@@ -79,10 +79,7 @@ class ProcessData:
     def decode(self, images: Sequence[bytes]) -> dict[str, FloatArray]:
         """Decode images, one per drive, to channels; each array is new.
 
-        Raises
-        ------
-        LayoutError
-            An image has another length than mapped.
+        Raises `LayoutError` if an image has another length than mapped.
         """
         self.rows = rows = [layout.unpack(image) for layout, image in zip(self._inputs, images, strict=True)]
         self.statuswords = [int(row[place]) for row, place in zip(rows, self._status, strict=True)]

@@ -64,14 +64,14 @@ class DriveSetup:
             The time is over.
         """
         self._check_expected()
-        ratings = Ratings(
-            self._rating(
-                "rated_torque_nm", self._device.rated_torque_nm, self._device.rated_torque_object, self._needs_torque
-            ),
-            self._rating(
-                "rated_current_a", self._device.rated_current_a, self._device.rated_current_object, self._needs_current
-            ),
+        device = self._device
+        torque_nm = self._rating(
+            "rated_torque_nm", device.rated_torque_nm, device.rated_torque_object, self._needs_torque
         )
+        current_a = self._rating(
+            "rated_current_a", device.rated_current_a, device.rated_current_object, self._needs_current
+        )
+        ratings = Ratings(torque_nm, current_a)
         written = self._parameters()
         for write in written:
             self._write(write, "init")

@@ -31,12 +31,8 @@ class Channels:
 def read_channels(source: DataSource, mapping: Mapping, robot: RobotFile | None) -> Channels:
     """Read and convert every channel of the mapping.
 
-    Raises
-    ------
-    DataError
-        A column is absent or of the wrong shape.
-    MappingError
-        The mapping contradicts the robot or itself.
+    Raises `DataError` if a column is absent or of the wrong shape; `MappingError` if the mapping contradicts the robot
+    or itself.
     """
     content = mapping.content
     tables = {name: table for name, table in content.tables().items() if not table.from_current}

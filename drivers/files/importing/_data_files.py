@@ -99,14 +99,8 @@ def open_data(path: Path, csv: CsvTable, masking: bool = False, progress: Progre
     """Open a log by its suffix.
 
     For text files: `csv` describes the layout, `masking` turns empty fields into NaN instead of an error, and
-    `progress` is called while reading.
-
-    Raises
-    ------
-    DataNotFoundError
-        The file does not exist.
-    DataError
-        The file is empty, of an unknown format, incomplete, or damaged.
+    `progress` is called while reading.  Raises `DataNotFoundError`; `DataError` if the file is empty, of an unknown
+    format, incomplete, or damaged.
     """
     if path.is_dir():
         raise DataError(f"{path}: a directory; name one file of it")

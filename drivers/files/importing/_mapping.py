@@ -246,10 +246,7 @@ class Mapping:
 def load_mapping(ref: str | Path, base: Path | None = None) -> Mapping:
     """Load a mapping by path, or by name as `configs/mappings/NAME.toml` under the working directory or `base`.
 
-    Raises
-    ------
-    MappingError
-        The message names the path and the invalid key.
+    Raises `MappingError`, whose message names the path and the invalid key.
     """
     path = _find(ref, base)
     try:

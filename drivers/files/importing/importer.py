@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping as MappingType
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -75,10 +75,6 @@ class ImportResult:
     gaps: int
     sha256: str
     warnings: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return plain values, for JSON."""
-        return asdict(self)
 
 
 def import_recording(

@@ -10,12 +10,7 @@ _TURN = 2.0 * math.pi
 
 #: Quantity -> unit -> (factor, offset): SI value = factor * value + offset.
 UNITS: dict[str, dict[str, tuple[float, float]]] = {
-    "angle": {
-        "rad": (1.0, 0.0),
-        "mrad": (1e-3, 0.0),
-        "deg": (_TURN / 360.0, 0.0),
-        "rev": (_TURN, 0.0),
-    },
+    "angle": {"rad": (1.0, 0.0), "mrad": (1e-3, 0.0), "deg": (_TURN / 360.0, 0.0), "rev": (_TURN, 0.0)},
     "length": {"m": (1.0, 0.0), "cm": (1e-2, 0.0), "mm": (1e-3, 0.0), "um": (1e-6, 0.0)},
     "angular velocity": {
         "rad/s": (1.0, 0.0),

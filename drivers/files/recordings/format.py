@@ -167,13 +167,7 @@ def frame_schema(meta: RecordingMeta) -> bytes:
     effort = "/".join(sorted({"rad": "N*m", "m": "N"}[unit] for unit in set(meta.units)))
 
     def array(description: str, kind: str = "number") -> dict[str, object]:
-        return {
-            "type": "array",
-            "items": {"type": kind},
-            "minItems": n,
-            "maxItems": n,
-            "description": description,
-        }
+        return {"type": "array", "items": {"type": kind}, "minItems": n, "maxItems": n, "description": description}
 
     schema = {
         "title": SCHEMA_NAME,

@@ -76,12 +76,8 @@ class Scan:
     def contents(self) -> Iterator[Content]:
         """Yield each undamaged chunk's messages, and collect schemas, channels and metadata.
 
-        Raises
-        ------
-        RecordingNotFoundError, RecordingError
-            The file does not exist or cannot be read.
-        RecordingFormatError
-            The file is empty or no MCAP file.
+        Raises `RecordingNotFoundError`, `RecordingError`: the file does not exist or cannot be read;
+        `RecordingFormatError`: the file is empty or no MCAP file.
         """
         try:
             with self.path.open("rb") as file:

@@ -72,12 +72,8 @@ class Span:
     def bounds(self, first: float, last: float, tolerance: float = 0.0) -> tuple[float, float]:
         """Return the times [s] of start and end in a recording from `first` to `last` [s]; an end at `last` is `inf`.
 
-        An end up to `tolerance` [s] beyond `last` counts as the recording's end.
-
-        Raises
-        ------
-        SpanError
-            The span starts or ends after the recording does.
+        An end up to `tolerance` [s] beyond `last` counts as the recording's end.  Raises `SpanError`: the span starts
+        or ends after the recording does.
         """
         length = last - first
         start = 0.0 if self.start is None else self.start

@@ -39,7 +39,8 @@ class RecordingWriter:
     """Writer of one robot's frames to a new file.
 
     A chunk is compressed and handed to the operating system once its frames span `chunk_s` or `chunk_bytes`.  Call
-    `flush` when a source pauses.
+    `flush` when a source pauses.  Raises `RecordingExistsError`: the file exists; `RecordingWriteError`: the file
+    cannot be created.
 
     Parameters
     ----------
@@ -51,13 +52,6 @@ class RecordingWriter:
         Span of a chunk on the frames' own clock [s].
     chunk_bytes : int
         Size of a chunk before compression.
-
-    Raises
-    ------
-    RecordingExistsError
-        The file exists.
-    RecordingWriteError
-        The file cannot be created.
     """
 
     def __init__(
@@ -211,12 +205,8 @@ class RecoveryResult:
 def recover(src: str | Path, dst: str | Path, replace: bool = False) -> RecoveryResult:
     """Copy every complete, undamaged chunk of `src` to `dst`, atomically; `dst` must not exist unless `replace`.
 
-    Raises
-    ------
-    RecordingFormatError
-        `src` is no MCAP file, or has no complete chunk.
-    RecordingNotFoundError, RecordingExistsError, RecordingWriteError
-        `src` does not exist; `dst` does; `dst` cannot be written.
+    Raises `RecordingFormatError`: `src` is no MCAP file, or has no complete chunk; `RecordingNotFoundError`,
+    `RecordingExistsError`, `RecordingWriteError`: `src` does not exist; `dst` does; `dst` cannot be written.
     """
     target = Path(dst)
     if target.exists() and not replace:

@@ -148,14 +148,9 @@ def _prepared(arm: GivenArm, mapping: Any, folder: Path) -> tuple[Path, tuple[in
 
 
 def _calibrated(
-    arm: GivenArm,
-    table: Path,
-    stations: tuple[int, ...],
-    values: dict[str, Any],
-    folder: Path,
-    created: str,
+    arm: GivenArm, table: Path, stations: tuple[int, ...], values: dict[str, Any], folder: Path, created: str,
     report: Any,
-) -> ArmResult:
+) -> ArmResult:  # fmt: skip
     import hashlib
 
     from rt_core.calibration.cell.arms import CellArm

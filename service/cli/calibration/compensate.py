@@ -43,11 +43,9 @@ Exit codes: 0 all targets are reached; 1 some are not; 2 wrong input.
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Register the command."""
     parser = subparsers.add_parser(
-        "compensate",
-        help="joint commands that reach Cartesian targets with a calibrated arm",
-        description="Find the joint positions that bring the calibrated arm to Cartesian targets.",
-        epilog=EXAMPLES,
-    )
+        "compensate", help="joint commands that reach Cartesian targets with a calibrated arm",
+        description="Find the joint positions that bring the calibrated arm to Cartesian targets.", epilog=EXAMPLES,
+    )  # fmt: skip
     parser.add_argument("targets", metavar="TARGETS", type=Path, help="table of targets (.csv)")
     parser.add_argument("--calibration", metavar="FILE", type=Path, required=True, help="calibration.json")
     parser.add_argument("--robot", metavar="R", required=True, help="the robot that was calibrated")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json, whole_number
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, json_text, print_json, whole_number
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -212,8 +212,6 @@ def _print_plan(plan: PosePlan, result: dict[str, Any], short: list[int]) -> Non
 
 def run_measure(args: argparse.Namespace) -> int:
     """Measure with a simulated tracker."""
-    import json
-
     import numpy as np
 
     from drivers.files.atomic_write import write_text
@@ -221,7 +219,6 @@ def run_measure(args: argparse.Namespace) -> int:
     from service.operations.calibration.nominal_geometry import nominal_geometry
     from service.operations.calibration.table import columns_of, read_table, table_text
     from service.operations.true_arm import true_robot_text
-    from service.protocol.json_values import json_values
     from sim_backend.arm.laser_tracker import TrackerSettings
 
     robot = load_robot(args.robot)
@@ -245,7 +242,7 @@ def run_measure(args: argparse.Namespace) -> int:
             "station": args.station,
             "outliers": [table.lines[i] for i in np.flatnonzero(bad)],
         } | {name: {"rotation": R, "translation": t} for name, (R, t) in frames.items()}
-        write_text(args.truth, json.dumps(json_values(truth), allow_nan=False, indent=1) + "\n")
+        write_text(args.truth, json_text(truth))
     if args.true_robot is not None:
         write_text(args.true_robot, true_robot_text(true, arm))
     result = {"poses": len(table.q), "outliers": int(bad.sum()), "output": str(args.output)}

@@ -43,11 +43,9 @@ def add_parser(subparsers: Any) -> None:
     add_json_flag(status)
     status.set_defaults(run=run_status)
     control: argparse.ArgumentParser = subparsers.add_parser(
-        "control",
-        help="make a request of a running daemon",
-        description="Make one request of a running daemon and print its answer as JSON.",
-        epilog=EPILOG,
-    )
+        "control", help="make a request of a running daemon",
+        description="Make one request of a running daemon and print its answer as JSON.", epilog=EPILOG,
+    )  # fmt: skip
     control.add_argument("verb", help="what to ask for; see below")
     control.add_argument(
         "arguments", nargs="*", metavar="NAME=VALUE", help="arguments of the verb; arm=NAME where there are several"

@@ -42,12 +42,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="what is to run here, TOML")
     parser.add_argument("--interface", metavar="IF", help="look at this network card as well")
     parser.add_argument(
-        "--cycle-s",
-        type=_seconds,
-        default=5.0,
-        metavar="SECONDS",
+        "--cycle-s", type=_seconds, default=5.0, metavar="SECONDS",
         help="how long the cycle of each arm is tried; 0: not at all (default: %(default)g)",
-    )
+    )  # fmt: skip
     add_json_flag(parser)
     parser.set_defaults(run=run)
 

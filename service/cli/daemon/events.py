@@ -42,12 +42,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--arm", help="only events of this arm")
     parser.add_argument("--job", type=job_id, metavar="ID", help="only events of this job")
     parser.add_argument(
-        "--limit",
-        type=at_most(MAX_EVENTS),
-        default=100,
-        metavar="N",
+        "--limit", type=at_most(MAX_EVENTS), default=100, metavar="N",
         help=f"the newest N, up to {MAX_EVENTS} (default: %(default)s)",
-    )
+    )  # fmt: skip
     parser.add_argument("--follow", "-f", action="store_true", help="go on with new ones until Ctrl-C")
     add_control_flags(parser)
     add_json_flag(parser)

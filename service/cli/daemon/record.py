@@ -21,11 +21,9 @@ examples:
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        "record",
-        help="start or stop recording",
-        description="Record the frames of a running daemon into MCAP files.",
+        "record", help="start or stop recording", description="Record the frames of a running daemon into MCAP files.",
         epilog=EPILOG,
-    )
+    )  # fmt: skip
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for action in ("start", "stop"):
         sub = actions.add_parser(action, help=f"{action} the daemon's recorder")
@@ -38,9 +36,7 @@ def add_parser(subparsers: Any) -> None:
     to.add_argument("--arm", required=True, help="which arm")
     to.add_argument("--seconds", type=float, metavar="S", help="stop after this time (default: at the end)")
     to.add_argument(
-        "--endpoint",
-        default="tcp://127.0.0.1:9870",
-        help="frames endpoint of the daemon (default: %(default)s)",
+        "--endpoint", default="tcp://127.0.0.1:9870", help="frames endpoint of the daemon (default: %(default)s)"
     )
     add_key_flags(to)
     to.add_argument("--timeout", type=float, default=10.0, metavar="S", help="longest silence (default: %(default)s)")
@@ -77,12 +73,9 @@ def run_to(arguments: argparse.Namespace) -> int:
                 if isinstance(message, BodyMessage) and message.kind == "meta" and writer is None:
                     body = message.body
                     meta = RecordingMeta(
-                        arm,
-                        tuple(body["joint_names"]),
-                        tuple(body["joint_units"]),
-                        body["rate_hz"],
+                        arm, tuple(body["joint_names"]), tuple(body["joint_units"]), body["rate_hz"],
                         message.envelope.clock,
-                    )
+                    )  # fmt: skip
                     writer = RecordingWriter(arguments.file, meta)
                     began = time.monotonic()
                 elif isinstance(message, FrameMessage) and writer is not None:

@@ -33,8 +33,6 @@ examples:
   thetad watch --report trend.html --seconds 600      estimates over time with events, as a page
 """
 
-#: Half width of a 95 % interval in standard deviations.
-
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
@@ -42,9 +40,7 @@ def add_parser(subparsers: Any) -> None:
         "watch", help="live table of the estimates", description=DESCRIPTION, epilog=EPILOG
     )
     parser.add_argument(
-        "--endpoint",
-        default="tcp://127.0.0.1:9871",
-        help="estimates endpoint of the daemon (default: %(default)s)",
+        "--endpoint", default="tcp://127.0.0.1:9871", help="estimates endpoint of the daemon (default: %(default)s)"
     )
     add_key_flags(parser)
     parser.add_argument("--arm", help="which arm (default: the first one heard)")
@@ -53,11 +49,9 @@ def add_parser(subparsers: Any) -> None:
         "--timeout", type=float, default=10.0, metavar="S", help="longest wait for an estimate (default: %(default)s)"
     )
     parser.add_argument(
-        "--report",
-        metavar="FILE",
-        type=Path,
+        "--report", metavar="FILE", type=Path,
         help="write estimates over time and events here as a self-contained HTML page, at the end",
-    )
+    )  # fmt: skip
     parser.add_argument("--seconds", type=_seconds, metavar="S", help="watch for so long (default: until Ctrl-C)")
     add_json_flag(parser)
     parser.set_defaults(run=run)
@@ -266,13 +260,9 @@ def table(view: View, stream: Subscriber) -> Table:
     colours = {"estimated": "green", "invalid": "red", "stale": "yellow"}
     for row in summary["parameters"]:
         result.add_row(
-            Text(row["name"]),
-            f"{row['value']:.5g}",
-            f"{NORMAL_QUANTILE_95 * row['std']:.2g}",
-            Text(row["unit"]),
-            Text(row["status"], style=colours.get(row["status"], "")),
-            "yes" if row["excited"] else "no",
-        )
+            Text(row["name"]), f"{row['value']:.5g}", f"{NORMAL_QUANTILE_95 * row['std']:.2g}", Text(row["unit"]),
+            Text(row["status"], style=colours.get(row["status"], "")), "yes" if row["excited"] else "no",
+        )  # fmt: skip
     return result
 
 

@@ -39,12 +39,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--speed", default="1", help="times the recorded pace, or max (default: %(default)s)")
     parser.add_argument("--span", help="part to play: fractions (0:0.6) or seconds (0.1s:4.91s)")
     parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
+        "--set", action="append", default=[], metavar="KEY=VALUE",
         help="setting of the estimator, such as memory_s=5; may be repeated",
-    )
+    )  # fmt: skip
     parser.add_argument("-o", "--model-out", type=Path, metavar="FILE", help="write the final estimate as a model file")
     parser.add_argument("--standard-ports", action="store_true", help="use ports 9870, 9871, 9873 instead of free ones")
     parser.add_argument("--log", type=Path, metavar="FILE", help="write the daemon's log there (default: stderr)")
@@ -163,27 +160,16 @@ def _write_model(arguments: argparse.Namespace, snapshot: dict[str, Any]) -> Non
     }
     theta, std, covariance = (np.asarray(snapshot[key]) for key in ("theta", "std", "covariance"))
     document = online_document(
-        robot,
-        base_parameters(robot.model),
-        signal_settings(robot),
-        theta,
-        std,
-        covariance,
-        tuple(snapshot["status"]),
-        source,
-        np.asarray(snapshot["meta"]["constants"], dtype=np.float64),
-        limits_of(snapshot, robot.model.n),
-    )
+        robot, base_parameters(robot.model), signal_settings(robot), theta, std, covariance, tuple(snapshot["status"]),
+        source, np.asarray(snapshot["meta"]["constants"], dtype=np.float64), limits_of(snapshot, robot.model.n),
+    )  # fmt: skip
     write_model(document, arguments.model_out)
 
 
 def _result(
-    arguments: argparse.Namespace,
-    snapshot: dict[str, Any],
-    sent: dict[str, Any],
-    received: dict[str, Any],
+    arguments: argparse.Namespace, snapshot: dict[str, Any], sent: dict[str, Any], received: dict[str, Any],
     seconds: float,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     meta = snapshot["meta"]
     units = meta.get("units", [])
     parameters = [
@@ -227,10 +213,8 @@ def _show(result: dict[str, Any]) -> None:
     lines = ([reason] if reason else []) + breakaway_lines(result["breakaway"])
     table = Table(
         title=f"{result['recording']}: {frames['received']} frames in {result['seconds']:.1f} s, {frames['lost']} lost",
-        title_justify="left",
-        caption="\n".join(lines) or None,
-        caption_justify="left",
-    )
+        title_justify="left", caption="\n".join(lines) or None, caption_justify="left",
+    )  # fmt: skip
     for name in ("parameter", "value", "± (95 %)", "unit", "status"):
         table.add_column(name, justify="right" if name in ("value", "± (95 %)") else "left")
     for row in result["parameters"]:

@@ -47,10 +47,7 @@ def add_parser(subparsers: Any) -> None:
     from sim_backend.ethercat.link import MASTER_END, SEGMENT_END
 
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        "sim",
-        help="simulated servo drives, and a simulated PLC",
-        description=DESCRIPTION,
-        epilog=EPILOG,
+        "sim", help="simulated servo drives, and a simulated PLC", description=DESCRIPTION, epilog=EPILOG
     )
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
     link = what.add_parser("link", help="make or remove a virtual cable", description=LINK)

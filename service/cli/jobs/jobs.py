@@ -11,16 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drivers.files.atomic_write import write_bytes
-from service.cli._common import (
-    EXIT_INPUT,
-    EXIT_NO,
-    EXIT_OK,
-    CliError,
-    Parser,
-    add_json_flag,
-    fail,
-    print_json,
-)
+from service.cli._common import EXIT_INPUT, EXIT_NO, EXIT_OK, CliError, Parser, add_json_flag, fail, print_json
 from service.cli._remote import add_control_flag, add_control_flags, is_wrong
 from service.cli.jobs.text import job_text, jobs_text, one_line, title
 from service.cli.jobs.values import at_most, duration, job_id, megabytes, read_parameters
@@ -101,12 +92,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     listing.add_argument("--arm", help="only those of this arm")
     listing.add_argument("--kind", help="only those of this kind")
     listing.add_argument(
-        "--limit",
-        type=at_most(MAX_JOBS),
-        default=50,
-        metavar="N",
+        "--limit", type=at_most(MAX_JOBS), default=50, metavar="N",
         help=f"at most so many, up to {MAX_JOBS} (default: %(default)s)",
-    )
+    )  # fmt: skip
     show = _add(actions, "show", run_show, "all about one job: why it waits or failed, results, how to repeat it")
     show.add_argument("id", metavar="ID", type=job_id, help="number of the job")
     show.add_argument("--output", "-o", metavar="DIR", type=Path, help="copy its results into this folder")
@@ -183,15 +171,9 @@ def run_submit(args: argparse.Namespace) -> int:
     values = read_parameters(find_kind(args.kind), args.pairs)
     with connected(args) as jobs:
         queued = jobs.submit(
-            args.kind,
-            values,
-            arm=args.arm,
-            after=args.after,
-            priority=args.priority,
-            due_s=args.due_s,
-            time_s=args.time,
-            memory_mb=args.memory,
-        )
+            args.kind, values, arm=args.arm, after=args.after, priority=args.priority, due_s=args.due_s,
+            time_s=args.time, memory_mb=args.memory,
+        )  # fmt: skip
         if args.wait:
             return wait_and_report(jobs, [queued["id"]], as_json=args.json)
     if args.json:

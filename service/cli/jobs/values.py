@@ -86,9 +86,8 @@ def read_parameters(kind: Kind[Any], pairs: Sequence[str]) -> dict[str, Any]:
 def parse_parameters(kind: Kind[Any], pairs: Sequence[str]) -> dict[str, Any]:
     """Read `NAME=VALUE` texts without validating the values, which may be incomplete.
 
-    A value is JSON if it parses as JSON, otherwise text; file names become absolute paths.
-
-    Raises `CliError`: malformed text, or a name given twice.
+    A value is JSON if it parses as JSON, otherwise text; file names become absolute paths. Raises `CliError`: malformed
+    text, or a name given twice.
     """
     values: dict[str, Any] = {}
     for pair in pairs:

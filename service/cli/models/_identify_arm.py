@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, print_json, verdict_console
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, json_text, print_json, verdict_console
 
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
@@ -84,16 +84,13 @@ def choose_joints(asked: str, rigid: IdentificationReport) -> Choice:
 
 def finish_elastic(args: argparse.Namespace, choice: Choice, arm: ElasticArm) -> int:
     """Report and write an arm with elastic joints."""
-    import json
-
     from drivers.files.atomic_write import write_text
-    from service.protocol.json_values import json_values
     from service.reports.elastic import elastic_arm_html
 
     written = None
     if args.output is not None:
         if arm.accepted or args.force:
-            write_text(args.output, json.dumps(json_values(arm.document), allow_nan=False, indent=1) + "\n")
+            write_text(args.output, json_text(arm.document))
             written = str(args.output)
         else:
             fail(f"{args.output} is not written: the model does not explain the recording (--force writes it anyway)")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, print_json, verdict_console
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, json_text, print_json, verdict_console
 from service.cli.models._identify_joints import WIDTH, error_text, reasons, run_joints
 
 if TYPE_CHECKING:
@@ -84,12 +84,9 @@ def run_elastic(args: argparse.Namespace) -> int:
     try:
         with Progress("identify") as progress:
             result = identify_joint(
-                parameters,
-                recording,
-                model,
-                created=created,
+                parameters, recording, model, created=created,
                 progress=lambda share, what: progress.step(share, 1.0, what),
-            )
+            )  # fmt: skip
             if args.online and result.accepted:
                 progress.step(0.7, 1.0, "online estimate")
                 online = follow_online(result, args.forgetting)
@@ -100,7 +97,7 @@ def run_elastic(args: argparse.Namespace) -> int:
     written = None
     if args.output is not None:
         if result.accepted or args.force:
-            write_text(args.output, _json_text(result.document))
+            write_text(args.output, json_text(result.document))
             written = str(args.output)
         else:
             fail(f"{args.output} is not written: these data tell no stiffness (--force writes it anyway)")
@@ -135,14 +132,6 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
         )
     }  # fmt: skip
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _json_text(document: dict[str, Any]) -> str:
-    import json
-
-    from service.protocol.json_values import json_values
-
-    return json.dumps(json_values(document), allow_nan=False, indent=1) + "\n"
 
 
 def print_elastic(result: ElasticIdentification, online: OnlineResult | None) -> None:

@@ -113,12 +113,9 @@ def add_estimator_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seed", metavar="N", type=int, default=0, help="seed of a search (default: 0)")
     group.add_argument("--starts", metavar="N", type=int, default=8, help="starts of the separable search (default: 8)")
     group.add_argument(
-        "--bounds",
-        metavar="NAME=LOW:HIGH",
-        nargs="+",
-        default=[],
+        "--bounds", metavar="NAME=LOW:HIGH", nargs="+", default=[],
         help="range of a parameter in a search, for example vb2=0.01:0.2",
-    )
+    )  # fmt: skip
     group.add_argument("--prior", metavar="R", help="physical: robot file with the prior (default: the robot itself)")
     group.add_argument("--weight", metavar="W", type=positive, help="physical: weight of the prior (from data)")
 
@@ -160,12 +157,9 @@ def add_signal_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--rate", metavar="HZ", type=positive, help="rate of the rows after decimation")
     group.add_argument("--trim", metavar="S", type=float, help="cut at both ends of each recording")
     group.add_argument(
-        "--min-velocity",
-        metavar="V",
-        type=float,
-        nargs="+",
+        "--min-velocity", metavar="V", type=float, nargs="+",
         help="leave out slower samples, one value or one per joint",
-    )
+    )  # fmt: skip
 
 
 def positive(text: str) -> float:

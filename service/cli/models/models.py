@@ -60,11 +60,9 @@ Negative friction is written as 0, which warnings name, too.
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Register the commands."""
     parser = subparsers.add_parser(
-        "models",
-        help="show, compare and export models; promote one, or roll back",
-        description="Show, compare and export models, and say which one an arm uses.",
-        epilog=EXAMPLES,
-    )
+        "models", help="show, compare and export models; promote one, or roll back",
+        description="Show, compare and export models, and say which one an arm uses.", epilog=EXAMPLES,
+    )  # fmt: skip
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser("show", help="print what a model holds", description="Print what a model holds.")
     show.add_argument("model", metavar="MODEL", help=HELP)

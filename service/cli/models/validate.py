@@ -22,11 +22,9 @@ Exit codes: 0 the model predicts the torque; 1 it does not; 2 wrong input.
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Register the command."""
     parser = subparsers.add_parser(
-        "validate",
-        help="compare a model's torque with a recording's",
-        description="Predict the torque of a recording with a model and compare, joint by joint.",
-        epilog=EXAMPLES,
-    )
+        "validate", help="compare a model's torque with a recording's",
+        description="Predict the torque of a recording with a model and compare, joint by joint.", epilog=EXAMPLES,
+    )  # fmt: skip
     parser.add_argument("model", metavar="MODEL", type=Path, help="a model file (.yaml) of `thetad identify`")
     parser.add_argument(
         "recording", metavar="REC", type=Path, help="a recording (.mcap), best not the one it was fitted to"

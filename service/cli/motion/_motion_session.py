@@ -54,16 +54,9 @@ class ArmRecording:
 class SessionResult:
     """End of a motion.
 
-    Attributes
-    ----------
-    done : mapping
-        Last report of the arm: number, outcome, reason, times.
-    reason : str
-        Why it ended.
-    code : int
-        Exit code of the command, independent of later use of the recording.
-    path : str
-        File of the recorder; empty without one.
+    `done` is the last report of the arm (number, outcome, reason, times), `reason` says why it ended, `code` is the
+    exit code of the command, independent of later use of the recording, and `path` the recorder's file; empty without
+    one.
     """
 
     done: Mapping[str, Any]
@@ -73,13 +66,9 @@ class SessionResult:
 
 
 def run_session(
-    control: Control,
-    arm: str,
-    what: Literal["run", "guiding"],
-    recording: ArmRecording,
-    act: Callable[[Progress], dict[str, Any]],
-    show: Progress,
-) -> SessionResult:
+    control: Control, arm: str, what: Literal["run", "guiding"], recording: ArmRecording,
+    act: Callable[[Progress], dict[str, Any]], show: Progress,
+) -> SessionResult:  # fmt: skip
     """Move the arm by `act`, which calls back with the arm's reports, and always end the recording.
 
     Raises `ControlError` or `UnreachableError`: as `act`; `CliError`: interrupted before the daemon accepted the

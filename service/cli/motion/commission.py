@@ -18,6 +18,7 @@ from service.cli._common import (
     UnavailableError,
     add_json_flag,
     fail,
+    json_text,
     print_json,
 )
 from service.cli._remote import add_control_flag, key_of
@@ -61,11 +62,9 @@ _STEPS = ("robot", "signals", "joints", "friction", "payload", "design", "run", 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        "commission",
-        help="from the description of a robot to a validated model",
-        description=DESCRIPTION,
+        "commission", help="from the description of a robot to a validated model", description=DESCRIPTION,
         epilog=EPILOG,
-    )
+    )  # fmt: skip
     parser.add_argument(
         "robot", metavar="ROBOT", nargs="?", help="robot file, URDF, or the name of one in configs/robots"
     )
@@ -243,14 +242,9 @@ def _open(
 
 
 def _commission(
-    args: argparse.Namespace,
-    settings: CommissionSettings,
-    robot: RobotFile,
-    place: ArmAccess,
-    path: Path,
-    ask: Ask | None,
-    more: dict[str, Any],
-) -> int:
+    args: argparse.Namespace, settings: CommissionSettings, robot: RobotFile, place: ArmAccess, path: Path,
+    ask: Ask | None, more: dict[str, Any],
+) -> int:  # fmt: skip
     from drivers.files.atomic_write import write_text
     from service.commission.commissioning import STEP_NAMES, commission
     from service.commission.context import Context
@@ -270,7 +264,7 @@ def _commission(
         display.line("report")
         write_text(path / "report.html", commission_html(robot, result, rehearsal=place.rehearsal))
     found = summary(robot, result, [("report", path / "report.html"), ("folder", path)])
-    write_text(path / "result.json", _json(found))
+    write_text(path / "result.json", json_text(found))
     if args.json:
         print_json(found)
     else:
@@ -278,14 +272,6 @@ def _commission(
     if result.failed:
         fail(f"{result.failed}: {result.reason}")
     return EXIT_OK if result.validated else EXIT_NO
-
-
-def _json(found: dict[str, Any]) -> str:
-    import json
-
-    from service.protocol.json_values import json_values
-
-    return json.dumps(json_values(found), indent=1, allow_nan=False) + "\n"
 
 
 def show(result: CommissionResult, context: Context) -> None:

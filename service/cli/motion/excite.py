@@ -66,11 +66,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "(may be repeated)",
     )
     parser.add_argument(
-        "--changed-robot",
-        action="store_true",
-        default=None,
+        "--changed-robot", action="store_true", default=None,
         help="take --after although the robot's description is another version than that of its design",
-    )
+    )  # fmt: skip
     parser.add_argument("--validation", action="store_true", default=None, help="design a second one to validate on")
     parser.add_argument(
         "--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[], help="any other parameter"

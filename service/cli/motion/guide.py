@@ -8,14 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import (
-    EXIT_OK,
-    CliError,
-    UnavailableError,
-    add_json_flag,
-    fail,
-    print_json,
-)
+from service.cli._common import EXIT_OK, CliError, UnavailableError, add_json_flag, fail, print_json
 from service.cli._remote import add_control_flag, is_wrong, key_of
 from service.cli.motion._motion_session import ArmRecording, run_session
 from service.protocol.endpoints import ANSWER_S

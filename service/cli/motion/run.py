@@ -9,14 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import (
-    EXIT_OK,
-    CliError,
-    UnavailableError,
-    add_json_flag,
-    fail,
-    print_json,
-)
+from service.cli._common import EXIT_OK, CliError, UnavailableError, add_json_flag, fail, print_json
 from service.cli._remote import add_control_flag, is_wrong, key_of, refusal
 from service.cli.motion._motion_session import ArmRecording, run_session
 from service.config.methods import METHODS
@@ -55,12 +48,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--hold", action="store_true", help="stay armed at the end, until the permit expires")
     parser.add_argument("--no-record", action="store_true", help="do not start the arm's recorder for the run")
     parser.add_argument(
-        "--identify",
-        choices=[*METHODS, "none"],
-        default="wls",
-        metavar="METHOD",
+        "--identify", choices=[*METHODS, "none"], default="wls", metavar="METHOD",
         help="queue an identification of what was recorded, or none (default: %(default)s)",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--average", action="store_true", help="identify from the mean over the periods; needs two at least"
     )
@@ -150,10 +140,7 @@ def _submit(control: Control, args: argparse.Namespace, done: Mapping[str, Any],
 class _Display:
     """Unchecked quantities and progress of a run: a bar on a terminal, elsewhere a line for each phase.
 
-    Attributes
-    ----------
-    unchecked : list of str
-        Quantities without a check, known after the checks.
+    `unchecked` names the quantities without a check; it is known after the checks.
     """
 
     def __init__(self) -> None:

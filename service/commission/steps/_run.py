@@ -50,11 +50,9 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
         what = "validation trajectory" if name == "validation" else "trajectory"
 
         def follow(
-            progress: Mapping[str, Any],
-            before_s: float = before_s,
-            length_s: float = length_s,
+            progress: Mapping[str, Any], before_s: float = before_s, length_s: float = length_s,
             what: str = f"{what} {how}",
-        ) -> None:
+        ) -> None:  # fmt: skip
             run = progress["run"] or {"t_s": 0.0, "duration_s": 1.0}
             share = min(run["t_s"] / max(run["duration_s"], 1e-9), 1.0)
             context.report((before_s + share * length_s) / total_s, f"{what}, {progress['state']}")

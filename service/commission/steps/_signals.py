@@ -102,9 +102,6 @@ def _check_limits(context: Context, rate_hz: float) -> None:
 
 
 SIGNALS = Step(
-    "signals",
-    "frames at rest: channels, rate, noise, units of the positions",
-    _run,
-    lambda _: _REST_S + 1.0,
+    "signals", "frames at rest: channels, rate, noise, units of the positions", _run, lambda _: _REST_S + 1.0,
     repeated=True,
-)
+)  # fmt: skip

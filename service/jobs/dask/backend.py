@@ -231,14 +231,8 @@ class DaskBackend:
             sent = await asyncio.to_thread((run.folder / SPEC_FILE).read_bytes)
             for _ in range(_SENDS):
                 await self._send_inputs(run, spec)
-                answer = await cluster.call(
-                    remote.run,
-                    json.dumps(order).encode(),
-                    sent,
-                    node=node,
-                    name=run.key,
-                    limit_s=limits.seconds + OVERTIME_S,
-                )
+                told, limit_s = json.dumps(order).encode(), limits.seconds + OVERTIME_S
+                answer = await cluster.call(remote.run, told, sent, node=node, name=run.key, limit_s=limit_s)
                 if answer["how"] != "missing":
                     break
                 node.known -= set(answer["missing"])
@@ -276,8 +270,9 @@ class DaskBackend:
             cluster.refuse(node, f"{why}: install the same thetad there and start it again")
             run.end(Ended("interrupted", why))
         elif answer["how"] in ("missing", "interrupted"):
-            cluster.refuse(node, f"worker {node.address}: {answer.get('reason', 'it loses inputs')}", for_now=True)
-            run.end(Ended("interrupted", f"worker {node.address}: {answer.get('reason', 'it loses inputs')}"))
+            why = f"worker {node.address}: {answer.get('reason', 'it loses inputs')}"
+            cluster.refuse(node, why, for_now=True)
+            run.end(Ended("interrupted", why))
         else:
             node.rest_s = 0.0
             run.answer(answer)

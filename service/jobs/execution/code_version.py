@@ -20,11 +20,7 @@ def code_version() -> dict[str, str]:
 
     The processor counts: libraries choose their kernels by it, and another order of sums gives other last digits.
     """
-    found = {
-        "thetad": _version("thetad"),
-        "sources_sha256": sources_sha256(_ROOT),
-        "python": platform.python_version(),
-    }
+    found = {"thetad": _version("thetad"), "sources_sha256": sources_sha256(_ROOT), "python": platform.python_version()}
     found |= {name: _version(name) for name in _LIBRARIES}
     return found | {"cpu": _processor()}
 

@@ -166,9 +166,8 @@ class Executor:
             self.storage.queue.hand_back(job.id, job.token, reason)
             self.waiting_reason, self._look_at = reason, time.monotonic() + _START_AGAIN_S
             return
-        else:
-            self.held[job.id] = Held(job, run, active)
-            self._log.info("run_started", job=job.id, kind=job.kind, part=job.part, token=job.token)
+        self.held[job.id] = Held(job, run, active)
+        self._log.info("run_started", job=job.id, kind=job.kind, part=job.part, token=job.token)
 
     def _redo(self, job: Job, parts: list[int]) -> None:
         reason = "were computed by another version of the program"
@@ -297,28 +296,14 @@ class Executor:
 
     def _promotion(self, held: Held, outcome: Mapping[str, Any]) -> Promotion:
         """Return the entry for the history."""
-        return Promotion(
-            time.time_ns(),
-            str(held.job.arm),
-            outcome["metrics"]["candidate"]["model"],
-            held.active,
-            "promoted",
-            held.job.id,
-            str(outcome["summary"]),
-            {"values": outcome["results"][ACTIVE]["sha256"]},
-        )
+        job, model = held.job, outcome["metrics"]["candidate"]["model"]
+        summary, values = str(outcome["summary"]), {"values": outcome["results"][ACTIVE]["sha256"]}
+        return Promotion(time.time_ns(), str(job.arm), model, held.active, "promoted", job.id, summary, values)
 
     def _model(self, job: Job, metrics: Mapping[str, Any], sha256: str) -> Model:
-        return Model(
-            sha256,
-            str(job.arm),
-            time.time_ns(),
-            job.id,
-            str(metrics.get("method", "")),
-            str(metrics.get("verdict", "")),
-            metrics.get("relative_error"),
-            f"job {job.id}",
-        )
+        method, verdict = str(metrics.get("method", "")), str(metrics.get("verdict", ""))
+        error, origin = metrics.get("relative_error"), f"job {job.id}"
+        return Model(sha256, str(job.arm), time.time_ns(), job.id, method, verdict, error, origin)
 
 
 def _version(outcome: Mapping[str, Any]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import json
 import os
 import resource
@@ -79,6 +78,7 @@ class StopFlag:
 def list_results(results: Path) -> dict[str, dict[str, Any]]:
     """Return hash and size of all results; raises `OperationError` if one is not a plain file with a plain name."""
     from drivers.files.atomic_write import sync_folder
+    from service.jobs.queue.artifacts import sha256_of
     from service.operations.errors import OperationError
     from service.operations.workspace import PLAIN_NAME
 
@@ -86,9 +86,7 @@ def list_results(results: Path) -> dict[str, dict[str, Any]]:
     for path in sorted(results.iterdir()):
         if PLAIN_NAME.fullmatch(path.name) is None or path.is_symlink() or not path.is_file():
             raise OperationError(f"result {path.name!r} is not a plain file with a plain name")
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        found[path.name] = {"sha256": digest, "bytes": path.stat().st_size}
+        found[path.name] = {"sha256": sha256_of(path), "bytes": path.stat().st_size}
     sync_folder(results)
     return found
 

@@ -30,17 +30,8 @@ __all__ = [
     "validate",
 ]
 
-#: Module of `service.jobs.kinds` by the name of the kind; each has one `KIND`.
-KINDS = {
-    "identify": "identify",
-    "validate": "validate",
-    "compare": "compare",
-    "excite": "excite",
-    "calibrate": "calibrate",
-    "elastic_joint": "elastic_joint",
-    "payload": "payload",
-    "promote": "promote",
-}
+#: Names of the kinds, and of their modules.
+KINDS = ("identify", "validate", "compare", "excite", "calibrate", "elastic_joint", "payload", "promote")
 
 
 def find_kind(name: str) -> Kind[Any]:
@@ -53,5 +44,5 @@ def find_kind(name: str) -> Kind[Any]:
     """
     if name not in KINDS:
         raise OperationError(f"no kind of job is called {name!r:.80}; there are {', '.join(KINDS)}")
-    kind: Kind[Any] = importlib.import_module(f"service.jobs.kinds.{KINDS[name]}").KIND
+    kind: Kind[Any] = importlib.import_module(f"service.jobs.kinds.{name}").KIND
     return kind

@@ -234,7 +234,9 @@ def _finish(
     worst = best.worst
     second = _validation(p, robot, best, ws, first + 0.02) if p.validation else None
     missing = [second] if isinstance(second, str) else []
-    reasons = [*_weakness(best), *missing, *_stand_ins(best), *_speed(best)]
+    reasons = [*_weakness(best), *missing, *_stand_ins(best)]
+    if not best.settings.rest:
+        reasons.append("rest=false: the motion begins and ends at speed, and `thetad run` refuses it")
     left = f"{100 * worst.share:.2g} % left to the {worst.quantity} limit of {worst.where}"
     head = "" if verdict == "ok" else f"{verdict}: "
     summary = f"{head}condition number {best.condition_number:.4g}; {'; '.join([*reasons, left])}"
@@ -309,16 +311,7 @@ def _weakness(design: ExcitationDesign) -> list[str]:
 
 def _stand_ins(design: ExcitationDesign) -> list[str]:
     """Return the assumed limits, as one reason."""
-    if not design.assumed:
-        return []
-    return [f"assumed limits: {' and '.join(design.assumed)}"]
-
-
-def _speed(design: ExcitationDesign) -> list[str]:
-    """Return a note on a motion that does not begin and end at rest, as one reason."""
-    if design.settings.rest:
-        return []
-    return ["rest=false: the motion begins and ends at speed, and `thetad run` refuses it"]
+    return [f"assumed limits: {' and '.join(design.assumed)}"] if design.assumed else []
 
 
 def _facts(p: Excite, robot: RobotFile) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ The job only judges. The executor stores the promotion together with the job's s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from service.operations.errors import OperationError
 from service.operations.kind import Kind, Outcome, Parameters
@@ -61,16 +61,7 @@ def _run(p: Promote, ws: Workspace) -> Outcome:
     ws.progress(0.2, "predicting with the candidate")
     new = residuals(candidate)
     _check_unseen(candidate, recording, new)
-    ws.write_json(
-        ACTIVE,
-        {
-            "theta": candidate.theta,
-            "constants": candidate.base.layout.shape[:, 0],
-            "covariance": candidate.covariance,
-            "robot": candidate.robot.sha256,
-            **candidate.temperature_limits,
-        },
-    )
+    ws.write_json(ACTIVE, estimator_values(candidate))
     metrics = {
         "candidate": {"model": ws.inputs["model"].sha256, "verdict": new.verdict, **new.metrics.as_dict()},
         "present": None,
@@ -100,6 +91,17 @@ def _run(p: Promote, ws: Workspace) -> Outcome:
     return Outcome(
         "promoted" if paired.better else "not_better", f"{against}; {paired.reason}", metrics, accepted=paired.better
     )
+
+
+def estimator_values(model: ModelFile) -> dict[str, Any]:
+    """Return the values of a model that an estimator adopts, as plain JSON."""
+    return {
+        "theta": model.theta.tolist(),
+        "constants": model.base.layout.shape[:, 0].tolist(),
+        "covariance": model.covariance.tolist(),
+        "robot": model.robot.sha256,
+        **model.temperature_limits,
+    }
 
 
 def _check(model: ModelFile, robot: RobotFile) -> None:

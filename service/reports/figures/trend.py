@@ -15,13 +15,9 @@ _IN_A_LINE = 3
 
 
 def trend_figure(
-    t: FloatArray,
-    theta: FloatArray,
-    std: FloatArray,
-    known: BoolArray,
-    titles: Sequence[str],
+    t: FloatArray, theta: FloatArray, std: FloatArray, known: BoolArray, titles: Sequence[str],
     events: Sequence[tuple[float, str]],
-) -> bytes:
+) -> bytes:  # fmt: skip
     """Draw values (N, p) over times (N,) [s]: with a band where they are `known` (N, p), grey where not.
 
     `events` are times [s] and their numbers.

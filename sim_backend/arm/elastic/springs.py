@@ -33,6 +33,9 @@ _MAX_ANGLE = 20.0
 class Springs:
     """Springs of an arm, and the arrays that it has in addition to a rigid one.
 
+    Raises `SimulationConfigError`: a motor that also turns with another joint, a rotor without inertia, friction that
+    depends on the load, or a spring that is too stiff, at rest or at the joint's effort limit.
+
     Parameters
     ----------
     model : RobotModel
@@ -42,12 +45,6 @@ class Springs:
         Torque is measured behind the springs.
     step_s : float
         Length of an integration step [s].
-
-    Raises
-    ------
-    SimulationConfigError
-        A motor that also turns with another joint, a rotor without inertia, friction that depends on the load, or a
-        spring that is too stiff, at rest or at the joint's effort limit.
     """
 
     def __init__(self, model: RobotModel, dynamics: JointDynamics, *, behind: bool, step_s: float) -> None:
@@ -112,11 +109,7 @@ class Springs:
         """Set the links to rest on their springs, at the speed of the motors of `state` (STATE_ROWS, n).
 
         From the motors to that balance the springs must be stiffer than gravity, so that it is stable and the nearest.
-
-        Raises
-        ------
-        SimulationConfigError
-            The springs are too soft.
+        Raises `SimulationConfigError`: the springs are too soft.
         """
         x = state[layout.X]
         y = x

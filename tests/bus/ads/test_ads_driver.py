@@ -12,10 +12,11 @@ import pytest
 
 from drivers.ads.config import AdsConfig
 from drivers.ads.driver import AdsDriver
-from drivers.driver import Commandable, CommandRefusedError, Driver, EndOfStream, Reporting
+from drivers.driver import CommandRefusedError, Driver, EndOfStream
 from drivers.frame import JointFrame
 from tests.lab.ads.configs import config
 from tests.lab.ads.plcs import RunningPlc, plc_process, running_plc
+from tests.lab.ads.reading import enabled
 from tests.lab.driver_contract import DriverContract
 
 
@@ -50,32 +51,20 @@ def slow_address() -> Iterator[str]:
         yield address
 
 
-class TestPolling(DriverContract):
-    transfer = "poll"
-
+class TestContract(DriverContract):
     @pytest.fixture(autouse=True)
     def _addresses(self, plc_address: str, slow_address: str) -> None:
         self.address, self.slow_address = plc_address, slow_address
 
     def make(self, tmp_path: Path) -> Driver:
-        return Ending(config(self.address, transfer=self.transfer), 200)
+        return Ending(config(self.address), 200)
 
     def make_slow(self, tmp_path: Path) -> Driver:
-        return AdsDriver(config(self.slow_address, transfer=self.transfer, mode="none"))
-
-
-class TestNotifications(TestPolling):
-    transfer = "notification"
+        return AdsDriver(config(self.slow_address, mode="none"))
 
 
 def frames(driver: Driver, count: int) -> list[JointFrame]:
     return [driver.read(5.0) for _ in range(count)]
-
-
-def test_protocols(shared_plc: RunningPlc) -> None:
-    driver = AdsDriver(config(shared_plc.address))
-    assert isinstance(driver, Commandable)
-    assert isinstance(driver, Reporting)
 
 
 @pytest.mark.parametrize("transfer", ["poll", "notification"])
@@ -116,22 +105,13 @@ def test_plc_time_without_distributed_clock() -> None:
     assert 0 < now_ns - got[-1].t_bus_ns < 10_000_000_000
 
 
-def enable(driver: AdsDriver) -> JointFrame:
-    driver.enable()
-    for _ in range(2000):
-        frame = driver.read(5.0)
-        if driver.enabled:
-            return frame
-    pytest.fail(f"not enabled: {driver.report()['enable_failure']}")
-
-
 def sine(k: int, n: int) -> Any:
     return 0.05 * math.sin(2.0 * math.pi * k / 1000.0) * np.ones(n)
 
 
 def test_motion_is_played_cycle_by_cycle_with_a_constant_lead(own_plc: RunningPlc) -> None:
     with AdsDriver(config(own_plc.address, lead_ms=350.0)) as driver:
-        frame = enable(driver)
+        frame = enabled(driver)
         assert frame.setpoint is not None
         start, first = frame.setpoint, frame.seq
         sent, seen = {}, {}
@@ -154,24 +134,25 @@ def test_motion_is_played_cycle_by_cycle_with_a_constant_lead(own_plc: RunningPl
 
 def test_axes_hold_where_the_last_command_led(own_plc: RunningPlc) -> None:
     with AdsDriver(config(own_plc.address, lead_ms=350.0)) as driver:
-        frame = enable(driver)
+        frame = enabled(driver)
         assert frame.setpoint is not None
         start = frame.setpoint
         for k in range(300):
             driver.command(start + sine(k, 6))
             driver.read(5.0)
         end = start + sine(299, 6)
-        last = frames(driver, 1500)[-1]
+        held = frames(driver, 1500)[-1].setpoint
+        driver.command(end)  # a motion begins anew, also after a long rest
+        last = frames(driver, 500)[-1].setpoint
         assert driver.enabled
         assert driver.report()["setpoint_underruns"] == 0
-    assert last.setpoint is not None
-    np.testing.assert_allclose(last.setpoint, end, atol=1e-12)
+    np.testing.assert_allclose([held, last], [end, end], atol=1e-12)
 
 
 def test_disable_stops_and_a_second_enable_begins_anew(own_plc: RunningPlc) -> None:
     with AdsDriver(config(own_plc.address)) as driver:
         for _ in range(2):
-            frame = enable(driver)
+            frame = enabled(driver)
             assert frame.setpoint is not None
             driver.command(frame.setpoint)
             frames(driver, 200)
@@ -189,7 +170,7 @@ def test_disable_stops_and_a_second_enable_begins_anew(own_plc: RunningPlc) -> N
 
 def test_close_switches_the_axes_off(own_plc: RunningPlc) -> None:
     with AdsDriver(config(own_plc.address)) as driver:
-        enable(driver)
+        enabled(driver)
     assert own_plc.do(lambda p: (p.program.state, p.program.reason)) == (0, 1)
 
 
@@ -197,13 +178,6 @@ def test_nothing_is_written_before_enable(own_plc: RunningPlc) -> None:
     with AdsDriver(config(own_plc.address)) as driver:
         frames(driver, 200)
         assert own_plc.do(lambda p: int(p.services.memory.array("GVL_Theta.stCommand")["nHeartbeat"])) == 0
-
-
-def test_mode_none_never_enables(own_plc: RunningPlc) -> None:
-    with AdsDriver(config(own_plc.address, mode="none")) as driver:
-        driver.read()
-        with pytest.raises(CommandRefusedError, match='mode = "none"'):
-            driver.enable()
 
 
 def test_axes_are_found_by_name_and_some_may_be_left_out(own_plc: RunningPlc) -> None:
@@ -214,6 +188,8 @@ def test_axes_are_found_by_name_and_some_may_be_left_out(own_plc: RunningPlc) ->
     with AdsDriver(config(own_plc.address, axis=chosen, mode="none")) as driver:
         part = driver.read()
         assert driver.info.joint_names == ("joint_5", "joint_2")
+        with pytest.raises(CommandRefusedError, match='mode = "none"'):
+            driver.enable()
     assert whole.q is not None
     assert part.q is not None
     np.testing.assert_allclose(part.q, whole.q[[4, 1]], atol=1e-4)

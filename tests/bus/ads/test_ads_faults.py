@@ -1,48 +1,26 @@
-"""What goes wrong while the driver runs: nothing ends, nothing is invented, all of it is counted."""
+"""What goes wrong while the driver runs: nothing ends, all is counted, and nothing switches on by itself."""
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from drivers.ads.driver import AdsDriver
-from drivers.driver import DriverTimeoutError
+from drivers.ads.link.link import VALUE_BY_HANDLE, Link
+from drivers.driver import CommandRefusedError
 from drivers.frame import JointFrame
+from sim_backend.plc._plc import SimulatedPlc
 from sim_backend.plc._variables import Alteration
 from tests.lab.ads.configs import config
 from tests.lab.ads.plcs import RunningPlc, new_address, plc_process, running_plc
+from tests.lab.ads.reading import enabled, more, read_until, seqs
 
-_MAX_S = 20.0
-
-
-def read_until(driver: AdsDriver, enough: Callable[[], bool]) -> list[JointFrame]:
-    """Frames until `enough`, over time-outs."""
-    frames = []
-    until = time.monotonic() + _MAX_S
-    while not enough():
-        if time.monotonic() > until:
-            pytest.fail(f"it did not come: {driver.report()}")
-        try:
-            frames.append(driver.read(0.1))
-        except DriverTimeoutError:
-            continue
-    return frames
-
-
-def more(driver: AdsDriver, count: int) -> list[JointFrame]:
-    got: list[JointFrame] = []
-    while len(got) < count:
-        got += read_until(driver, lambda: bool(driver._stream.frames))
-        got.append(driver.read(1.0))
-    return got
-
-
-def seqs(frames: list[JointFrame]) -> Any:
-    return np.diff([frame.seq for frame in frames])
+PlcTask = Callable[[SimulatedPlc], None]
 
 
 def steady(driver: AdsDriver, frames: list[JointFrame]) -> None:
@@ -73,81 +51,45 @@ def test_dropped_connection_loses_nothing_that_the_ring_still_has(own_plc: Runni
     assert report["plc_restarts"] == 0
 
 
-def test_route_taken_away_and_given_back(own_plc: RunningPlc) -> None:
-    with AdsDriver(config(own_plc.address, timeout_ms=100.0)) as driver:
-        got = more(driver, 100)
-        own_plc.do(lambda p: p.refuse_routes(True))
-        read_until(driver, lambda: "no route back" in driver.report()["problem"])
-        with pytest.raises(DriverTimeoutError, match="no route back"):
-            driver.read(0.05)
-        own_plc.do(lambda p: p.refuse_routes(False))
-        got += read_until(driver, lambda: driver.report()["state"] == "running")
-        got += more(driver, 300)
-        steady(driver, got)
-
-
-def test_restart_of_the_program(own_plc: RunningPlc) -> None:
+@pytest.mark.parametrize("down_s", [0.0, 0.7])
+def test_restart_of_the_program(own_plc: RunningPlc, down_s: float) -> None:
     with AdsDriver(config(own_plc.address)) as driver:
         got = more(driver, 200)
-        own_plc.do(lambda p: p.restart())
+        own_plc.do(lambda p: p.restart(down_s))
         got += read_until(driver, lambda: driver.report()["plc_restarts"] == 1)
         got += more(driver, 300)
         report = driver.report()
         steady(driver, got)
     assert report["state"] == "running"
+    assert report["lost_cycles"] >= 850 * down_s  # the time without a program
     assert own_plc.do(lambda p: p.program.counter) < got[-1].seq
 
 
-def test_restart_that_takes_its_time(own_plc: RunningPlc) -> None:
-    with AdsDriver(config(own_plc.address)) as driver:
+@pytest.mark.parametrize(
+    ("halt", "start", "problem"),
+    [
+        (SimulatedPlc.stop, SimulatedPlc.run, "the PLC is in stop mode: start it"),
+        (SimulatedPlc.config_mode, SimulatedPlc.run_mode, "config mode"),
+        (SimulatedPlc.refuse_routes, lambda p: p.refuse_routes(False), "no route back"),
+    ],
+)
+def test_a_state_in_which_nothing_comes_is_named_and_gone_on_from(
+    own_plc: RunningPlc, halt: PlcTask, start: PlcTask, problem: str
+) -> None:
+    with AdsDriver(config(own_plc.address, timeout_ms=100.0)) as driver:
         got = more(driver, 100)
-        own_plc.do(lambda p: p.restart(0.7))
-        read_until(driver, lambda: driver.report()["state"] != "running")
-        got += read_until(driver, lambda: driver.report()["state"] == "running")
-        got += more(driver, 300)
-        report = driver.report()
-        steady(driver, got)
-    assert report["plc_restarts"] == 1
-    assert report["lost_cycles"] >= 600  # the time without a program
-
-
-def test_stopped_and_started(own_plc: RunningPlc) -> None:
-    with AdsDriver(config(own_plc.address)) as driver:
-        got = more(driver, 100)
-        own_plc.do(lambda p: p.stop())
-        got += read_until(driver, lambda: driver.report()["state"] == "PLC in stop")
-        assert driver.report()["problem"] == "the PLC is in stop mode: start it"
-        own_plc.do(lambda p: p.run())
+        own_plc.do(halt)
+        got += read_until(driver, lambda: problem in driver.report()["problem"])
+        own_plc.do(start)
         got += read_until(driver, lambda: driver.report()["state"] == "running")
         got += more(driver, 200)
         steady(driver, got)
 
 
-def test_config_mode_and_back(own_plc: RunningPlc) -> None:
-    with AdsDriver(config(own_plc.address)) as driver:
-        got = more(driver, 100)
-        own_plc.do(lambda p: p.config_mode())
-        read_until(driver, lambda: "config mode" in driver.report()["problem"])
-        own_plc.do(lambda p: p.run_mode())
-        got += read_until(driver, lambda: driver.report()["state"] == "running")
-        got += more(driver, 200)
-        steady(driver, got)
-
-
-@pytest.mark.parametrize("keep_handles", [True, False])
-def test_online_change_that_leaves_the_structures(own_plc: RunningPlc, keep_handles: bool) -> None:
-    with AdsDriver(config(own_plc.address)) as driver:
-        got = more(driver, 100)
-        own_plc.do(lambda p: p.online_change([], keep_handles))
-        got += read_until(driver, lambda: driver.report()["online_changes"] == 1)
-        got += more(driver, 300)
-        steady(driver, got)
-        assert np.all(seqs(got) == 1)
-
-
-@pytest.mark.parametrize("keep_handles", [True, False])
-@pytest.mark.parametrize("transfer", ["poll", "notification"])
-def test_nothing_is_left_on_the_server(own_plc: RunningPlc, transfer: str, keep_handles: bool) -> None:
+@pytest.mark.parametrize(("transfer", "keep_handles"), [("poll", True), ("poll", False), ("notification", False)])
+def test_an_online_change_loses_nothing_and_nothing_is_left_on_the_server(
+    own_plc: RunningPlc, transfer: str, keep_handles: bool
+) -> None:
     def taken() -> tuple[int, int]:
         handles, notifications = own_plc.do(
             lambda p: (p.services.handles.count, sum(session.notifications for session in p.sessions))
@@ -155,15 +97,17 @@ def test_nothing_is_left_on_the_server(own_plc: RunningPlc, transfer: str, keep_
         return handles, notifications
 
     with AdsDriver(config(own_plc.address, transfer=transfer)) as driver:
-        more(driver, 50)
+        got = more(driver, 50)
         first = taken()
         assert first[0] > 64  # blocks of the ring
         assert first[1] == (1 if transfer == "notification" else 0)
         for count in range(1, 4):
             own_plc.do(lambda p: p.online_change([], keep_handles))
-            read_until(driver, lambda count=count: driver.report()["online_changes"] == count)  # type: ignore[misc]
-            more(driver, 50)
+            got += read_until(driver, lambda count=count: driver.report()["online_changes"] == count)  # type: ignore[misc]
+            got += more(driver, 50)
             assert taken() == first
+        steady(driver, got)
+        assert np.all(seqs(got) == 1)
     assert taken() == (0, 0)
 
 
@@ -208,18 +152,6 @@ def test_lost_notifications_come_from_the_ring(own_plc: RunningPlc) -> None:
         assert driver.report()["blocks_notified"] < driver.report()["blocks"]
 
 
-def test_late_and_split_replies(own_plc: RunningPlc) -> None:
-    def late(p: Any) -> None:
-        p.line.delay_ns, p.line.piece_bytes, p.line.piece_gap_ns = 30_000_000, 1000, 500_000
-
-    with AdsDriver(config(own_plc.address)) as driver:
-        got = more(driver, 100)
-        own_plc.do(late)
-        got += more(driver, 300)
-        assert np.all(seqs(got) == 1)
-        assert driver.report()["reconnects"] == 0
-
-
 def test_cycles_that_the_task_left_out_are_a_gap(own_plc: RunningPlc) -> None:
     with AdsDriver(config(own_plc.address)) as driver:
         got = more(driver, 100)
@@ -228,11 +160,6 @@ def test_cycles_that_the_task_left_out_are_a_gap(own_plc: RunningPlc) -> None:
         steady(driver, got)
         assert driver.report()["lost_cycles"] == 7
         assert driver.report()["exceeded_cycles"] == 1
-
-
-def enabled(driver: AdsDriver) -> JointFrame:
-    driver.enable()
-    return read_until(driver, lambda: driver.enabled)[-1]
 
 
 @pytest.mark.parametrize("fault", ["restart", "drop", "axis"])
@@ -260,15 +187,6 @@ def test_axes_stay_off_after_a_fault_until_they_are_enabled(own_plc: RunningPlc,
         assert driver.enabled
 
 
-def test_without_heartbeat_the_axes_stop(own_plc: RunningPlc) -> None:
-    with AdsDriver(config(own_plc.address)) as driver:
-        enabled(driver)
-        time.sleep(2.0)  # the reader hangs
-        assert own_plc.do(lambda p: (p.program.state, p.program.reason)) == (0, 2)
-        read_until(driver, lambda: not driver.enabled)
-        assert "the heartbeat stopped" in driver.report()["enable_failure"]
-
-
 @pytest.mark.parametrize("transfer", ["poll", "notification"])
 def test_plc_that_is_killed_and_comes_back(transfer: str) -> None:
     address = new_address()
@@ -285,3 +203,79 @@ def test_plc_that_is_killed_and_comes_back(transfer: str) -> None:
             assert not driver.enabled
     driver.close()
     assert np.all(seqs(got) > 0)
+
+
+SPEED = 0.2e-3  # rad a cycle
+ON = 0x1237
+LEAD = 1500
+
+
+@pytest.fixture
+def plc() -> Iterator[RunningPlc]:
+    """One whose ring keeps what happens while nobody reads, and whose set positions last longer than the heartbeat."""
+    with running_plc(heartbeat_ms=1000, blocks=600, setpoints=2000) as running:
+        yield running
+
+
+def moving(driver: AdsDriver) -> list[JointFrame]:
+    """Enable, and command a motion of constant speed until the axes are under way."""
+    frame = enabled(driver)
+    assert frame.setpoint is not None
+    start, frames = frame.setpoint, [frame]
+    for k in range(LEAD + 500):
+        driver.command(start + k * SPEED)
+        frames.append(driver.read(5.0))
+    np.testing.assert_allclose(steps(frames)[-100:], SPEED, rtol=1e-6)
+    return frames
+
+
+def steps(frames: list[JointFrame]) -> Any:
+    return np.diff([frame.setpoint for frame in frames], axis=0)
+
+
+def never_on_again(frames: list[JointFrame]) -> None:
+    on = np.array([np.any(frame.status_word == ON) for frame in frames])
+    assert on[0]
+    assert not on[-1]
+    assert not np.any(on[int(np.argmin(on)) :]), "off for good"
+
+
+def test_heartbeat_lost_while_moving(plc: RunningPlc) -> None:
+    with AdsDriver(config(plc.address, lead_ms=LEAD)) as driver:
+        frames = moving(driver)
+        time.sleep(2.0)  # the reader hangs; the PLC has points for longer than it waits for a heartbeat
+        frames += read_until(driver, lambda: driver.report()["axes_state"] == "off")
+        frames += [driver.read(5.0) for _ in range(2000)]
+        report = driver.report()
+        assert plc.do(lambda p: (p.machine.power, p.program.reason)) == (False, 2)
+    assert report["axes_reason"] == "the heartbeat stopped"
+    assert "the heartbeat stopped" in report["enable_failure"]
+    assert report["setpoint_underruns"] == 0
+    assert report["lost_cycles"] == 0, "the ramp has been seen whole"
+    never_on_again(frames)
+    # In the last cycle in which they are on the power goes, and set positions are the actual ones.
+    moved = steps([frame for frame in frames if np.any(frame.status_word == ON)])[LEAD:-1]
+    assert np.all(np.diff(moved, axis=0) <= 1e-9), "slower and slower"
+    assert np.all(np.diff(moved, axis=0) >= -SPEED / 3.0), "along a ramp"
+    assert np.all(moved >= -1e-9), "not back"
+    np.testing.assert_allclose(moved[-1], 0.0, atol=1e-9)
+
+
+def test_a_start_that_may_not_enable_leaves_the_controller_free() -> None:
+    with running_plc(heartbeat_ms=20_000) as plc:
+        run = plc.do(lambda p: p.program.run)
+        other = Link(config(plc.address).target)
+        other.open()
+        command = other.handle("GVL_Theta.stCommand")
+        for enable in range(2):
+            other.write(VALUE_BY_HANDLE, command, struct.pack("<QII", run, 1 + enable, enable))
+            counter = plc.do(lambda p: p.program.counter)
+            until = time.monotonic() + 10.0
+            while plc.do(lambda p: p.program.counter) <= counter + 1:
+                assert time.monotonic() < until
+        other.close()
+        driver = AdsDriver(config(plc.address, enable=True))
+        with pytest.raises(CommandRefusedError, match="another program commands them"):
+            driver.open()
+        with AdsDriver(config(plc.address)) as driver:
+            driver.read(5.0)

@@ -1,8 +1,11 @@
-"""Runs on axes of a PLC with set positions sent ahead: completed, aborted, and stopped by faults."""
+"""The daemon and `thetad ads` with a simulated PLC: runs with set positions sent ahead, refusals, values, faults."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +14,12 @@ from drivers.files.robots.file import load_robot
 from rt_core.excitation.fourier import FourierSeries, rest_basis
 from rt_core.types import FloatArray
 from service.client import ControlError
+from service.config.load import ConfigError
 from service.io.trajectory_file import Trajectory
 from sim_backend.plc._plc import SimulatedPlc
 from tests.lab.ads.configs import NET_ID, axis_tables
 from tests.lab.ads.plcs import RunningPlc, running_plc
+from tests.lab.command_line import thetad
 from tests.lab.daemon.daemons import config, start
 from tests.lab.daemon.runs import Client
 
@@ -95,20 +100,6 @@ def test_a_run_to_its_end(client: Client, plc: RunningPlc) -> None:
     stays(client, plc)
 
 
-def test_abort_comes_to_rest_before_the_axes_go_off(client: Client, plc: RunningPlc) -> None:
-    begin(client)
-    in_motion(client)
-    client.ask("abort")
-    assert client.until("disarmed")["reason"] == "aborted by request"
-    frames = client.frames()
-    on = [frame for frame in frames if frame.status_word is not None and (frame.status_word == ON).all()]
-    q = np.array([frame.setpoint for frame in on])
-    change = np.abs(np.diff(q, 2, axis=0)) * RATE_HZ**2 / LIMIT
-    assert change[:-2].max() <= 1.01
-    assert np.abs(np.diff(q, axis=0))[-3:-1].max() * RATE_HZ < 1e-3
-    stays(client, plc)
-
-
 def test_a_connection_that_breaks(client: Client, plc: RunningPlc) -> None:
     """Nobody can tell the axes to stop: the PLC does, when its points run out or the heartbeat is missing."""
     begin(client)
@@ -123,11 +114,34 @@ def test_a_connection_that_breaks(client: Client, plc: RunningPlc) -> None:
     client.until("disarmed")
 
 
-def test_a_plc_that_is_stopped(client: Client, plc: RunningPlc) -> None:
-    begin(client)
-    in_motion(client)
-    plc.do(lambda p: p.stop())
-    done = client.until("disarmed")
-    assert done["run"]["outcome"] == "stopped"
-    plc.do(lambda p: p.run())
-    stays(client, plc)
+def arm(address: str, name: str = ARM, **driver: Any) -> dict[str, Any]:
+    source = {"kind": "ads", "net_id": NET_ID, "host": address, "axis": axis_tables()} | driver
+    return {"name": name, "robot": "space6", "driver": source, "state": {"resume": False}}
+
+
+def test_two_arms_on_one_controller_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"arms 'left' and 'right' are on one controller, 127\.0\.0\.9"):
+        config(tmp_path, arm("127.0.0.9", "left"), arm("127.0.0.9", "right", port=852))
+
+
+def test_commands(plc: RunningPlc, tmp_path: Path) -> None:
+    target = (NET_ID, "--host", plc.address)
+    facts = thetad("ads", "info", *target, "--json").json
+    assert (facts["state"], facts["port"]) == ("run", 851)
+    found = thetad("ads", "symbols", *target, "--match", "gvl_theta.st*", "--json").json["symbols"]
+    assert {symbol["name"].rpartition(".")[2] for symbol in found} >= {"stInfo", "stHead", "stCommand", "stLatest"}
+    assert thetad("ads", "read", *target, "GVL_Theta.stInfo.nAxes", "--json").json["value"] == 6
+    assert thetad("ads", "read", *target, "gvl_theta.stinfo", "--json").json["value"]["nCycleNs"] == 1_000_000
+    thetad("ads", "read", *target, "MAIN.nothing").refused("MAIN.nothing", "thetad ads symbols")
+    thetad("ads", "info", "1.2.3").refused("AMS Net ID")
+    thetad("ads", "info", f"{NET_ID}:x").refused("port")
+    thetad("ads", "read", "-", "MAIN.nothing").refused("-c FILE")
+    path = tmp_path / "arm.json"
+    path.write_text(json.dumps({"arm": [arm(plc.address)]}), encoding="utf-8")
+    assert thetad("ads", "read", "-", "GVL_Theta.stInfo.nAxes", "-c", path).out.startswith("GVL_Theta.stInfo.nAxes = 6")
+    checked = thetad("ads", "check", "-c", path, "--seconds", "0.5", "--json").json
+    assert checked["rate_hz"] == pytest.approx(1000.0, rel=0.05)
+    name = "MAIN.fLreal"
+    written = thetad("ads", "write", *target, name, "2.5", "--json").json
+    assert written["value"] == thetad("ads", "read", *target, name, "--json").json["value"] == 2.5
+    thetad("ads", "write", *target, name, "much").refused(name)

@@ -1,4 +1,4 @@
-"""The server's clock and sockets: a late process, several clients, bad bytes; and the command."""
+"""The server's clock and sockets: a late process, bad bytes, routes; and the command."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
+import pyads
 import pytest
 
 from sim_backend.plc import server as module
-from sim_backend.plc.server import Server
+from sim_backend.plc.server import Server, ServerError
 from tests.lab.ads.plc_bench import CONFIG, make, settings
 from tests.lab.ads.plc_thread import PATIENCE_S, exchange, receive, serving
 from tests.lab.ads.simple_client import PlainClient
+from tests.lab.command_line import thetad
 
 MS = 1_000_000
 RUNNING = struct.pack("<IHH", 0, 5, 0)
@@ -77,13 +78,6 @@ def connect(served):
 
 
 class TestSockets:
-    def test_several_clients_at_once(self, served, state_request):
-        clients = [connect(served) for _ in range(5)]
-        for connection in clients:
-            assert exchange(connection, state_request) == RUNNING
-        for connection in clients:
-            connection.close()
-
     def test_requests_in_pieces_and_several_in_one(self, served, state_request):
         with connect(served) as connection:
             for byte in state_request[:-1]:
@@ -98,52 +92,48 @@ class TestSockets:
             assert bad.recv(100) == b""
             assert exchange(good, state_request) == RUNNING
 
-    def test_refused_routes_close_what_was_accepted(self, served, state_request):
-        served.do(lambda plc: plc.refuse_routes())
-        try:
-            with connect(served) as connection:
-                assert connection.recv(100) == b""
-        finally:
-            served.do(lambda plc: plc.refuse_routes(False))
-        with connect(served) as connection:
+
+def test_the_command_serves_and_ends_in_order(state_request):
+    command = [sys.executable, "-m", "service.cli.main", "sim", "plc", CONFIG, "--address", "127.0.9.23", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        said = json.loads(process.stdout.readline())
+        assert (said["event"], said["axes"], said["net_id"]) == ("ready", 9, "5.80.201.11.1.1")
+        with socket.create_connection((said["address"], said["port"]), PATIENCE_S) as connection:
             assert exchange(connection, state_request) == RUNNING
+        process.send_signal(signal.SIGTERM)
+        _, text = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "cycles, at most" in text
 
 
-class TestCommand:
-    def run(self, *arguments):
-        return subprocess.Popen(
-            [sys.executable, "-m", "service.cli.main", "sim", "plc", *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def test_ready_and_end(self):
-        with self.run(str(CONFIG), "--address", "127.0.9.23", "--port", "0") as process:
-            said = json.loads(process.stdout.readline())
-            assert (said["event"], said["axes"], said["net_id"]) == ("ready", 9, "5.80.201.11.1.1")
-            with socket.create_connection((said["address"], said["port"]), PATIENCE_S) as connection:
-                assert exchange(connection, PlainClient(make()).packet(4)) == RUNNING
-            process.send_signal(signal.SIGTERM)
-            _, text = process.communicate(timeout=60)
-        assert process.returncode == 0
-        assert "cycles, at most" in text
-
-    def test_check_and_errors(self, tmp_path):
-        with self.run(str(CONFIG), "--check") as process:
-            assert json.loads(process.communicate(timeout=60)[0])["ok"] is True
-        bad = tmp_path / "bad.toml"
-        bad.write_text('robot = "arm9"\naxis = [{ joint = "joint_1", units = "deg" }]\n')
-        with self.run(str(bad)) as process:
-            _, text = process.communicate(timeout=60)
-        assert process.returncode not in (0, 70)
-        assert "axis[0].units: unknown key; did you mean 'unit'" in text
-        assert "Traceback" not in text
+def test_the_command_checks_a_description_and_refuses_a_bad_one(tmp_path):
+    assert thetad("sim", "plc", CONFIG, "--check").json["ok"] is True
+    bad = tmp_path / "bad.toml"
+    bad.write_text('robot = "arm9"\naxis = [{ joint = "joint_1", units = "deg" }]\n')
+    thetad("sim", "plc", bad).refused("axis[0].units: unknown key; did you mean 'unit'")
 
 
-def test_time_goes_on_while_a_test_does_something():
-    with serving(settings(), "127.0.9.24", 0) as server:
-        server.do(lambda plc: time.sleep(0.2))
-        deadline = time.monotonic() + PATIENCE_S
-        while server.do(lambda plc: plc.due_ns()) < time.monotonic_ns() - 5 * MS:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        assert server.do(lambda plc: plc.program.counter == plc.next_cycle)
+def test_routes_are_added_with_user_and_password():
+    address = "127.0.9.2"
+    with serving(settings(routes=()), address) as server:
+        host = "127.0.0.1.1.1"
+
+        def add(password):
+            return pyads.add_route_to_plc(host, "127.0.0.1", address, "Administrator", password, added_net_id=host)
+
+        # pyads does not know the answer to a wrong password, and says so.
+        with pytest.raises(RuntimeError, match="Unexpected response"):
+            add("")
+        assert not server.do(lambda simulated: simulated.routed(bytes((127, 0, 0, 1, 1, 1))))
+        assert add("1") is True
+        assert server.do(lambda simulated: simulated.routed(bytes((127, 0, 0, 1, 1, 1))))
+        assert pyads.pyads_ex.adsGetNetIdForPLC(address) == "5.80.201.11.1.1"
+
+
+def test_an_address_that_is_taken_or_not_ours(served):
+    with pytest.raises(ServerError, match=r"cannot listen at 127\.0\.9\.22, TCP port"):
+        Server(make(), "127.0.9.22", served.port)
+    with pytest.raises(ServerError, match="give an address of this machine"):
+        Server(make(), "192.0.2.1")
+    with pytest.raises(ServerError, match="cannot listen"):
+        Server(make(), "127.0.9.22", 70_000)

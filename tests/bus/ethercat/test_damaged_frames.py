@@ -18,10 +18,11 @@ from drivers.driver import DriverError, DriverTimeoutError
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.driver import EthercatDriver
 from drivers.frame import JointFrame
-from tests.bus.ethercat.test_faults import Segments, accounted, all_valid, run, until
+from tests.bus.ethercat.test_faults import accounted, all_valid, run, until
 from tests.lab.ethercat.configs import settings
 from tests.lab.ethercat.driver_segment_process import signature
-from tests.lab.ethercat.network import SegmentProcess
+from tests.lab.ethercat.network import SegmentProcess, Segments
+from tests.lab.ethercat.patient_driver import PatientDriver
 from tests.lab.ethercat.spoiling import KINDS
 
 N = 3
@@ -44,8 +45,8 @@ def config(**changes: Any) -> EthercatConfig:
 
 
 @pytest.fixture(scope="module")
-def driver(drives: SegmentProcess) -> Iterator[EthercatDriver]:
-    driver = EthercatDriver(config())
+def driver(drives: SegmentProcess) -> Iterator[PatientDriver]:
+    driver = PatientDriver(config())
     driver.open()
     assert driver.report()["frames_filtered"]
     drives.tell("sign", N * RX_BYTES, TX_BYTES, POSITION)
@@ -69,7 +70,7 @@ def of_one_answer(frame: JointFrame) -> bool:
     ]
 
 
-def read_damaged(driver: EthercatDriver, drives: SegmentProcess, kind: str, seed: int) -> tuple[list[JointFrame], int]:
+def read_damaged(driver: PatientDriver, drives: SegmentProcess, kind: str, seed: int) -> tuple[list[JointFrame], int]:
     """Frames that come while answers are damaged, and how many were."""
     seen: list[JointFrame] = []
     damaged, deadline = 0, time.monotonic() + MAX_S
@@ -90,9 +91,7 @@ def operational(report: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_value_of_a_damaged_frame_is_a_measurement(
-    driver: EthercatDriver, drives: SegmentProcess, kind: str
-) -> None:
+def test_no_value_of_a_damaged_frame_is_a_measurement(driver: PatientDriver, drives: SegmentProcess, kind: str) -> None:
     seen, damaged = read_damaged(driver, drives, kind, 1)
     wrong = [frame for frame in seen if all_valid(frame) and not of_one_answer(frame)]
     if kind == "flip":  # that a bit of a value is another, no check of EtherCAT's tells: Ethernet's check sum does
@@ -111,7 +110,7 @@ def test_no_value_of_a_damaged_frame_is_a_measurement(
     accounted(driver, after[-1])
 
 
-def test_a_start_under_damage_succeeds_or_says_why(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_a_start_under_damage_succeeds_or_says_why(driver: PatientDriver, drives: SegmentProcess) -> None:
     """All but flipped bits, of which SOEM believes what a cable does not bring."""
     driver.close()
     said: list[str] = []
@@ -127,5 +126,5 @@ def test_a_start_under_damage_succeeds_or_says_why(driver: EthercatDriver, drive
             starting.close()
             drives.tell("leave_whole")
     assert not [text for text in said if not text or "\n" in text]
-    with EthercatDriver(config()) as again:
+    with PatientDriver(config()) as again:
         assert all(map(of_one_answer, run(again, 50)[10:]))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 
 import pytest
 
 from drivers.ethercat.config import EthercatConfig
-from drivers.ethercat.driver import EthercatDriver
 from tests.lab.ethercat.configs import settings
-from tests.lab.ethercat.network import SegmentProcess
-
-Segments = Callable[..., AbstractContextManager[SegmentProcess]]
+from tests.lab.ethercat.network import SegmentProcess, Segments
+from tests.lab.ethercat.patient_driver import PatientDriver
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +26,7 @@ def config() -> EthercatConfig:
 
 @pytest.mark.parametrize("after", [1, 2])
 def test_a_broken_cable_loses_no_drive(ring: SegmentProcess, after: int) -> None:
-    with EthercatDriver(config()) as driver:
+    with PatientDriver(config()) as driver:
         for _ in range(50):
             driver.read()
         driver.enable()

@@ -9,7 +9,6 @@ import itertools
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,27 +18,12 @@ import pytest
 from service.client import Control
 from sim_backend.ethercat.link import MASTER_END
 from tests.lab.daemon.daemons import config, processes, start
-from tests.lab.daemon.ethercat_rig import (
-    ROOT,
-    Drives,
-    Watcher,
-    arm,
-    following,
-    network,
-    write_segment,
-)
+from tests.lab.daemon.ethercat_rig import ROOT, Drives, Watcher, arm, following, network, write_segment
 
 pytestmark = pytest.mark.slow
-HANG_S = 60.0
-#: Within which a start that fails has failed, processes included; a requirement, and no figure of speed.  A machine on
-#: which it takes longer to import what the acquisition needs takes as much longer to start processes.
-LIMIT_S = 10.0
-USUAL_IMPORT_S = 1.7
-#: All processes of a daemon start at once, on as few as two processors; one import, measured later, tells little of it.
-CROWDED = 1.25
+HANG_S = 60.0  # a requirement of 10 s on each start is that of test_start.py
 #: A fault waits for the watchdog to be set to another time than before, also where a test is repeated.
 WATCHDOGS_MS = itertools.count(50)
-_BROADCAST_READ = bytes.fromhex("0e10 07 00 0000 0000 0200 0000 0000 0000".replace(" ", ""))
 
 
 @pytest.fixture(scope="module")
@@ -68,42 +52,26 @@ class Serve:
         daemon = {"state_dir": str(folder / "other"), "runtime_dir": str(folder / "o"), **ports}
         path = folder / "config.json"
         path.write_text(json.dumps({"daemon": daemon, "arm": [arm(folder, **driver)]}), encoding="utf-8")
-        self._began = time.monotonic()
         command = [*prefix, sys.executable, "-m", "service.cli.main", "serve", "-c", str(path)]
         self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def refused(self, *words: str) -> str:
-        """Wait for the end; assert that it was refused within ten seconds, in one line with all `words`."""
+    def refused(self, *words: str) -> None:
+        """Wait for the end; assert that it was refused in one line with all `words`."""
         try:
             out, err = self._process.communicate(timeout=HANG_S)
         finally:
             self._process.kill()
-        seconds = time.monotonic() - self._began
         assert self._process.returncode == 3, err  # systemd tries again: at power-on the drives may come later
         assert out == ""
         assert "Traceback" not in err
         log = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
-        said = [line for line in err.splitlines() if not line.startswith("{")]
-        (line,) = said
+        (line,) = [line for line in err.splitlines() if not line.startswith("{")]
         assert line.startswith("thetad")
         for word in words:
             assert word in line, f"{word!r} is not in: {line}"
         failed = [entry for entry in log if entry["event"] == "failed"]
         assert all(entry["process"] == "acquisition" and "restarts" not in entry for entry in failed)
         assert len(failed) <= 1, failed
-        print(f"\n{line}\nexit code {self._process.returncode} after {seconds:.1f} s")
-        assert seconds < LIMIT_S or seconds < LIMIT_S * CROWDED * slowness()
-        return line
-
-
-def slowness() -> float:
-    """How many times longer than usual this machine takes now to start a process; at least 1."""
-    began = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import service.acquisition.process"], cwd=ROOT, check=True)
-    return max(1.0, (time.monotonic() - began) / USUAL_IMPORT_S)
-
-
-# ---------------------------------------------------------------- the network is another one
 
 
 def test_a_drive_is_missing(bench: Drives, folder: Path) -> None:
@@ -111,9 +79,6 @@ def test_a_drive_is_missing(bench: Drives, folder: Path) -> None:
     Serve(folder).refused("position 2: joint 'joint_3'", "is missing", "2 slaves found, 3 configured")
     bench.fault("mend")
     bench.safe()
-
-
-# ---------------------------------------------------------------- the bus is taken, or goes away
 
 
 def test_two_daemons_on_one_bus(bench: Drives, folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,11 @@ import pytest
 
 from drivers.driver import CommandRefusedError, DriverTimeoutError
 from drivers.ethercat.config import EthercatConfig
-from drivers.ethercat.driver import EthercatDriver
 from drivers.frame import JointFrame
 from tests.lab.ethercat.configs import settings
-from tests.lab.ethercat.network import SegmentProcess, ip
+from tests.lab.ethercat.network import SegmentProcess, Segments, ip
+from tests.lab.ethercat.patient_driver import PatientDriver
 
-Segments = Callable[..., AbstractContextManager[SegmentProcess]]
 N = 3
 
 
@@ -40,19 +38,19 @@ def config(**changes: Any) -> EthercatConfig:
 
 
 @pytest.fixture
-def driver(drives: SegmentProcess) -> Iterator[EthercatDriver]:
-    driver = EthercatDriver(config())
+def driver(drives: SegmentProcess) -> Iterator[PatientDriver]:
+    driver = PatientDriver(config())
     driver.open()
     run(driver, 50)
     yield driver
     driver.close()
 
 
-def run(driver: EthercatDriver, count: int, timeout_s: float = 5.0) -> list[JointFrame]:
+def run(driver: PatientDriver, count: int, timeout_s: float = 5.0) -> list[JointFrame]:
     return [driver.read(timeout_s) for _ in range(count)]
 
 
-def until(driver: EthercatDriver, condition: Callable[[dict[str, Any]], bool], limit: int = 5000) -> list[JointFrame]:
+def until(driver: PatientDriver, condition: Callable[[dict[str, Any]], bool], limit: int = 5000) -> list[JointFrame]:
     """Read until the report fulfils a condition."""
     seen = []
     for _ in range(limit):
@@ -62,7 +60,7 @@ def until(driver: EthercatDriver, condition: Callable[[dict[str, Any]], bool], l
     pytest.fail(f"not within {limit} frames: {driver.report()}")
 
 
-def enable(driver: EthercatDriver) -> None:
+def enable(driver: PatientDriver) -> None:
     driver.enable()
     until(driver, lambda report: bool(report["enabled"]))
 
@@ -71,37 +69,32 @@ def all_valid(frame: JointFrame) -> bool:
     return frame.valid is None or bool(np.all(frame.valid))
 
 
-def back(driver: EthercatDriver, times: int = 1) -> list[JointFrame]:
+def back(driver: PatientDriver, times: int = 1) -> list[JointFrame]:
     seen = until(driver, lambda r: r["recoveries"] >= times and r["state"] == "operational")
     seen += until(driver, lambda r: all(d["al_state"] == "OP" for d in r["drives"]))
     return seen
 
 
-def accounted(driver: EthercatDriver, last: JointFrame) -> None:
+def accounted(driver: PatientDriver, last: JointFrame) -> None:
     report = driver.report()
     assert report["frames"] + report["lost_cycles"] + report["overruns"] == last.seq + 1
 
 
-def test_a_lost_frame_is_a_lost_cycle(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_a_lost_frame_is_a_lost_cycle(driver: PatientDriver, drives: SegmentProcess) -> None:
     enable(driver)
-    before = driver.report()
-    report = before
+    lost, unanswered = (driver.report()[name] for name in ("lost_cycles", "unanswered_exchanges"))
     for _ in range(30):  # some of the frames ask for states: SOEM sends those again by itself
-        if report["unanswered_exchanges"] - before["unanswered_exchanges"] >= 10:
-            break
         drives.tell("drop_frames", 1)
         run(driver, 10)
-        report = driver.report()
-    assert report["unanswered_exchanges"] - before["unanswered_exchanges"] >= 10
-    assert report["lost_cycles"] - before["lost_cycles"] >= 10
+    report = driver.report()
+    assert report["unanswered_exchanges"] - unanswered >= 10
+    assert report["lost_cycles"] - lost >= 10
     assert report["enabled"]  # no reason to stop
     accounted(driver, driver.read())
     assert report["recoveries"] == 0
 
 
-def test_a_slave_that_does_not_take_part_makes_its_cycle_invalid(
-    driver: EthercatDriver, drives: SegmentProcess
-) -> None:
+def test_a_slave_that_does_not_take_part_makes_its_cycle_invalid(driver: PatientDriver, drives: SegmentProcess) -> None:
     drives.tell("deaf", 1, 1)
     seen = run(driver, 50)
     invalid = [frame for frame in seen if not all_valid(frame)]
@@ -111,7 +104,7 @@ def test_a_slave_that_does_not_take_part_makes_its_cycle_invalid(
     accounted(driver, seen[-1])
 
 
-def test_a_lost_slave_masks_its_joint_and_comes_back(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_a_lost_slave_masks_its_joint_and_comes_back(driver: PatientDriver, drives: SegmentProcess) -> None:
     enable(driver)
     drives.tell("deaf", 1, 10**6)
     seen = run(driver, 200)
@@ -133,7 +126,7 @@ def test_a_lost_slave_masks_its_joint_and_comes_back(driver: EthercatDriver, dri
 
 
 def test_a_slave_comes_back_while_a_working_counter_is_unexplained(
-    driver: EthercatDriver, drives: SegmentProcess
+    driver: PatientDriver, drives: SegmentProcess
 ) -> None:
     """Another slave says that it is in OP, but sends no inputs: no state tells whose values are missing."""
     drives.tell("poke", 1, 0x0600 + 16 + 12, "00")  # its second FMMU, of the inputs, is off
@@ -146,7 +139,7 @@ def test_a_slave_comes_back_while_a_working_counter_is_unexplained(
 
 
 def test_a_slave_that_is_configured_again_has_no_valid_values_meanwhile(
-    driver: EthercatDriver, drives: SegmentProcess
+    driver: PatientDriver, drives: SegmentProcess
 ) -> None:
     """In PRE-OP it must not count in the working counter: the memory that its FMMUs point to is not kept any more."""
     drives.tell("mute", 1, True)  # so that it stays there
@@ -161,40 +154,24 @@ def test_a_slave_that_is_configured_again_has_no_valid_values_meanwhile(
     assert all_valid(run(driver, 50)[-1])
 
 
-def test_slaves_behind_a_cut_are_lost_and_found(driver: EthercatDriver, drives: SegmentProcess) -> None:
-    began = time.monotonic_ns()
-    drives.tell("cut", 1)
-    seen = run(driver, 300)
-    assert seen[-1].valid is not None
-    assert seen[-1].valid.tolist() == [True, False, False]
-    drives.tell("mend")
-    began = time.monotonic_ns()
-    back(driver, 2)
-    print(f"plugged in again: OP after {(time.monotonic_ns() - began) * 1e-6:.0f} ms")
-    assert all_valid(driver.read())
-
-
-def test_a_slave_that_was_without_power_is_configured_again(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_a_slave_that_was_without_power_is_configured_again(driver: PatientDriver, drives: SegmentProcess) -> None:
     position = run(driver, 1)[0].q
     drives.tell("power_off", 2)
     seen = run(driver, 200)
     assert seen[-1].valid is not None
     assert seen[-1].valid.tolist() == [True, True, False]
     drives.tell("power_on", 2)
-    began = time.monotonic_ns()
     back(driver)
-    took = driver.report()["last_recoveries"][-1]
-    print(f"power cycle: OP {(time.monotonic_ns() - began) * 1e-6:.0f} ms after power came back, {took}")
     frame = driver.read()
     assert all_valid(frame)
-    np.testing.assert_allclose(frame.q, position, atol=1e-3)  # type: ignore[arg-type]
+    np.testing.assert_allclose(frame.q, position, atol=1e-3)
     enable(driver)
     accounted(driver, driver.read())
 
 
 def test_a_mailbox_that_does_not_answer_leaves_the_others_in_operation(drives: SegmentProcess) -> None:
     """A drive that comes back without a mailbox is configured in vain, between the cycles of the others."""
-    with EthercatDriver(config(watchdog_ms=100.0)) as driver:
+    with PatientDriver(config(watchdog_ms=100.0)) as driver:
         run(driver, 50)
         drives.tell("power_off", 2)
         until(driver, lambda r: r["state"] == "recovering")
@@ -207,8 +184,6 @@ def test_a_mailbox_that_does_not_answer_leaves_the_others_in_operation(drives: S
                 assert drives.tell("states")[:2] == [8, 8]  # an answer that came late
                 unheard += 1
         assert unheard < 100
-        lost = driver.report()["lost_cycles"] + driver.report()["overruns"]
-        print(f"a mute mailbox cost {lost} cycles in 2.5 s")
         drives.tell("mute", 2, False)
         back(driver)
         recovery = driver.report()["last_recoveries"][-1]
@@ -218,7 +193,7 @@ def test_a_mailbox_that_does_not_answer_leaves_the_others_in_operation(drives: S
 
 def test_deaf_to_process_data_in_op(drives: SegmentProcess) -> None:
     """A slave that takes no part and says that it is in OP, for good: its drive is not believed to be enabled."""
-    with EthercatDriver(config(watchdog_ms=6000.0)) as driver:
+    with PatientDriver(config(watchdog_ms=6000.0)) as driver:
         run(driver, 50)
         enable(driver)
         drives.tell("poke", 1, 0x060C, "00")  # its FMMUs
@@ -236,38 +211,25 @@ def test_deaf_to_process_data_in_op(drives: SegmentProcess) -> None:
         assert (states[0], states[2]) == ("SWITCH_ON_DISABLED", "SWITCH_ON_DISABLED")
 
 
-def test_an_al_error_is_said_and_repaired(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_an_al_error_is_said_and_repaired(driver: PatientDriver, drives: SegmentProcess) -> None:
     enable(driver)
     drives.tell("al_error", 0, 0x001B)
     texts: list[str] = []
     until(driver, lambda r: texts.append(r["drives"][0]["al_state"]) or r["recoveries"] == 1)  # type: ignore[func-returns-value]
     assert any("0x001B" in text and "watchdog" in text.lower() for text in texts), set(texts)
     back(driver)
-    print("AL error:", driver.report()["last_recoveries"])
     assert not driver.report()["enabled"]
     enable(driver)
 
 
-def test_a_slave_that_refuses_op_is_asked_again(driver: EthercatDriver, drives: SegmentProcess) -> None:
-    drives.tell("refuse_op", 1, True)
-    drives.tell("al_error", 1, 0x001B)
-    run(driver, 500)
-    assert driver.report()["state"] == "recovering"
-    with pytest.raises(CommandRefusedError, match="joint_2"):
-        driver.enable()
-    drives.tell("refuse_op", 1, False)
-    back(driver)
-    assert driver.report()["last_recoveries"][-1]["failures"] > 0
-
-
-def test_emergencies_are_reported(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_emergencies_are_reported(driver: PatientDriver, drives: SegmentProcess) -> None:
     drives.tell("emergency", 1, 0x7121, 0x03)
     until(driver, lambda r: r["emergencies"] == 1)
     message = driver.report()["last_emergencies"][-1]
     assert (message["position"], message["code"], message["register"]) == (1, 0x7121, 3)
 
 
-def test_a_drive_s_fault_stops_the_arm_and_is_reset_by_enable(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_a_drive_s_fault_stops_the_arm_and_is_reset_by_enable(driver: PatientDriver, drives: SegmentProcess) -> None:
     enable(driver)
     drives.tell("drive_fault", 2, 0x3210)
     until(driver, lambda r: r["drives"][2]["state"] == "fault")
@@ -279,7 +241,7 @@ def test_a_drive_s_fault_stops_the_arm_and_is_reset_by_enable(driver: EthercatDr
     enable(driver)
 
 
-def test_slow_replies_are_lost_cycles_not_mixed_up(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_slow_replies_are_lost_cycles_not_mixed_up(driver: PatientDriver, drives: SegmentProcess) -> None:
     for delay_ms in (2, 5, 12):
         drives.tell("delay_replies", delay_ms * 1_000_000, 3)
         seen = run(driver, 40)
@@ -289,7 +251,7 @@ def test_slow_replies_are_lost_cycles_not_mixed_up(driver: EthercatDriver, drive
     assert driver.report()["lost_cycles"] > 0
 
 
-def test_after_a_stall_the_answers_are_new_ones(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_after_a_stall_the_answers_are_new_ones(driver: PatientDriver, drives: SegmentProcess) -> None:
     before = run(driver, 1000)[-1]
     drives.tell("delay_replies", 60_000_000, 40)
     run(driver, 300)
@@ -302,7 +264,7 @@ def test_after_a_stall_the_answers_are_new_ones(driver: EthercatDriver, drives: 
     accounted(driver, after)
 
 
-def test_drift_is_followed(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_drift_is_followed(driver: PatientDriver, drives: SegmentProcess) -> None:
     drives.tell("drift_clock", 0, 80.0)
     run(driver, 3000)
     assert driver.report()["clock_drift_ppm"] == pytest.approx(80.0, abs=20.0)
@@ -310,7 +272,7 @@ def test_drift_is_followed(driver: EthercatDriver, drives: SegmentProcess) -> No
 
 
 @pytest.mark.parametrize("step_ns", [70_000_000, -70_000_000])
-def test_a_step_of_the_reference_clock(driver: EthercatDriver, drives: SegmentProcess, step_ns: int) -> None:
+def test_a_step_of_the_reference_clock(driver: PatientDriver, drives: SegmentProcess, step_ns: int) -> None:
     before = run(driver, 1500)[-1]
     drives.tell("step_clock", 0, step_ns)
     seen = [before, *run(driver, 500)]
@@ -322,7 +284,7 @@ def test_a_step_of_the_reference_clock(driver: EthercatDriver, drives: SegmentPr
     accounted(driver, seen[-1])
 
 
-def test_the_reference_slave_is_lost(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_the_reference_slave_is_lost(driver: PatientDriver, drives: SegmentProcess) -> None:
     """Nobody tells the time then; it goes on by the last drift."""
     before = run(driver, 1000)[-1]
     drives.tell("deaf", 0, 10**6)
@@ -336,7 +298,7 @@ def test_the_reference_slave_is_lost(driver: EthercatDriver, drives: SegmentProc
     accounted(driver, driver.read())
 
 
-def test_the_cable_at_the_master(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_the_cable_at_the_master(driver: PatientDriver, drives: SegmentProcess) -> None:
     ip("link", "set", "s0", "down")
     with pytest.raises(DriverTimeoutError, match="had no answer"):
         run(driver, 1000, 0.3)
@@ -355,19 +317,17 @@ def test_the_cable_at_the_master(driver: EthercatDriver, drives: SegmentProcess)
 
 
 def test_close_with_nobody_there(drives: SegmentProcess) -> None:
-    driver = EthercatDriver(config())
+    driver = PatientDriver(config())
     driver.open()
     run(driver, 10)
     ip("link", "set", "s0", "down")
-    began = time.monotonic_ns()
     driver.close()
-    print(f"close without an answer: {(time.monotonic_ns() - began) * 1e-6:.0f} ms")
     ip("link", "set", "s0", "up")
     time.sleep(0.6)  # the drives' watchdogs
     assert 8 not in drives.tell("states")
 
 
-def test_a_reader_that_stops_stops_the_drives(driver: EthercatDriver, drives: SegmentProcess) -> None:
+def test_a_reader_that_stops_stops_the_drives(driver: PatientDriver, drives: SegmentProcess) -> None:
     enable(driver)
     deadline = time.monotonic() + 5.0
     while "ENABLED" in drives.tell("drive_states") and time.monotonic() < deadline:

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from drivers.files.recordings.recording import write_recording
-from service.cli.models.breakaway_text import breakaway_lines
 from service.client import BodyMessage, Control, Subscriber
 from tests.lab.arms.starting import JOINTS, robot, started
-from tests.lab.command_line import thetad
 from tests.lab.daemon.daemons import await_message, await_status, config, replayed, start
 
 
@@ -64,17 +62,3 @@ def test_it_is_told_and_kept(tmp_path: Path) -> None:
                     assert again[name][key] == pytest.approx(last[name][key]), (name, key)
     finally:
         daemon.stop()
-
-
-@pytest.mark.soak
-def test_replay_tells_it(tmp_path: Path) -> None:
-    write_recording(tmp_path / "starts.mcap", started("ground"))
-    arguments = ("--robot", "space6_stribeck", "--speed", "max", "--json")
-    done = thetad("replay", tmp_path / "starts.mcap", *arguments)
-    assert done.code == 0, done
-    told = done.json["breakaway"]
-    assert [name for name, said in told.items() if said["status"] == "estimated"] == ["joint_1", "joint_2"]
-    lines = breakaway_lines(told)
-    for name, line in zip(told, lines[:JOINTS], strict=False):
-        assert line.startswith(f"{name}: breakaway friction {told[name]['value']:.4g} N*m, 95 % ")
-    assert all("breakaway friction not known: " in line for line in lines[JOINTS:])

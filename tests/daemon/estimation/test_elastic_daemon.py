@@ -79,7 +79,9 @@ def test_a_drop_of_stiffness_is_followed_through_a_restart(running: Site) -> Non
         assert not before["changing"]
         held(before, 1.0)
         assert 0.0 < drop_s - before["row_t"] < 1.5
-        assert until(drop_s + 3.0)["changing"]
+        after = until(drop_s + 3.0)
+        assert after["changing"]
+        assert {p["status"] for p in after["parameters"].values()} <= {"doubtful", "undetermined"}
 
         def drained(besides: int = 0) -> dict[str, Any]:
             found = await_status(
@@ -121,8 +123,5 @@ def test_watch_shows_a_line_for_the_joint_and_the_page_its_course(running: Site,
     assert watched.code == 0, watched
     assert watched.json["elastic"]["elbow"]["parameters"]["k1"]["value"] == pytest.approx(TRUTH["k1"], rel=0.05)
     assert "elbow: k1 [N*m/rad]" in page.read_text()
-    shown = thetad("watch", *options, "--once", "--seconds", 0.5)
-    assert "elbow: k1 3.9" in shown.out, shown
-    age = watched.json["elastic"]["elbow"]["row_age_s"]
-    assert 0.2 < age < 5.0  # at least the filters' delay
-    assert "; newest row" in shown.out
+    assert 0.2 < watched.json["elastic"]["elbow"]["row_age_s"] < 5.0  # at least the filters' delay
+    assert "elbow: k1 3.9" in thetad("watch", *options, "--once", "--seconds", 0.5).out

@@ -20,10 +20,7 @@ SECONDS = 40.0
 def record(path: Path, *channels: str) -> Path:
     model = load_robot(ROBOT).model
     settings = SimSettings(
-        rate_hz=RATE_HZ,
-        ambient_c=-20.0,
-        ambient=(AmbientSettings(time_s=SECONDS, ambient_c=60.0),),
-        thermal_time_s=2.0,
+        rate_hz=RATE_HZ, ambient_c=-20.0, ambient=(AmbientSettings(time_s=SECONDS, ambient_c=60.0),), thermal_time_s=2.0
     )
     data = SimulatedArm(model, settings, MotionSettings(seed=2, candidates=2)).simulate(SECONDS)
     return write_recording(path, model, data.t, {name: data.channels[name] for name in channels}, RATE_HZ)
@@ -46,16 +43,3 @@ def test_slopes_are_learned_from_frames_with_temperatures(tmp_path: Path) -> Non
     assert seen is not None
     assert (seen.lower < -10.0).all()
     assert (seen.upper > 50.0).all()
-
-
-def test_without_temperatures_nothing_is_learned_and_it_says_so(tmp_path: Path) -> None:
-    path, out = record(tmp_path / "bare.mcap", "q", "dq", "tau"), tmp_path / "online.yaml"
-    done = thetad("replay", path, "--robot", ROBOT, "--speed", "max", "-o", out, "--json")
-    assert done.code == 0, done
-    found = done.json
-    assert found["frames"]["used"] == 0
-    assert found["temperature"]["state"] == "missing"
-    assert "no temperature of joint_1" in found["temperature"]["reason"]
-    status = {row["name"]: row["status"] for row in found["parameters"]}
-    assert {status[name] for name in status if name.startswith(("fc", "fv", "alpha"))} == {"invalid"}
-    assert load_model(out).document["verdict"] == "not_explained"

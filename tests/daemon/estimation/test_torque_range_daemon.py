@@ -10,9 +10,8 @@ import pytest
 
 from drivers.files.recordings.recording import RecordingMeta, RecordingWriter, read_recording
 from drivers.frame import JointFrame
-from service.client import BodyMessage, Subscriber
 from tests.lab.command_line import thetad
-from tests.lab.daemon.daemons import await_message, await_status, replayed
+from tests.lab.daemon.daemons import await_status, replayed
 from tests.lab.daemon.shared import Site, site
 
 TRUTH = (2.0, 1.0, 0.5, 3.0)  # viscous and Coulomb friction, offset, inertia
@@ -67,12 +66,10 @@ def test_nothing_is_learned_from_a_clipped_torque(clipped: tuple[Site, int]) -> 
     assert (told["masked"], blind["masked"]) == (count, 0)
     np.testing.assert_allclose(told["theta"], TRUTH, atol=0.05)
     assert abs(blind["theta"][3] - TRUTH[3]) > 0.1 * TRUTH[3]
-    (event,) = [event for event in events if event["arm"] == "told"]  # once, not for each frame
-    assert not [event for event in events if event["arm"] == "blind"]
+    (event,) = [event for event in events if event["arm"] != "mute"]  # once, not for each frame
+    assert event["arm"] == "told"
     assert abs(event["data"]["torque"]) == event["data"]["limit"] == MAX
     assert event["data"] | {"joint": "carriage", "frames": 1} == event["data"]
-    for words in ("carriage shows", "40 N, and its torque_range ends at 40: the whole frame is left out"):
-        assert words in event["text"]
     (path,) = (running.path / "kept").glob("*.mcap")
     valid = read_recording(path).valid
     assert valid is not None
@@ -85,9 +82,4 @@ def test_a_range_that_is_too_small_is_told_of_as_long_as_it_mutes_the_arm(clippe
     with running.control() as control:
         await_status(control, lambda found: found["mute/acquisition"]["info"].get("clipping") == ["carriage"])
         shown = thetad("status", "--control", running.endpoints["control"])
-        with Subscriber(running.endpoints["frames"], ["mute/status"]) as stream:
-            told = await_message(stream, lambda message: "clipping" in getattr(message, "body", {}))
     assert "mute: the torque of carriage is at the end of torque_range" in " ".join(shown.out.split())
-    assert isinstance(told, BodyMessage)
-    assert told.body["clipping"] == ["carriage"]
-    assert told.body["clipped"][0] > 0

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
-from service.client import ClientTimeoutError, Control, ControlError, Jobs, UnreachableError
+from service.client import Control, ControlError, Jobs, UnreachableError
+from service.operations.inputs import read_window
 from service.protocol.job_replies import MAX_EVENTS, MAX_JOBS
 from service.supervisor.launch import DaemonProcess
 from tests.lab.command_line import ROOT, Outcome, thetad
@@ -103,11 +103,9 @@ def test_a_job_gives_what_the_command_gives(
     assert (job["state"], job["kind"], job["arm"]) == ("succeeded", "identify", "axis")
     assert job["parameters"]["recording"] == str(recording)
 
-    shown = ask("jobs", "show", job["id"], "--output", tmp_path)
-    assert shown.code == 0
+    assert ask("jobs", "show", job["id"], "--output", tmp_path).code == 0
     for name, result in job["outcome"]["results"].items():
         assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == result["sha256"]
-        assert f"copied      {tmp_path / name}" in shown.out
     model = tmp_path / "direct.yaml"
     assert thetad("identify", recording, "--robot", "emps", "--span", "0:0.6", "--essential", "-o", model).code == 0
     theta = [yaml.safe_load(path.read_text())["theta"] for path in (model, tmp_path / "model.yaml")]
@@ -133,39 +131,16 @@ def test_what_show_tells_repeats_the_job(ask: Any, fitted: int, jobs: Jobs, reco
         assert told[0][key] == told[1][key], key
 
 
-def test_what_show_tells_of_a_fit(ask: Any, fitted: int, jobs: Jobs) -> None:
-    shown = ask("jobs", "show", fitted)
-    assert f"job {fitted} identify (axis): succeeded in" in shown.out
-    job = jobs.job(fitted)
-    assert job["outcome"] is not None
-    (figure,) = re.findall(r"^metrics +relative_error = (\S+)$", shown.out, re.M)
-    assert float(figure) == pytest.approx(job["outcome"]["metrics"]["relative_error"], rel=1e-4)
-    assert json.loads(job["parameters"]["robot"])["name"] == "emps"
-    assert re.search(r"^repeat +by no command: the description of robot is part of the job", shown.out, re.M)
-
-
-def test_what_a_job_holds_can_be_submitted_again(jobs: Jobs, fitted: int) -> None:
-    first = jobs.job(fitted)
-    again = jobs.submit(first["kind"], first["parameters"], arm=first["arm"], due_s=3600.0)["id"]
-    second = jobs.job(again)
-    jobs.cancel(again)
-    for key in ("kind", "arm", "parameters", "inputs", "limits"):
-        assert first[key] == second[key], key
-
-
 def test_a_job_that_fails_says_why(ask: Any, recording: Path, fitted: int, tmp_path: Path) -> None:
     done = ask("jobs", "submit", "validate", f"model=job:{fitted}", f"recording={recording}", "span=50s:60s", "--wait")
     assert done.code == 1
     assert "span 50s:60s: the recording ends at" in done.out
     number = re.findall(r"^job (\d+) validate \(axis\): failed: ", done.out, re.M)[0]
-    shown = ask("jobs", "show", number)
-    assert shown.code == 1
-    assert re.search(r"^tries +1 failed attempt$", shown.out, re.M)
-    assert re.search(r"^log +.*the recording ends at", shown.out, re.M)
+    assert ask("jobs", "show", number).code == 1
     assert "the recording ends at" in ask("jobs", "log", number).out
     refused = ask("jobs", "show", number, "--output", tmp_path / "none")
     assert (refused.code, refused.out) == (1, "")
-    assert refused.err == f"thetad: job {number} is failed and has no results to copy\n"
+    assert "no results to copy" in refused.err
     assert not (tmp_path / "none").exists()
 
 
@@ -176,10 +151,8 @@ def test_jobs_that_wait_are_listed_cancelled_and_queued_again(ask: Any, recordin
     number = ask("jobs", "submit", "identify", *options, f"recording={recording}", "--arm", "axis", "--json").json["id"]
     job = ask("jobs", "show", number, "--json").json
     assert (job["after"], job["priority"]) == ([waiting], 3)
-    assert job["limits"] == {"time_s": 600.0, "memory_mb": 900.0}
     table = ask("jobs", "list", "--state", "queued", "running", "--arm", "axis", "--kind", "identify").out.splitlines()
     assert re.fullmatch(rf" *{number}  identify  axis  queued  .* waits for job {waiting}, which is queued", table[1])
-    assert re.search(rf"^ *{waiting} .* waits until \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d$", "\n".join(table), re.M)
     listed = ask("jobs", "list", "--limit", "1", "--json").json["jobs"]
     assert [row["id"] for row in listed] == [number]
 
@@ -188,25 +161,13 @@ def test_jobs_that_wait_are_listed_cancelled_and_queued_again(ask: Any, recordin
     assert done.err == "thetad: there is no job 1000000000\n"
     assert ask("jobs", "wait", number).code == 1
     assert ask("jobs", "retry", number, "--json").json["jobs"][0]["state"] == "queued"
-    ask("jobs", "retry", number).refused("only one that failed or was cancelled")
     assert ask("jobs", "cancel", number, "--json").json["jobs"][0]["state"] == "cancelled"
 
 
-def test_waiting_may_end_before_the_job(ask: Any, waiting: int, jobs: Jobs) -> None:
+def test_waiting_may_end_before_the_job(ask: Any, waiting: int) -> None:
     done = ask("jobs", "wait", waiting, "--timeout", "0.2")
     assert (done.code, done.out) == (3, "")
     assert f"job {waiting} is still queued after 0.2 s" in done.err
-    with pytest.raises(ClientTimeoutError, match=f"job {waiting} is still queued"):
-        jobs.wait(waiting, 0.1)
-    assert jobs.job(waiting)["state"] == "queued"
-
-
-def test_several_jobs_are_waited_for(ask: Any, fitted: int, jobs: Jobs, recording: Path) -> None:
-    cancelled = jobs.submit("identify", {"recording": recording}, arm="axis", due_s=3600.0)["id"]
-    jobs.cancel(cancelled)
-    done = ask("jobs", "wait", fitted, cancelled, fitted, "--json")
-    assert done.code == 1
-    assert [job["state"] for job in done.json["jobs"]] == ["succeeded", "cancelled"]
 
 
 def test_ctrl_c_leaves_the_job_running(daemon: DaemonProcess, waiting: int, jobs: Jobs) -> None:
@@ -252,20 +213,14 @@ def test_waiting_outlasts_a_kill_of_the_jobs_process(jobs: Jobs, recording: Path
 
 
 def test_the_client_says_what_is_wrong(jobs: Jobs) -> None:
-    with pytest.raises(ControlError, match="there is no job 123456789") as error:
+    with pytest.raises(ControlError, match="there is no job 123456789"):
         jobs.wait(123456789)
-    assert error.value.type == "bad_argument"
     with Control(NOBODY) as control, pytest.raises(UnreachableError, match="is the daemon running"):
         Jobs(control, timeout_s=0.2).wait(1, patience_s=60.0)
-
-
-def test_the_client_knows_how_much_an_answer_holds(jobs: Jobs) -> None:
-    assert len(jobs.list(limit=MAX_JOBS)) > 0
-    assert len(jobs.events(limit=MAX_EVENTS)) > 0
     for ask_for, most in ((jobs.list, MAX_JOBS), (jobs.events, MAX_EVENTS)):
-        with pytest.raises(ControlError, match="limit") as error:
+        assert len(ask_for(limit=most)) > 0
+        with pytest.raises(ControlError, match="limit"):
             ask_for(limit=most + 1)
-        assert error.value.type == "bad_argument"
 
 
 def when_frames_are_there(ask: Any, *command: object) -> Outcome:
@@ -282,7 +237,7 @@ def test_live_frames_are_set_aside(ask: Any) -> None:
     assert done.code == 0, done
     job = done.json
     assert job["state"] == "succeeded"
-    frames = read_window_of(job["inputs"]["recording"]["path"])
+    frames = read_window(Path(job["inputs"]["recording"]["path"])).t
     assert 14.5 < frames[-1] - frames[0] <= 15.01
     assert job["outcome"]["metrics"]["relative_error"] < 0.2
 
@@ -306,25 +261,15 @@ def test_an_arm_is_identified_again_when_asked(ask: Any) -> None:
     assert first["inputs"]["recording"] == second["inputs"]["recording"]
 
 
-def read_window_of(path: str) -> np.ndarray:
-    from service.operations.inputs import read_window
-
-    return read_window(Path(path)).t
-
-
 # Events --------------------------------------------------------------------------------------------
 
 
 def test_events_are_the_history_of_a_job(ask: Any, fitted: int) -> None:
     events = ask("events", "--job", fitted, "--json").json["events"]
     assert [event["kind"] for event in events] == ["job_submitted", "job_started", "job_succeeded"]
-    assert [event["t_ns"] for event in events] == sorted(event["t_ns"] for event in events)
-    lines = ask("events", "--job", fitted).out.splitlines()
-    assert len(lines) == 3
-    for line, event in zip(lines, events, strict=True):
+    for line, event in zip(ask("events", "--job", fitted).out.splitlines(), events, strict=True):
         local = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["t_ns"] // 10**9))
         assert line.startswith(f"{local}  {event['kind']} ")
-        assert event["text"] in line
     assert ask("events", "--arm", "axis", "--limit", "2").out.count("\n") == 2
 
 
@@ -344,10 +289,8 @@ def test_events_are_followed(daemon: DaemonProcess, jobs: Jobs, recording: Path)
         _, errors = process.communicate(timeout=30.0)
     finally:
         process.kill()
-    assert [(event["job"], event["kind"]) for event in followed] == [
-        (number, "job_submitted"),
-        (number, "job_cancelled"),
-    ]
+    assert [event["job"] for event in followed] == [number] * 2
+    assert [event["kind"] for event in followed] == ["job_submitted", "job_cancelled"]
     assert last["id"] < followed[0]["id"] < followed[1]["id"]
     assert (process.returncode, errors) == (130, "")
 
@@ -361,32 +304,18 @@ def test_a_model_is_promoted_and_rolled_back(ask: Any, fitted: int, recording: P
     (model,) = [entry["id"] for entry in listed["models"] if entry["job"] == fitted]
     none = ask("models", "show", "active")
     assert (none.code, none.err) == (1, "thetad: active: arm axis has no active model\n")
-
     done = ask("models", "promote", model[:8], "--recording", recording, "--span", "0.7:1", "--json")
     assert done.code == 0, done
     assert (done.json["kind"], done.json["state"]) == ("promote", "succeeded")
     listed = ask("models", "list", "--json").json["arms"]["axis"]
     assert (listed["active"], listed["history"][-1]["action"]) == (model, "promoted")
-    assert re.search(rf"^\* +{model[:12]} ", ask("models", "list").out, re.M)
-
     path = next(entry["path"] for entry in listed["models"] if entry["id"] == model)
     shown = {name: ask("models", "show", name, "--json").json for name in ("active", model[:6], f"job:{fitted}", path)}
     assert len({json.dumps(document, sort_keys=True) for document in shown.values()}) == 1
-    assert ask("models", "diff", "active", path, "--json").json["differing"] == 0
-    out = tmp_path / "axis.py"
-    assert ask("models", "export", "active", "--format", "python", "-o", out).code == 0
-    assert "def torque" in out.read_text()
-
-    again = ask("models", "promote", f"job:{fitted}", "--recording", recording, "--span", "0.7:1")
-    assert again.code == 1
-    assert "not_better" in again.out
+    assert ask("models", "export", "active", "--format", "python", "-o", tmp_path / "axis.py").code == 0
     back = ask("models", "rollback", "--arm", "axis", "--reason", "a test")
     assert (back.code, back.out) == (0, f"axis: no model is active again, instead of {model[:12]}\n")
     assert ask("models", "list", "--json").json["arms"]["axis"]["history"][-1]["reason"] == "a test"
     ask("models", "rollback").refused("axis", "no model")
     ask("models", "rollback", "--arm", "other").refused("other", "axis")
-
-
-@pytest.mark.parametrize("name", ["0000ffff", "job:123456789", "model:"])
-def test_a_model_that_is_not_kept_is_named(ask: Any, name: str) -> None:
-    ask("models", "show", name).refused(name.removeprefix("job:").removeprefix("model:"))
+    ask("models", "show", "0000ffff").refused("0000ffff")

@@ -1,20 +1,24 @@
-"""`kill -9` of each process of a running daemon: it is restarted, and losses are counted."""
+"""A daemon whose processes are killed, and one that ends when all is played: losses are counted, or there are none."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
-from drivers.files.recordings.recording import read_recording, recover
-from service.client import Control, EstimateMessage, FrameMessage, Jobs, Subscriber, TorqueMessage
-from service.jobs.queue.store import FILE_NAME as QUEUE
+from drivers.files.recordings.recording import read_recording
+from service.client import Control, EstimateMessage, FrameMessage, Subscriber, TorqueMessage
+from service.config.load import Config
+from service.supervisor.launch import DaemonProcess
 from service.worker.worker import STACK_DUMP_SIGNAL
 from tests.lab.daemon.daemons import (
     DEADLINE_S,
@@ -32,33 +36,34 @@ HOUR_US = 3_600_000_000
 HANG_S = 4.0
 
 
+@dataclass
 class Running:
     """A daemon that replays ten minutes and records them on request; the clock was an hour ahead before.
 
     What is requested (start, record, activate) is to hold over all kills.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        (path / "state" / "jobs").mkdir(parents=True)
-        (path / "state" / "epoch").write_text(f"{time.time_ns() // 1000 + HOUR_US}\n")
-        (path / "state" / "jobs" / QUEUE).write_text("this is no database\n" * 100)
-        recording = make_recording(path / "rec.mcap", rate_hz=500.0, seconds=600.0)
-        recorder = {"enabled": False, "directory": "recordings", "chunk_bytes": 4096}
-        arm = replayed(recording, hold=True, recorder=recorder, state={"every_s": 0.2})
-        self.settings = config(path, arm, hang_s=HANG_S, http=True, http_port=0)
-        self.daemon = start(self.settings, path)
-        with Control(self.daemon.endpoints["control"]) as control:
-            control.request("start")
-            control.request("record", action="start")
-            control.request("activate", theta=[0.0] * len(control.request("snapshot")["theta"]))
+    path: Path
+    settings: Config
+    daemon: DaemonProcess
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("restart"))
-    yield running
-    running.daemon.stop()
+    path = tmp_path_factory.mktemp("restart")
+    (path / "state").mkdir()
+    (path / "state" / "epoch").write_text(f"{time.time_ns() // 1000 + HOUR_US}\n")
+    recording = make_recording(path / "rec.mcap", rate_hz=500.0, seconds=600.0)
+    recorder = {"enabled": False, "directory": "recordings", "chunk_bytes": 4096}
+    arm = replayed(recording, hold=True, recorder=recorder, state={"every_s": 0.2})
+    settings = config(path, arm, hang_s=HANG_S, http=True, http_port=0)
+    daemon = start(settings, path)
+    with Control(daemon.endpoints["control"]) as control:
+        control.request("start")
+        control.request("record", action="start")
+        control.request("activate", theta=[0.0] * len(control.request("snapshot")["theta"]))
+    yield Running(path, settings, daemon)
+    daemon.stop()
 
 
 @pytest.fixture
@@ -72,30 +77,11 @@ def kill(control: Control, name: str) -> dict[str, Any]:
     before = processes(control)[name]
     os.kill(before["pid"], signal.SIGKILL)
     after = await_status(
-        control,
-        lambda found: found[name]["restarts"] == before["restarts"] + 1 and found[name]["state"] == "ready",
+        control, lambda found: found[name]["restarts"] == before["restarts"] + 1 and found[name]["state"] == "ready"
     )[name]
     assert after["pid"] != before["pid"]
     assert after["last_error"] == "SIGKILL"
     return before
-
-
-def test_gateway(running: Running, control: Control) -> None:
-    """The ports stay the same, subscribers come back by themselves, and count what they missed."""
-    endpoints = running.daemon.endpoints
-    with (
-        Subscriber(endpoints["frames"], ["axis/frame"]) as frames,
-        Subscriber(endpoints["estimates"], ["axis/estimate"]) as estimates,
-    ):
-        await_message(frames)
-        await_message(estimates)
-        kill(control, "gateway")
-        counts = frames.counts["axis/frame", "acquisition"]
-        await_message(frames, lambda message: counts.lost > 0)
-        last = estimates.counts["axis/estimate", "estimator"].expected
-        await_message(estimates, lambda message: message.envelope.seq > last + 10)
-        assert counts.epochs == 1
-    assert processes(control)["axis/estimator"]["info"]["lost"] == 0
 
 
 def test_acquisition(running: Running, control: Control) -> None:
@@ -171,29 +157,12 @@ def test_an_unusable_state_is_set_aside(running: Running, control: Control) -> N
     assert "torn or damaged" in log_lines(running.path)
 
 
-def test_recorder(running: Running, control: Control) -> None:
-    """The file that was being written is recovered up to its last chunk; its successor writes another, as requested."""
-    before = await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 200)
+def test_recorder(control: Control) -> None:
+    """Its successor writes another file, as requested; what is left of the first: tests/process/test_recovery.py."""
+    await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 200)
     before = kill(control, "axis/recorder")
-    torn = Path(before["info"]["path"])
-    await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 100)
-    new = processes(control)["axis/recorder"]["info"]["path"]
-    assert new != str(torn)
-    whole = running.path / "recovered.mcap"
-    recover(torn, whole)
-    rescued = read_recording(whole)
-    assert rescued.samples > 100
-    assert (rescued.seq[1:] - rescued.seq[:-1] == 1).all()
-    original = read_recording(running.path / "rec.mcap")
-    assert (rescued.channels["q"] == original.channels["q"][rescued.seq]).all()
-
-
-def test_a_damaged_queue_did_not_keep_the_daemon_from_starting(running: Running, control: Control) -> None:
-    jobs = Jobs(control)
-    jobs.cancel(jobs.submit("excite", {}, due_s=1e6)["id"])
-    assert any(event["kind"] == "queue_salvaged" for event in jobs.events())
-    damaged = running.path / "state" / "jobs" / f"{QUEUE}.bad1"
-    assert damaged.read_text().startswith("this is no database")
+    found = await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 100)
+    assert found["axis/recorder"]["info"]["path"] != before["info"]["path"]
 
 
 def test_nothing_outlives_a_supervisor_that_is_killed(running: Running, control: Control) -> None:
@@ -210,3 +179,33 @@ def test_nothing_outlives_a_supervisor_that_is_killed(running: Running, control:
     with start(running.settings, running.path) as again, Control(again.endpoints["control"]) as control:
         assert time.monotonic() - began < 60.0
         assert processes(control)["axis/estimator"]["info"]["resumed"] is True
+
+
+@pytest.mark.smoke
+def test_two_arms_played_to_the_end_lose_nothing(tmp_path: Path) -> None:
+    source = make_recording(tmp_path / "rec.mcap", seconds=5.0)
+    arms = [
+        replayed(source, "left", speed="max", recorder={"directory": "left"}),
+        replayed(source, "right", speed="max", recorder={"directory": "right", "max_minutes": 1.25 / 60.0}),
+    ]
+    daemon = start(config(tmp_path, *arms, exit_at_end=True), tmp_path)
+    try:
+        assert daemon.wait(120.0) == 0
+    finally:
+        daemon.stop()
+    original = read_recording(source)
+    for name, lengths in (("left", [5000]), ("right", [1250] * 4)):
+        parts = [read_recording(path) for path in (tmp_path / name).glob("*.mcap")]
+        parts.sort(key=lambda part: int(part.seq[0]))
+        assert [part.samples for part in parts] == lengths
+        for key in ("t_ns", "seq"):
+            joined = np.concatenate([getattr(part, key) for part in parts])
+            np.testing.assert_array_equal(joined, getattr(original, key))
+        np.testing.assert_array_equal(np.concatenate([part.channels["q"] for part in parts]), original.channels["q"])
+    assert [part.metadata["part"] for part in parts] == ["0", "1", "2", "3"]
+    lines = log_lines(tmp_path)
+    drained = [line for line in lines.splitlines() if '"drained"' in line]
+    assert len(drained) == 2
+    assert all('"received": 5000, "lost": 0' in line for line in drained)
+    closed = re.findall(r'"frames": (\d+), "lost": (\d+), "event": "recording_closed"', lines)
+    assert sorted(closed) == [("1250", "0")] * 4 + [("5000", "0")]

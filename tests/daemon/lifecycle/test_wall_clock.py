@@ -16,14 +16,7 @@ import pytest
 
 from service.client import Control, Jobs, Subscriber
 from service.supervisor.launch import DaemonProcess
-from tests.lab.daemon.daemons import (
-    await_message,
-    await_status,
-    config,
-    log_lines,
-    processes,
-    start,
-)
+from tests.lab.daemon.daemons import await_message, await_status, config, log_lines, processes, start
 from tests.lab.web.http_client import ask
 
 HOUR_S = 3600

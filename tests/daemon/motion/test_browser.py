@@ -14,49 +14,43 @@ from playwright.sync_api import Browser
 from service.client import Control
 from service.supervisor.launch import DaemonProcess
 from tests.lab.daemon.daemons import await_status, config, processes, start
-from tests.lab.daemon.runs import Client, arm, commanded
-from tests.lab.daemon.shared import Keeper
+from tests.lab.daemon.runs import Client, arm
 from tests.lab.web.browser import View, chromium
 
+#: The title of each view, and what it has to show before it is judged.
 VIEWS = {
-    "": "Fleet",
-    "arm/itself": "itself",
-    "arm/itself/friction": "itself",
-    "arm/itself/learning": "itself",
-    "arm/itself/torque": "itself",
-    "arm/itself/bus": "itself",
-    "arm/good": "good",
-    "jobs": "Jobs",
-    "models": "Models",
-    "recordings": "Recordings",
-    "events": "Events",
+    "": ("Fleet", ".card[data-arm=good] dd"),
+    "arm/itself": ("itself", "tr[data-parameter] td"),
+    "arm/itself/friction": ("itself", "[data-joint] canvas"),
+    "arm/itself/learning": ("itself", "meter"),
+    "arm/itself/torque": ("itself", ".chart canvas"),
+    "arm/itself/bus": ("itself", "table .bar"),
+    "arm/good": ("good", "tr[data-parameter=fv1]"),
+    "jobs": ("Jobs", "#submit button"),
+    "models": ("Models", "[data-models=itself]"),
+    "recordings": ("Recordings", "[data-recorder=itself]"),
+    "events": ("Events", "tr[data-event=daemon_ready]"),
 }
-#: What each of them has to show before it is judged.
-SHOWN = {
-    "": ".card[data-arm=good] dd",
-    "arm/itself": "tr[data-parameter] td",
-    "arm/itself/friction": "[data-joint] canvas",
-    "arm/itself/learning": "meter",
-    "arm/itself/torque": ".chart canvas",
-    "arm/itself/bus": "table .bar",
-    "arm/good": "tr[data-parameter=fv1]",
-    "jobs": "#submit button",
-    "models": "[data-models=itself]",
-    "recordings": "[data-recorder=itself]",
-    "events": "tr[data-event=daemon_ready]",
-}
+#: Whether an estimate of the arm that moves by itself is shown.
+ESTIMATED = "document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')"
 #: Tables whose columns do not fit, by what they are called.
 CUT = """[...document.querySelectorAll(".wide")].filter((each) => each.scrollWidth > each.clientWidth)
   .map((each) => `${each.getAttribute("aria-label")}: ${each.scrollWidth} of ${each.clientWidth}`)"""
 #: Of some elements the texts of those that are not seen as a whole on a narrow screen.
 BEYOND = """(all) => all.filter((each) => each.getBoundingClientRect().right > 360 || !each.offsetParent)
   .map((each) => each.textContent)"""
-
-
-@pytest.fixture(scope="module")
-def daemon(keeper: Keeper) -> DaemonProcess:
-    """Commanded arms and one that moves by itself; HTTP clients have the role motion."""
-    return keeper.get(commanded).daemon
+#: What each button would do, whether it cannot be pressed, and what is said of it.
+BUTTONS = "[...document.querySelectorAll('button[data-verb]')].map((b) => [b.dataset.verb, b.disabled, b.title])"
+#: The status that the daemon answers with, asked past the buttons.
+ASKED = """(action) => fetch("/api/do", {
+  method: "POST",
+  headers: { "Content-Type": "application/json", "X-Thetad": "1" },
+  body: JSON.stringify(action),
+}).then((answer) => answer.status)"""
+#: States by their tone, each with a sign before the word; a note of an error is a sentence.
+TONES = """[...document.querySelectorAll("main .good, main .warn, main .bad")]
+  .filter((each) => each.textContent && !each.closest("p")).map((each) => each.textContent.trim())"""
+SIGNED = re.compile(r"[^\w\s]\s\S")
 
 
 @pytest.fixture(scope="module")
@@ -105,18 +99,33 @@ def test_whoever_may_only_read_sees_everything_and_can_stop_the_arm(browser: Bro
             view.close()
 
 
-def test_every_view_opens_and_shows_what_it_is_for(view: View) -> None:
-    for route, title in VIEWS.items():
+def test_every_view_opens_and_tells_no_state_by_colour_alone(view: View) -> None:
+    """Each has a sign and a word besides its colour; each line of a chart has a pattern."""
+    found: set[str] = set()
+    for route, (title, shown) in VIEWS.items():
         page = view.open(route)
         assert view.text("h1") == title
-        page.locator(SHOWN[route]).first.wait_for()
+        page.locator(shown).first.wait_for()
         assert page.locator("#lost").is_hidden()
+        page.wait_for_timeout(300)
+        found |= set(page.evaluate(TONES))
+    assert {"● at work", "● ready"} <= found
+    assert [text for text in found if not SIGNED.match(text)] == []
+    page = view.open("arm/itself/torque")
+    page.locator(".chart canvas").first.wait_for()
+    chart = """[...document.querySelectorAll(".u-legend .u-marker")].map((each) => {
+      const style = getComputedStyle(each);
+      return [style.borderTopColor, style.borderTopStyle];
+    }).filter(([colour]) => colour)"""
+    lines = page.evaluate(chart)
+    assert len(lines) > 1
+    assert len({style for _, style in lines}) > 1
 
 
 def test_live_values_change_and_undetermined_ones_have_none(view: View) -> None:
     page = view.open("arm/itself")
     value = page.locator("tr[data-parameter=fv1] td").first
-    view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+    view.until(ESTIMATED)
     seen = {value.inner_text()}
     for _ in range(100):
         page.wait_for_timeout(50)
@@ -133,55 +142,30 @@ def test_live_values_change_and_undetermined_ones_have_none(view: View) -> None:
     assert "no estimate heard yet" in first.nth(2).inner_text()  # which is no verdict on the data
 
 
-def test_a_band_is_what_holds_in_95_of_100_cases(view: View) -> None:
-    page = view.open("arm/itself")
-    view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
-    std, text = page.evaluate(
-        """async () => {
-            const { live } = await import("/static/live.js");
-            const k = live.facts.parameters.indexOf("fv1");
-            return [live.sections.estimate.std[k], document.querySelector("tr[data-parameter=fv1] td").textContent];
-        }"""
-    )
-    assert float(text.partition("±")[2]) == pytest.approx(1.96 * std, rel=0.06)  # of two digits
-    told = page.evaluate(
-        """async () => {
-            const { banded } = await import("/static/format.js");
-            return [banded(3.2e-8, 4e-10), banded(12.3456, 0.0123), banded(1.5, 0), banded(1.5, null), banded(null, 1)];
-        }"""
-    )
-    assert told == ["3.200e-8 ± 4.0e-10", "12.346 ± 0.012", "1.500 ± ?", "1.500 ± ?", ""]
-
-
 def test_whatever_moves_an_arm_can_be_stopped(view: View) -> None:
-    page = view.open("")
-    buttons = page.evaluate(
+    buttons, moves = view.open("").evaluate(
         """async () => {
-            const { armButtons } = await import("/static/views/fleet.js");
+            const { armButtons, movement } = await import("/static/views/fleet.js");
             const verbs = (arm) => [...(armButtons({ name: "x", ...arm })?.querySelectorAll("button") ?? [])]
                 .map((button) => button.dataset.verb);
-            return [verbs({ safety: { state: "armed" } }), verbs({ motion: { state: "running" } }), verbs({})];
+            const moves = [true, false].map((silent) => movement({ silent, safety: { state: "armed" } }));
+            const buttons = [{ safety: { state: "armed" } }, { motion: { state: "running" } }, {}].map(verbs);
+            return [buttons, moves];
         }"""
     )
     assert buttons == [["abort", "arm", "disarm"], ["disable"], []]
-    moves = page.evaluate(
-        """async () => {
-            const { movement } = await import("/static/views/fleet.js");
-            return [true, false].map((silent) => movement({ silent, safety: { state: "armed" } }));
-        }"""
-    )
     assert moves == ["not known; last heard: armed", "armed"]
 
 
 def test_another_daemon_shows_nothing_of_the_one_before(view: View) -> None:
     """Its clock may have begun anew: ages would be of another."""
     page = view.open("arm/itself")
-    view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+    view.until(ESTIMATED)
 
     page.route("**/api/now*", lambda route: route.fulfill(json={"turn": 1, "epoch": 1, "now": 5.0}))
-    view.until("!document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+    view.until(f"!{ESTIMATED}")
     page.unroute_all(behavior="wait")
-    view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+    view.until(ESTIMATED)
 
 
 def test_abort_stops_a_run_and_arming_gives_a_permit(view: View, daemon: DaemonProcess) -> None:
@@ -213,59 +197,14 @@ def test_abort_stops_a_run_and_arming_gives_a_permit(view: View, daemon: DaemonP
         view.until("!document.querySelector('main').textContent.includes('permit')")
 
 
-def test_recording_is_switched_on_and_off(view: View) -> None:
-    page = view.open("recordings")
-    card = page.locator("[data-recorder=itself]")
-    card.get_by_role("button", name="Record", exact=True).click()
-    card.get_by_text("● recording").wait_for()
-    page.locator("tbody th", has_text="itself-").first.wait_for()
-    card.get_by_role("button", name="Stop recording").click()
-    card.get_by_text("○ off").wait_for()
-
-
-#: What each button would do, whether it cannot be pressed, and what is said of it.
-BUTTONS = "[...document.querySelectorAll('button[data-verb]')].map((b) => [b.dataset.verb, b.disabled, b.title])"
-#: The status that the daemon answers with, asked past the buttons.
-ASKED = """(action) => fetch("/api/do", {
-  method: "POST",
-  headers: { "Content-Type": "application/json", "X-Thetad": "1" },
-  body: JSON.stringify(action),
-}).then((answer) => answer.status)"""
-#: States by their tone, each with a sign before the word; a note of an error is a sentence.
-TONES = """[...document.querySelectorAll("main .good, main .warn, main .bad")]
-  .filter((each) => each.textContent && !each.closest("p")).map((each) => each.textContent.trim())"""
-SIGNED = re.compile(r"[^\w\s]\s\S")
-
-
-def test_no_state_is_told_by_colour_alone(view: View) -> None:
-    """Each has a sign and a word besides its colour; each line of a chart has a pattern."""
-    found: set[str] = set()
-    for route in VIEWS:
-        page = view.open(route)
-        page.wait_for_timeout(300)
-        found |= set(page.evaluate(TONES))
-    assert {"● at work", "● ready"} <= found
-    assert [text for text in found if not SIGNED.match(text)] == []
-    page = view.open("arm/itself/torque")
-    page.locator(".chart canvas").first.wait_for()
-    chart = """[...document.querySelectorAll(".u-legend .u-marker")].map((each) => {
-      const style = getComputedStyle(each);
-      return [style.borderTopColor, style.borderTopStyle];
-    }).filter(([colour]) => colour)"""
-    lines = page.evaluate(chart)
-    assert len(lines) > 1
-    assert len({style for _, style in lines}) > 1
-
-
 def test_a_narrow_screen_need_not_be_scrolled_sideways(browser: Browser, daemon: DaemonProcess) -> None:
     view = View(browser, daemon.endpoints["http"], phone=True)
     try:
-        for route, title in VIEWS.items():
+        for route, (_, shown) in VIEWS.items():
             page = view.open(route)
-            assert view.text("h1") == title
-            page.locator(SHOWN[route]).first.wait_for()
+            page.locator(shown).first.wait_for()
             if route == "arm/itself":  # with the longest that its cells hold
-                view.until("document.querySelector('tr[data-parameter=fv1] td')?.textContent.includes('±')")
+                view.until(ESTIMATED)
             page.wait_for_timeout(300)
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, route
             assert page.evaluate(CUT) == [], route

@@ -1,25 +1,28 @@
-"""Runs in a daemon: permits, refusals before motion, and stops."""
+"""Runs in a daemon: permits, refusals before motion, and stops; and the command that runs a trajectory."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from service.client import Control, ControlError, Runs
+from drivers.files.recordings.recording import read_recording
+from service.client import Control, ControlError, Jobs, Runs
 from service.protocol.control import VERBS
 from service.supervisor.launch import DaemonProcess
+from tests.lab.command_line import ROOT, thetad
 from tests.lab.daemon.daemons import await_status
 from tests.lab.daemon.ethercat_rig import JOINTS, N
 from tests.lab.daemon.runs import (
     RATE_HZ,
-    START,
     Client,
     accelerations,
     commanded,
@@ -27,31 +30,19 @@ from tests.lab.daemon.runs import (
     refused,
     series,
     setpoints,
+    stands,
     trajectory,
+    write_design,
 )
 from tests.lab.daemon.shared import Keeper
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def daemon(keeper: Keeper) -> DaemonProcess:
-    return keeper.get(commanded).daemon
-
-
-@pytest.fixture
-def client(daemon: DaemonProcess) -> Iterator[Client]:
-    with Client(daemon.endpoints, "good") as one:
-        yield one
-        one.ask("disarm")
-        one.until("disarmed")
-
-
 def test_a_run_from_the_permit_to_the_end(client: Client) -> None:
     here = client.next_frames(1)[0].q
-    assert "'disarmed'" in refused(
-        client, "unavailable", "run_trajectory", permit="x", trajectory=trajectory().as_message()
-    )
+    before = refused(client, "unavailable", "run_trajectory", permit="x", trajectory=trajectory().as_message())
+    assert "'disarmed'" in before
     client.arm()
     said = client.run(periods=2)
     assert said["state"] == "approach"
@@ -73,32 +64,12 @@ def test_a_run_from_the_permit_to_the_end(client: Client) -> None:
     assert events[-2:] == ["run_started", "run_completed"]
 
 
-def bad(**changes: Any) -> dict[str, Any]:
-    message = trajectory().as_message()
-    return message | changes
-
-
-def jumping() -> dict[str, Any]:
-    q = series().sample(np.arange(201) / 100.0)[0]
-    q[120:150, 1] += 0.3
-    return trajectory(series=None, table=q, rate_hz=100.0).as_message()
-
-
-def degrees() -> dict[str, Any]:
-    q = np.degrees(series().sample(np.arange(201) / 100.0)[0])
-    return trajectory(series=None, table=q, rate_hz=100.0).as_message()
-
-
+#: Refused by the file's form, by what is written in it, and by a check; each one: test_motion_requests.py.
 BAD: list[tuple[dict[str, Any], str]] = [
-    (bad(a=[[float("nan")] * 4] * N), "must be finite"),
-    (bad(joints=[JOINTS[1], JOINTS[0], JOINTS[2]]), "in another order"),
-    (bad(units=["deg"] * N), "in degrees"),
-    (bad(robot="ur10"), "'ur10'"),
-    (jumping(), "joint_2: its position jumps by 0.2997 rad at 1.2 s"),
-    (degrees(), "taken for degrees"),
-    (trajectory(series=replace(series(), q0=START + 2.5)).as_message(), "position"),
-    (trajectory(series=series(size=1.0, f0_hz=2.0)).as_message(), "acceleration"),
     ({}, "expected a list of texts"),
+    (trajectory().as_message() | {"a": [[float("nan")] * 4] * N}, "must be finite"),
+    (trajectory().as_message() | {"joints": JOINTS[::-1]}, "in another order"),
+    (trajectory(series=series(size=1.0, f0_hz=2.0)).as_message(), "acceleration"),
 ]
 
 
@@ -125,7 +96,7 @@ def test_a_client_that_falls_silent_stops_the_arm(client: Client) -> None:
     never_again(client)
 
 
-@pytest.mark.parametrize("verb", ["abort", "disarm", "disable"])
+@pytest.mark.parametrize("verb", ["abort", "disable"])
 def test_anybody_may_stop_a_run(client: Client, verb: str) -> None:
     client.arm()
     client.frames()
@@ -144,41 +115,25 @@ def test_anybody_may_stop_a_run(client: Client, verb: str) -> None:
 def test_the_permit_is_good_for_so_long_and_for_one_run(client: Client) -> None:
     assert "at most safety.permit_max_s" in refused(client, "bad_argument", "arm", for_s=1e5)
     assert "for_s" in refused(client, "bad_argument", "arm", for_s="long")
+    asked = {"trajectory": trajectory().as_message()}
     client.arm(for_s=2.0)
-    assert "arm for longer" in refused(
-        client, "unavailable", "run_trajectory", permit=client.permit, trajectory=bad(), periods=50
-    )
-    assert "not the permit" in refused(client, "unavailable", "run_trajectory", permit="x", trajectory=bad())
-    done = client.until("disarmed")
-    assert done["reason"] == "the permit has expired"
+    said = refused(client, "unavailable", "run_trajectory", permit=client.permit, periods=50, **asked)
+    assert "arm for longer" in said
+    assert "not the permit" in refused(client, "unavailable", "run_trajectory", permit="x", **asked)
+    assert client.until("disarmed")["reason"] == "the permit has expired"
     never_again(client)
     client.arm()
     client.run(periods=1, hold=True)
     client.until("running")
     assert client.until("armed")["run"]["outcome"] in ("moving", "completed")
-    assert "served for a run" in refused(
-        client, "unavailable", "run_trajectory", permit=client.permit, trajectory=bad()
-    )
+    assert "served for a run" in refused(client, "unavailable", "run_trajectory", permit=client.permit, **asked)
 
 
-def test_a_permit_has_to_last_for_the_time_that_a_slow_simulation_takes(daemon: DaemonProcess) -> None:
-    """One that expires in motion all the same stops the arm: tests/unit/service/motion/test_motion_controller.py."""
-    with Client(daemon.endpoints, "slow") as client:
-        client.arm(for_s=6.0)
-        with pytest.raises(ControlError, match=r"takes 10\.\d s and the permit is good for \d"):
-            client.run(periods=2)
-        client.ask("disarm")
-
-
-def test_an_arm_that_moves_by_itself_has_no_runs(daemon: DaemonProcess) -> None:
+def test_an_arm_that_moves_by_itself_or_has_a_planned_motion_has_no_runs(daemon: DaemonProcess) -> None:
     with Control(daemon.endpoints["control"]) as control:
         for verb in ("arm", "disarm", "abort", "heartbeat", "run_trajectory"):
             with pytest.raises(ControlError, match=r'no drives .*set mode = "csp"'):
                 control.request(verb, arm="itself")
-
-
-def test_an_arm_with_a_planned_motion_follows_it_and_has_no_runs(daemon: DaemonProcess) -> None:
-    with Control(daemon.endpoints["control"]) as control:
         await_status(control, lambda found: found["planned/acquisition"]["info"].get("motion") == "running")
         with pytest.raises(ControlError, match=r"\[arm\.motion\] moves this arm"):
             control.request("arm", arm="planned")
@@ -200,16 +155,6 @@ def test_a_killed_acquisition_comes_back_disarmed(client: Client, daemon: Daemon
     assert client.safety()["reason"] == "the acquisition was restarted"
     client.next_frames(1)  # its estimator and recorder are there again
     never_again(client)
-
-
-def test_a_long_trajectory_is_checked_to_its_end(client: Client) -> None:
-    """Its checks take more than 12 s, longer than other answers may."""
-    client.arm(for_s=300.0)
-    client.frames()
-    long = trajectory(series=series(size=0.1, f0_hz=0.005)).as_message()
-    said = client.control.request("run_trajectory", 60.0, arm="good", permit=client.permit, trajectory=long)
-    assert (said["run"]["outcome"], said["run"]["duration_s"]) == ("checked", pytest.approx(200.0))
-    assert client.safety()["state"] == "approach"
 
 
 def test_a_trajectory_that_takes_too_long_to_check_is_refused_at_once(daemon: DaemonProcess) -> None:
@@ -240,3 +185,96 @@ def test_a_run_whose_checks_are_not_answered_is_aborted() -> None:
     with pytest.raises(ControlError, match="no answer"):
         Runs(cast(Control, Silent()), "good").run(trajectory().as_message(), "x")
     assert asked == ["run_trajectory", "abort"]
+
+
+# ---------------------------------------------------------------- by `thetad run`
+
+
+@pytest.fixture(scope="module")
+def folder(keeper: Keeper) -> Path:
+    return keeper.get(commanded).path
+
+
+@pytest.fixture(scope="module")
+def design(folder: Path) -> Path:
+    return write_design(folder)
+
+
+def armed(daemon: DaemonProcess, name: str, for_s: float = 60.0) -> str:
+    said = thetad("control", "arm", f"arm={name}", f"for_s={for_s:g}", "--control", daemon.endpoints["control"])
+    assert said.code == 0, said
+    return str(said.json["permit"])
+
+
+def run(daemon: DaemonProcess, *arguments: object) -> Any:
+    return thetad("run", *arguments, "--control", daemon.endpoints["control"])
+
+
+@pytest.mark.smoke
+def test_a_run_is_recorded_and_identified(daemon: DaemonProcess, design: Path, folder: Path) -> None:
+    permit = armed(daemon, "good")
+    done = run(daemon, "good", design, "--permit", permit, "--periods", 2, "--average", "--json")
+    assert done.code == 0, done
+    said = done.json
+    assert (said["outcome"], said["periods"], said["duration_s"]) == ("completed", 2, 4.0)
+    assert said["unchecked"] == ["collisions"]
+    assert "approach" in done.err
+    assert "period 2 of 2" in done.err
+    recording = read_recording(Path(said["recording"]))
+    assert Path(said["recording"]).parent == folder / "rec"
+    q = recording.channels["setpoint"]
+    wanted = series().sample(np.arange(2 * 500 + 1) / RATE_HZ)[0]
+    begin = next(k for k in range(len(q) - 1000) if np.allclose(q[k : k + 1001], wanted, atol=1e-9))
+    assert begin > 100  # with the approach before it
+    with Control(daemon.endpoints["control"]) as control:
+        job = Jobs(control).wait(said["identify"], 120.0)
+    assert job["kind"] == "identify"
+    assert job["state"] == "succeeded", job["reason"]
+    assert (job["parameters"]["method"], job["parameters"]["period_s"]) == ("wls", 2.0)
+    outcome = job["outcome"]
+    assert outcome is not None
+    assert job["inputs"]["recording"]["path"] == said["recording"]
+
+
+def test_what_is_wrong_is_one_line_and_nothing_moves(daemon: DaemonProcess, design: Path, folder: Path) -> None:
+    def changed(name: str, **changes: Any) -> Path:
+        path = folder / name
+        path.write_text(json.dumps(json.loads(design.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+        return path
+
+    with Client(daemon.endpoints, "good") as client:
+        assert run(daemon, "good", folder / "none.json", "--permit", "x").refused("cannot be read")
+        degrees = changed("degrees.json", units=["deg"] * 3)
+        assert run(daemon, "good", degrees, "--permit", "x").refused("degrees.json", "in degrees")
+        done = run(daemon, "good", design, "--permit", "x")
+        assert (done.code, done.out) == (3, "")
+        assert "arm it first" in done.err
+        permit = armed(daemon, "good")
+        fast = changed("fast.json", f0_hz=2.0)
+        assert run(daemon, "good", fast, "--permit", permit).refused("fast.json", "acceleration")
+        assert run(daemon, "good", design, "--permit", permit, "--average").refused("--periods 2")
+        other = changed("other.json", robot={"name": "arm3", "sha256": "0" * 64})
+        assert run(daemon, "good", other, "--permit", permit).refused("another version", "other.json")
+        assert stands(client.next_frames(100))
+        assert run(daemon, "good", other, "--permit", permit, "--changed-robot").code == 0
+
+
+def test_an_interrupted_command_stops_the_arm(daemon: DaemonProcess, design: Path) -> None:
+    with Client(daemon.endpoints, "good") as client:
+        permit = armed(daemon, "good")
+        client.frames()
+        command = [sys.executable, "-m", "service.cli.main", "run", "good", str(design), "--permit", permit]
+        command += ["--periods", "20", "--control", daemon.endpoints["control"]]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            assert any("period 1" in line for line in iter(process.stderr.readline, ""))
+            client.next_frames(150)
+            process.send_signal(signal.SIGINT)
+            assert "aborted by request" in process.stderr.read()
+            assert process.wait(30.0) == 130
+        done = client.watch()
+        assert (done["run"]["outcome"], done["reason"]) == ("stopped", "aborted by request")
+        assert accelerations(setpoints(client.frames())).max() <= 1.0 + 1e-5
+        assert stands(client.next_frames(100)[50:])
+        client.ask("record", action="stop")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 
@@ -10,18 +9,16 @@ import numpy as np
 import pytest
 
 from drivers.files.recordings.recording import read_recording
-from drivers.files.robots.file import load_robot
 from service.client import ControlError
 from tests.lab.command_line import thetad
 from tests.lab.daemon.ethercat_rig import N
-from tests.lab.daemon.runs import RATE_HZ, Client, accelerations, arm, never_again, setpoints, trajectory
+from tests.lab.daemon.runs import RATE_HZ, Client, accelerations, arm, never_again, setpoints, trajectory, write_design
 from tests.lab.daemon.shared import Site
 from tests.lab.daemon.shared import site as running
 
 pytestmark = pytest.mark.slow
 JUMP = {"kind": "encoder_jump", "joint": "joint_1", "value": 0.4, "after_s": 1.3}
 TRIP = {"kind": "drive_fault", "joint": "joint_2", "after_s": 1.3}
-SILENCE = {"kind": "silence", "duration_s": 2.0, "after_s": 1.3}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +29,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     arms = [
         arm(path, "encoder", JUMP, torque_range=[1e-12] * N),
         arm(path, "drive", TRIP),
-        arm(path, "bus", SILENCE, safety={"silence_s": 0.5}),
         arm(path, "held", driver=held, hold=True, recorder={"enabled": False, "directory": str(path / "rec")}),
     ]
     with running(path, *arms) as found:
@@ -63,13 +59,7 @@ def test_a_limit_that_is_not_kept_stops_the_arm(site: Site) -> None:
 
 def test_a_run_that_is_stopped_says_why(site: Site) -> None:
     """By the command; drives that have tripped stop by themselves."""
-    robot = load_robot(site.path / "arm3.toml")
-    document = trajectory().as_message() | {
-        "format": "thetad-excitation/1",
-        "robot": {"name": robot.model.name, "sha256": robot.sha256},
-    }
-    design = site.path / "trajectory.json"
-    design.write_text(json.dumps(document), encoding="utf-8")
+    design = write_design(site.path)
     with Client(site.endpoints, "drive") as client:
         permit = client.arm()
         done = thetad(
@@ -79,16 +69,6 @@ def test_a_run_that_is_stopped_says_why(site: Site) -> None:
         assert "is not recorded" in done.err
         assert "drive: stopped after" in done.err
         assert "no longer enabled (drive of joint_2 in state 'fault')" in done.err
-        never_again(client)
-
-
-def test_a_bus_that_falls_silent_stops_the_arm(site: Site) -> None:
-    with Client(site.endpoints, "bus") as client:
-        client.arm()
-        client.run(periods=5)
-        done = client.until("disarmed")
-        assert done["run"]["outcome"] == "stopped"
-        assert "no frame for more than" in done["reason"]
         never_again(client)
 
 

@@ -8,25 +8,21 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from service.client import (
-    ClientError,
-    ClientTimeoutError,
-    ControlError,
-    NotAdmittedError,
-    UnreachableError,
-)
+from service.client import ClientError, ClientTimeoutError, ControlError, NotAdmittedError, UnreachableError
 from service.security.authenticator import HANDSHAKE_MS
 from service.security.keys import SERVER_KEY, client_key, new_pair
 from tests.lab.command_line import ROOT, thetad
 from tests.lab.daemon.daemons import DEADLINE_S, await_message, await_status, processes
+from tests.lab.daemon.ethercat_rig import network
 from tests.lab.daemon.shared import Keeper
-from tests.lab.daemon.sockets import PORTS, TOKENS, KeyedSite, hung_up_on, keyed
+from tests.lab.daemon.sockets import PORTS, KeyedSite, hung_up_on, keyed
 from tests.lab.node import installed
-from tests.lab.web.http_client import ask
 
 SHORT_S = 2.0
 SOME_S = 10.0
@@ -35,19 +31,6 @@ SOME_S = 10.0
 @pytest.fixture(scope="module")
 def site(keeper: Keeper) -> KeyedSite:
     return keeper.get(keyed)
-
-
-def test_whoever_has_a_key_subscribes_and_asks(site: KeyedSite) -> None:
-    key = site.key("anna")
-    with site.control_by(key) as control:
-        status = control.request("status")
-        assert status["control"]["authenticator"]["accepted"] >= 1
-        with site.subscribe(key, "frames", "frame") as frames, site.subscribe(key) as estimates:
-            await_message(frames)
-            await_message(estimates)
-        with site.subscribe(key, "mirror", "frame") as mirror:
-            await_message(mirror)
-        await_status(control, lambda found: found["gateway"]["info"]["authenticator"]["accepted"] >= 3)
 
 
 def test_whoever_has_none_is_refused_on_every_port(site: KeyedSite) -> None:
@@ -65,15 +48,6 @@ def test_whoever_does_not_get_on_with_the_handshake_is_hung_up_on(site: KeyedSit
     endpoints = [site.endpoints[port] for port in PORTS]
     greeting = b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00CURVE" + bytes(15) + b"\x00" + bytes(31)
     assert hung_up_on(endpoints, (b"", greeting[:10], greeting)) > 0.9e-3 * HANDSHAKE_MS
-
-
-def test_a_bridge_uses_the_key_as_other_commands_do(site: KeyedSite) -> None:
-    endpoints = [f"--{name}={site.endpoints[name]}" for name in ("frames", "estimates")]
-    arguments = ("bridge", "foxglove", *endpoints, "--port", 0, "--seconds", SHORT_S, "--json")
-    assert thetad(*arguments, "--key", site.key("bert")).json["frames"] > 0
-    found = thetad(*arguments)
-    assert found.code == 2
-    assert "asks for a key" in found.err
 
 
 def test_a_subscriber_that_is_revoked_is_cut_off_and_the_others_come_back(site: KeyedSite) -> None:
@@ -108,30 +82,28 @@ def test_after_a_kill_the_gateway_lets_in_the_same_clients(site: KeyedSite) -> N
             stream.receive(DEADLINE_S)
 
 
-def test_while_the_gateway_hangs_nobody_is_let_in(site: KeyedSite) -> None:
+@pytest.mark.parametrize(("what", "error"), [("gateway", ClientTimeoutError), ("supervisor", UnreachableError)])
+def test_while_the_gateway_hangs_nobody_is_let_in(site: KeyedSite, what: str, error: type[ClientError]) -> None:
+    """Nor by the control socket while the supervisor does."""
     key = site.key("gina")
-    with site.control_by(key) as control:
-        gateway = processes(control)["gateway"]["pid"]
-        os.kill(gateway, signal.SIGSTOP)
-        try:
-            with site.subscribe(key) as stream, pytest.raises(ClientTimeoutError):
-                stream.receive(SHORT_S)
-        finally:
-            os.kill(gateway, signal.SIGCONT)
-        with site.subscribe(key) as stream:
-            await_message(stream)
 
+    def comes_in(timeout_s: float) -> None:
+        if what == "gateway":
+            with site.subscribe(key) as stream:
+                stream.receive(timeout_s)
+        else:
+            with site.control_by(key) as control:
+                assert control.request("ping", timeout_s=timeout_s)["pong"] is True
 
-def test_while_the_supervisor_hangs_nobody_is_let_in(site: KeyedSite) -> None:
-    key = site.key("hans")
-    os.kill(site.daemon.pid, signal.SIGSTOP)
+    with site.control() as control:
+        pid = processes(control)["gateway"]["pid"] if what == "gateway" else site.daemon.pid
+    os.kill(pid, signal.SIGSTOP)
     try:
-        with site.control_by(key) as control, pytest.raises(UnreachableError):
-            control.request("ping", timeout_s=SHORT_S)
+        with pytest.raises(error):
+            comes_in(SHORT_S)
     finally:
-        os.kill(site.daemon.pid, signal.SIGCONT)
-    with site.control_by(key) as control:
-        assert control.request("ping", timeout_s=DEADLINE_S)["pong"] is True
+        os.kill(pid, signal.SIGCONT)
+    comes_in(DEADLINE_S)
 
 
 def test_roles_hold_in_the_daemon_and_revocation_at_the_next_request(site: KeyedSite) -> None:
@@ -172,52 +144,32 @@ def test_commands_take_a_key(site: KeyedSite, monkeypatch: pytest.MonkeyPatch) -
     assert thetad("status", "--control", control, "--key", key, "--json").json["arms"] == ["axis"]
     named = thetad("watch", "--endpoint", site.endpoints["estimates"], "--key", key, "--json", "--timeout", "60")
     assert named.json["arm"] == "axis"
-    thetad("control", "snapshot", "--control", control, "--key", key).refused(
-        "needs the role operate, and lena has read"
-    )
     thetad("status", "--control", control).refused("asks for a key")
     thetad("status", "--control", control, "--key", site.path / "gone.key").refused("gone.key")
-    thetad("status", "--control", control, "--server-key", "x").refused("--server-key")
     monkeypatch.setenv("THETAD_KEY", str(key))
     assert thetad("jobs", "list", "--control", control, "--json").json["jobs"] == []
-    other = new_pair().public
-    wrong = thetad("status", "--control", control, "--server-key", other, "--timeout", "3")
+    wrong = thetad("status", "--control", control, "--server-key", new_pair().public, "--timeout", "3")
     assert wrong.code == 3
     assert "is the server's key that of this daemon?" in wrong.err
 
 
-def test_the_example_subscribes_with_two_packages(site: KeyedSite) -> None:
+@pytest.mark.parametrize("language", ["python", "node"])
+def test_the_example_subscribes(site: KeyedSite, tmp_path: Path, language: str) -> None:
+    """The one in Python with two packages."""
     example = ROOT / "examples" / "subscribe_keyed.py"
-    code = example.read_text(encoding="utf-8")
-    assert set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE)) <= {"re", "sys", "pathlib", "zmq", "msgpack"}
-    prints_estimates([sys.executable, "-u", example], site, "mara")
-
-
-def prints_estimates(program: list[str | Path], site: KeyedSite, client: str) -> None:
-    """Check the first lines that a subscriber with a new client's key prints."""
-    command = [*program, site.key(client, "read"), site.endpoints["estimates"], "axis"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
+    program: list[str | Path] = [sys.executable, "-u", example]
+    if language == "node":
+        program = ["node", installed(ROOT / "examples" / "node", tmp_path) / "subscribe_keyed.mjs"]
+    used = set(re.findall(r"^(?:import|from) (\w+)", example.read_text(encoding="utf-8"), re.MULTILINE))
+    assert used <= {"re", "sys", "pathlib", "zmq", "msgpack"}
+    command = [*program, site.key(language, "read"), site.endpoints["estimates"], "axis"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
-    finally:
         process.kill()
         _, errors = process.communicate(timeout=30.0)
     for line in lines:
         assert re.fullmatch(r" *[\d.]+ s  frames \d+  lost \d+  theta \[?[-\de.+, ]*\]?\n", line), (line, errors)
-
-
-def test_so_does_the_one_for_node(site: KeyedSite, tmp_path: Path) -> None:
-    prints_estimates(["node", installed(ROOT / "examples" / "node", tmp_path) / "subscribe_keyed.mjs"], site, "nora")
-
-
-def test_http_asks_for_a_token(site: KeyedSite) -> None:
-    token = TOKENS["read"]
-    for headers in ({}, {"Authorization": f"Bearer {token.upper()}"}, {"Authorization": token}):
-        for path in ("/healthz", "/metrics", "/none"):
-            answer = ask(site.url, path, **headers)
-            assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
-    assert ask(site.url, "/healthz", Authorization=f"Bearer {token}").status == 200
 
 
 def test_no_secret_is_where_it_need_not_be(site: KeyedSite) -> None:
@@ -228,3 +180,44 @@ def test_no_secret_is_where_it_need_not_be(site: KeyedSite) -> None:
     for path in files:
         content = path.read_bytes()
         assert not any(secret.encode() in content for secret in secrets), path
+
+
+# ---------------------------------------------------------------- beyond loopback
+
+ADDRESS = "192.0.2.7"  # of a block that is for documentation alone
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """An address that is not loopback, in a network name space."""
+    with network():
+        subprocess.run(["ip", "address", "add", f"{ADDRESS}/32", "dev", "lo"], check=True, timeout=20)
+        yield ADDRESS
+
+
+def test_without_keys_it_is_refused(address: str, tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    text = f"[daemon]\nbind = '{address}'\nstate_dir = 'state'\n[[arm]]\nname = 'axis'\nrobot = 'emps'\n"
+    path.write_text(text + "[arm.driver]\nkind = 'replay'\nrecording = 'rec.mcap'\n")
+    thetad("serve", "-c", path).refused(f"{address} is not a loopback address", "thetad keys new --server")
+
+
+def test_with_keys_it_lets_in_whoever_has_one(address: str, tmp_path: Path) -> None:
+    with keyed(tmp_path, bind=address, http=None, http_token_file=None) as site:
+        assert set(site.endpoints) == set(PORTS)  # no HTTP, which knows no keys
+        assert all(endpoint.startswith(f"tcp://{address}:") for endpoint in site.endpoints.values())
+        with site.control() as control:
+            assert control.request("ping", timeout_s=DEADLINE_S)["pong"] is True
+            pids = [site.daemon.pid, *(process["pid"] for process in processes(control).values())]
+        for port, what in (("frames", "frame"), ("estimates", "estimate"), ("mirror", "frame")):
+            with site.subscribe(site.admin, port, what) as stream:
+                await_message(stream)
+        for key, words in ((None, "asks for a key"), (site.stranger(), "does not admit this key")):
+            with site.control_by(key) as control, pytest.raises(ClientError, match=words):
+                control.request("ping", timeout_s=DEADLINE_S)
+            for port in ("frames", "estimates", "mirror"):
+                with site.subscribe(key, port) as stream, pytest.raises(ClientError, match=words):
+                    stream.receive(DEADLINE_S)
+        found = [c.laddr for pid in pids for c in psutil.Process(pid).net_connections("inet") if c.status == "LISTEN"]
+        assert {each.ip for each in found} == {address}
+        assert {each.port for each in found} == {int(each.rpartition(":")[2]) for each in site.endpoints.values()}

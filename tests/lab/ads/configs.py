@@ -17,17 +17,9 @@ AXES: list[dict[str, Any]] = [
     {"name": "Elbow", "unit": "rev", "side": "motor", "gear_ratio": 101.0, "offset_rad": -0.4, "torque_unit": "mNm"},
     {"name": "Roll", "unit": "mrad", "gear_ratio": 51.0, "torque_side": "joint", "torque_unit": "Nm"},
     {"name": "Pitch", "unit": "deg", "gear_ratio": 51.0, "sign": -1, "current_unit": "mA", "torque_unit": "Nm"},
-    {
-        "name": "Yaw",
-        "unit": "deg",
-        "gear_ratio": 51.0,
-        "motor_unit": "rev",
-        "torque_unit": "percent",
-        "rated_torque_nm": 0.5,
-        "current_unit": "percent",
-        "rated_current_a": 2.0,
-    },
-]
+    {"name": "Yaw", "unit": "deg", "gear_ratio": 51.0, "motor_unit": "rev", "torque_unit": "percent",
+     "rated_torque_nm": 0.5, "current_unit": "percent", "rated_current_a": 2.0},
+]  # fmt: skip
 _JOINTS = [f"joint_{k + 1}" for k in range(len(AXES))]
 
 

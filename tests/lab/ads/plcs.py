@@ -7,18 +7,17 @@ import json
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from sim_backend.plc._plc import SimulatedPlc
-from sim_backend.plc.build import build_plc
 from sim_backend.plc.server import Server
 from tests.lab.ads.configs import plc
+from tests.lab.ads.plc_thread import serving
 
 _numbers = itertools.count(1)
 
@@ -29,39 +28,22 @@ def new_address() -> str:
     return f"127.{os.getpid() % 200 + 20}.{number // 200}.{number % 200 + 1}"
 
 
+@dataclass
 class RunningPlc:
     """A PLC in a thread, and its address."""
 
-    def __init__(self, **changes: Any) -> None:
-        self.address = new_address()
-        self.server = Server(build_plc(plc(**changes), time.monotonic_ns()), self.address)
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self.server.run, args=(self._ready.set,), name="plc")
-
-    def start(self) -> None:
-        self._thread.start()
-        assert self._ready.wait(60.0)
-
-    def stop(self) -> None:
-        self.server.stop()
-        self._thread.join()
-        self.server.close()
+    address: str
+    server: Server
 
     def do(self, task: Callable[[SimulatedPlc], Any]) -> Any:
         return self.server.do(task)
 
 
-Plcs = Callable[..., AbstractContextManager[RunningPlc]]
-
-
 @contextmanager
 def running_plc(**changes: Any) -> Iterator[RunningPlc]:
-    running = RunningPlc(**changes)
-    running.start()
-    try:
-        yield running
-    finally:
-        running.stop()
+    address = new_address()
+    with serving(plc(**changes), address) as server:
+        yield RunningPlc(address, server)
 
 
 @contextmanager

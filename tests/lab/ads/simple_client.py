@@ -103,29 +103,24 @@ class PlainClient:
         return self._value(self.request(2, struct.pack("<III", group, offset, length)))
 
     def write(self, group: int, offset: int, data: bytes) -> int:
-        """Write."""
         answer = self.request(3, struct.pack("<III", group, offset, len(data)) + data)
         assert len(answer.data) == 4
         return answer.result
 
     def read_write(self, group: int, offset: int, length: int, data: bytes) -> tuple[int, bytes]:
-        """Read-write."""
         return self._value(self.request(9, struct.pack("<IIII", group, offset, length, len(data)) + data))
 
     def handle(self, name: str) -> int:
-        """Handle of a name."""
         result, data = self.read_write(0xF003, 0, 4, name.encode() + b"\0")
         assert result == 0, f"0x{result:X}"
         return int(struct.unpack("<I", data)[0])
 
     def value(self, name: str, length: int = 1 << 20) -> bytes:
-        """Value of a name."""
         result, data = self.read(0xF005, self.handle(name), length)
         assert result == 0, f"0x{result:X}"
         return data
 
     def set(self, name: str, data: bytes) -> None:
-        """Write a value by its name."""
         assert self.write(0xF005, self.handle(name), data) == 0
 
     def notify(self, group: int, offset: int, length: int, mode: int, delay_ms: float = 0, cycle_ms: float = 1) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +33,6 @@ def write_truth(folder: Path, believed: RobotModel | None = None, name: str = "t
     settings = SignalSettings(10.0, min_velocity=robot.model.standstill_velocity)
     write_model(online_document(robot, base, settings, theta, std, covariance, status, source), folder / name)
     return folder / name
-
-
-def loaded(model: RobotModel, mass: float) -> RobotModel:
-    """The arm with a mass beside its last joint."""
-    assert model.inertial is not None
-    body = model.inertial.copy()
-    x = y = z = 0.4
-    body[-1] += mass * np.array([1.0, x, y, z, y * y + z * z, -x * y, x * x + z * z, -x * z, -y * z, x * x + y * y])
-    return replace(model, inertial=body)
 
 
 def guided_arm(folder: Path, name: str, *faults: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -30,6 +30,8 @@ J_IN, J_OUT = 5e-5, 12.0
 RATE, RAMP = 500.0, 0.3
 SPEEDS, LOADS = (0.02, 0.04, 0.06), (100.0, 300.0, 500.0, 700.0)
 SETTINGS = SignalSettings(cutoff_hz=10.0)
+NOISE = (0.02, 1.5)
+MOTOR_COUNTS, LINK_COUNTS = 2.0**16, 2.0**20  # of a turn
 
 
 @dataclass(frozen=True)
@@ -68,30 +70,14 @@ def coloured(rng: np.random.Generator, size: int, std: float, pole: float = 0.9)
     return np.asarray(lfilter([1.0], [1.0, -pole], white)[200:])
 
 
-def record(
-    seed: int | None = 0,
-    *,
-    motor_counts: float = 2.0**16,
-    link_counts: float = 2.0**20,
-    noise: tuple[float, float] = (0.02, 1.5),
-    **experiment: Any,
-) -> Recorded:
-    """Measured `exact(**experiment)`; `seed=None` for no noise and no quantisation.
-
-    `noise` is on motor torque (motor side) and sensor [N*m], the counts are those of a turn of each encoder.
-    """
+def record(seed: int | None = 0, *, noise: tuple[float, float] = NOISE, **experiment: Any) -> Recorded:
+    """Measured `exact(**experiment)`; `seed=None` for no noise and no quantisation."""
     clean = exact(**experiment)
-    return clean if seed is None else measured(clean, seed, motor_counts, link_counts, noise)
+    return clean if seed is None else measured(clean, seed, noise)
 
 
-def measured(
-    clean: Recorded,
-    seed: int,
-    motor_counts: float = 2.0**16,
-    link_counts: float = 2.0**20,
-    noise: tuple[float, float] = (0.02, 1.5),
-) -> Recorded:
-    """`clean` with noise on the torques and counts in place of angles."""
+def measured(clean: Recorded, seed: int, noise: tuple[float, float] = NOISE) -> Recorded:
+    """`clean` with noise on the torques of motor and sensor [N*m], and counts in place of angles."""
     rng = np.random.default_rng(seed)
 
     def counted(angle: FloatArray, counts: float) -> FloatArray:
@@ -102,8 +88,8 @@ def measured(
         clean,
         motor_torque=clean.motor_torque + coloured(rng, clean.t.size, noise[0]),
         sensor_torque=clean.sensor_torque + coloured(rng, clean.t.size, noise[1]),
-        theta_in=counted(clean.theta_in, motor_counts),
-        theta_out=counted(clean.theta_out, link_counts),
+        theta_in=counted(clean.theta_in, MOTOR_COUNTS),
+        theta_out=counted(clean.theta_out, LINK_COUNTS),
     )
 
 

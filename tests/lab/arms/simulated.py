@@ -45,14 +45,6 @@ def rigid_torque(model: RobotModel, q: np.ndarray, dq: np.ndarray, ddq: np.ndarr
     return np.array([pin.rnea(oracle, store, *row) for row in zip(q, dq, ddq, strict=True)])
 
 
-def link_energy(model: RobotModel, q: np.ndarray, dq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Kinetic and potential energy (N,) of the links [J], by Pinocchio."""
-    oracle = twin(model)
-    store = oracle.createData()
-    kinetic = np.array([pin.computeKineticEnergy(oracle, store, *row) for row in zip(q, dq, strict=True)])
-    return kinetic, np.array([pin.computePotentialEnergy(oracle, store, row) for row in q])
-
-
 def random_arm(
     n: int, seed: int, *, prismatic: float = 0.3, friction: bool = True, coupled: bool = False
 ) -> RobotModel:

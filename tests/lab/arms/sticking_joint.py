@@ -11,6 +11,7 @@ from rt_core.types import FloatArray
 
 RATE = 1000.0
 FB, FC, LOAD = 20.0, 15.0, 5.0
+STIFFNESS = 1000.0
 _SUBSTEPS = 4
 
 
@@ -25,15 +26,7 @@ class Strokes:
 
 
 def strokes(
-    seconds: float,
-    *,
-    seed: int = 0,
-    fb: float = FB,
-    later: tuple[float, float] | None = None,
-    stiffness: float = 1000.0,
-    noise: float = 0.05,
-    jump: float = 0.0,
-    bits: int = 20,
+    seconds: float, *, seed: int = 0, later: tuple[float, float] | None = None, noise: float = 0.05, jump: float = 0.0
 ) -> Strokes:
     """There and back, a stroke every two seconds, and rest between.
 
@@ -48,18 +41,14 @@ def strokes(
     for k in range(count):
         for s in range(_SUBSTEPS):
             t = (k * _SUBSTEPS + s) * dt
-            hold = fb if later is None or t < later[0] else later[1]
+            hold = FB if later is None or t < later[0] else later[1]
             phase, way = t % 2.0, 1.0 if int(t / 2.0) % 2 == 0 else -1.0
             v_set = way * 0.2 * sin(pi * (phase - 1.0) / 0.6) if 1.0 <= phase < 1.6 else 0.0
             way_set += v_set * dt
             error = way_set - x
-            integral += stiffness * error * dt
-            tau = (
-                stiffness * (error + (v_set - v) / 15.0)
-                + integral
-                + LOAD
-                + (jump * copysign(1.0, v_set) if v_set else 0.0)
-            )
+            integral += STIFFNESS * error * dt
+            tau = STIFFNESS * (error + (v_set - v) / 15.0) + integral + LOAD
+            tau += jump * copysign(1.0, v_set) if v_set else 0.0
             push = tau - LOAD
             if stuck and abs(push) > hold:
                 stuck = False
@@ -73,6 +62,6 @@ def strokes(
             v = 0.0 if stuck else after
             x += v * dt
         out[k] = x, tau
-    step = 2.0 * pi / 2**bits
+    step = 2.0 * pi / 2**20
     t = np.arange(1, count + 1) / RATE
     return Strokes(t, np.round(out[:, 0] / step) * step, out[:, 1] + noise * rng.standard_normal(count), tuple(broke))

@@ -10,9 +10,7 @@ from rt_core.model.friction import Friction
 from rt_core.model.robot import RobotModel
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
 from sim_backend.arm.settings import AmbientSettings, MotionSettings, SimSettings
-from tests.lab.arms.simulated import random_arm
-
-EXACT = SimSettings(encoder_bits=None, torque_noise=0.0, current_noise=0.0, velocity_noise=0.0)
+from tests.lab.arms.simulated import EXACT, random_arm
 
 
 def warm_arm(law: Friction, n: int = 3, seed: int = 0, *, coupled: bool = False) -> RobotModel:

@@ -16,18 +16,10 @@ ALL_HZ = 1e6
 
 
 class Bridge:
-    """Runs in a thread of its own.
-
-    Attributes
-    ----------
-    told : list of str
-        What it has said for people.
-    relayed : Relayed
-        What came in the end.
-    """
+    """Runs in a thread of its own; `relayed` is what came in the end."""
 
     def __init__(self, endpoints: tuple[str, str], rate_hz: float = ALL_HZ) -> None:
-        self.told: list[str] = []
+        self.told: list[str] = []  # what it has said for people
         self.shaper = MessageConverter(rate_hz)
         self.server = FoxgloveServer("127.0.0.1", 0)
         self.stream = Subscriber(endpoints, [""])

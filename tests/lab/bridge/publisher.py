@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -72,22 +71,11 @@ class Arm:
         return EstimateMessage(
             self.name,
             self.envelope("estimator", k, START_NS + k * CYCLE_NS),
-            theta=self._random.normal(size=3),
-            validated=np.array([0.5, np.nan, 2.0]),
-            std=self._random.uniform(0.1, 1.0, size=3),
-            status=STATUS,
-            excited=np.array([True, False, False]),
-            lam=np.full(self._n, 0.999),
-            innovation=np.full(self._n, np.nan),
-            sigma=np.full(self._n, 0.1),
-            delay_s=0.05,
-            frames=k,
-            used=k,
-            masked=0,
-            lost=0,
-            resets=0,
-            hash=HASH,
-        )
+            theta=self._random.normal(size=3), validated=np.array([0.5, np.nan, 2.0]),
+            std=self._random.uniform(0.1, 1.0, size=3), status=STATUS, excited=np.array([True, False, False]),
+            lam=np.full(self._n, 0.999), innovation=np.full(self._n, np.nan), sigma=np.full(self._n, 0.1),
+            delay_s=0.05, frames=k, used=k, masked=0, lost=0, resets=0, hash=HASH,
+        )  # fmt: skip
 
     def event(self, kind: str, text: str) -> BodyMessage:
         return self.body("event", "estimator", event=kind, text=text, data={"model": "m1"})
@@ -96,10 +84,7 @@ class Arm:
 class Publisher:
     """The two sockets that a daemon publishes on; frames and what the acquisition says go out on the first.
 
-    Attributes
-    ----------
-    ports : tuple of int
-        0: any free one.
+    Of `ports`, 0 is any free one.
     """
 
     def __init__(self, ports: tuple[int, int] = (0, 0)) -> None:
@@ -142,7 +127,5 @@ class Publisher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

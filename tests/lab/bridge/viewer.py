@@ -7,7 +7,6 @@ import json
 import socket
 import struct
 import time
-from types import TracebackType
 from typing import Any, Self
 
 from websockets.sync.client import connect
@@ -20,23 +19,7 @@ _HEAD = struct.Struct("<BIQ")
 
 
 class Viewer:
-    """One connection.
-
-    Parameters
-    ----------
-    url : str
-    slow : bool
-        Take in next to nothing until it is asked for.
-
-    Attributes
-    ----------
-    info : dict
-        What the server said of itself.
-    channels : dict
-        What it offers, by topic.
-    statuses : dict
-        Texts that are shown now, by id.
-    """
+    """One connection; a `slow` one takes in next to nothing until it is asked for."""
 
     def __init__(self, url: str, slow: bool = False) -> None:
         host, _, port = url.removeprefix("ws://").partition(":")
@@ -46,21 +29,16 @@ class Viewer:
         plain.connect((host, int(port)))
         self._stack = contextlib.ExitStack()
         opening = connect(
-            url,
-            sock=plain,
-            subprotocols=[Subprotocol("foxglove.sdk.v1")],
-            compression=None,
-            ping_interval=None,
-            max_queue=1 if slow else 64,
-            proxy=None,
-        )
+            url, sock=plain, subprotocols=[Subprotocol("foxglove.sdk.v1")], compression=None, ping_interval=None,
+            max_queue=1 if slow else 64, proxy=None,
+        )  # fmt: skip
         self._socket = self._stack.enter_context(opening)
-        self.channels: dict[str, dict[str, Any]] = {}
-        self.statuses: dict[str, str] = {}
+        self.channels: dict[str, dict[str, Any]] = {}  # what it offers, by topic
+        self.statuses: dict[str, str] = {}  # texts that are shown now, by id
         self._topics: dict[int, str] = {}  # by number of the subscription
         self._subscribed: dict[str, int] = {}
         self._waiting: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-        self.info: dict[str, Any] = {}
+        self.info: dict[str, Any] = {}  # what the server said of itself
         while not self.info:
             self._take(DEADLINE_S)
 
@@ -130,9 +108,7 @@ class Viewer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

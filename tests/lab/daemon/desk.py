@@ -31,15 +31,9 @@ class Desk:
         make_directory(self.keys)
         self.server = new_pair()
         write_pair(self.keys / SERVER_KEY, self.server, "test")
-        daemon = {
-            "control_port": 0,
-            "require_keys": True,
-            "keys_dir": str(self.keys),
-            "state_dir": str(tmp_path),
-            **more,
-        }
+        daemon = {"control_port": 0, "require_keys": True, "keys_dir": str(self.keys), "state_dir": str(tmp_path)}
         arm = {"name": "a", "robot": "emps", "driver": {"kind": "sim"}}
-        config = parse_config({"daemon": daemon, "arm": [arm]}, "test", tmp_path)
+        config = parse_config({"daemon": daemon | more, "arm": [arm]}, "test", tmp_path)
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = ControlSocket(self.context, config, self.answer, get_log("test"))
         self.endpoint = f"tcp://127.0.0.1:{self.socket.port}"

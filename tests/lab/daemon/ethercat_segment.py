@@ -38,7 +38,6 @@ class Bench:
         self.server = Server(self.simulated.segment, (SEGMENT_END,))
         self._pending = b""
         self._cut_at: int | None = None
-        self._cut_in = 0
         self._cut_mapping: tuple[bytes, int] | None = None
         self._states = self._now()
         self._history = [self._states]
@@ -64,10 +63,6 @@ class Bench:
         """Break the cable at the first slave after so many more frames."""
         self._cut_at = self.server.frames + frames
 
-    def cut_in(self, al_state: int) -> None:
-        """Break the cable at the first slave as soon as all slaves are in this AL state."""
-        self._cut_in = al_state
-
     def cut_mapping(self, frames: int) -> None:
         """Break the cable at the first slave so many frames after the last slave's watchdog was set."""
         self._cut_mapping = self._watchdog(), frames
@@ -78,10 +73,6 @@ class Bench:
     def frames(self) -> int:
         """Return how many frames have come."""
         return self.server.frames
-
-    def faults_left(self) -> int:
-        """Return how many faults of the file are still to come."""
-        return self.simulated.faults.left
 
     def states(self) -> list[list[Any]]:
         """Return AL state, AL status code and drive state of each slave."""
@@ -118,9 +109,6 @@ class Bench:
         if states != self._states:
             self._states = states
             self._history.append(states)
-            if self._cut_in and all(al == self._cut_in for al, _, _ in states):
-                self._cut_in = 0
-                self.simulated.segment.cut(0)
         try:
             data = os.read(0, 4096)
         except BlockingIOError:

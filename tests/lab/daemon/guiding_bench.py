@@ -48,8 +48,9 @@ class GuidingBench(Bench):
         self.modes.append(self.driver.mode)
 
     def prepare(self, for_s: float | None = None, by: GuidingModel | None = None, **settings: Any) -> None:
-        """Arm and prepare a session; the first heartbeat begins it."""
-        self.arm()
+        """Arm, unless it is, and prepare a session; the first heartbeat begins it."""
+        if self.phase != "armed":
+            self.arm()
         self.controller.check_permit(self.token, self.now)
         self.guiding.prepare(self.token, self.now, self.config.settings(**settings), for_s)
         self.guiding.set_model(model() if by is None else by, "m", self.now)

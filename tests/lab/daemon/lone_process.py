@@ -60,20 +60,10 @@ class LoneProcess:
         self._frames = self._context.socket(zmq.XPUB)
         self._frames.setsockopt(zmq.SNDHWM, 0)  # nothing is lost but what the test leaves out
         self._frames.bind(runtime.frames(self.arm))
-        command = [
-            sys.executable,
-            "-m",
-            "service.worker.entry",
-            role,
-            "--runtime",
-            str(self._folder),
-            "--arm",
-            self.arm,
-        ]
+        command = [sys.executable, "-m", "service.worker.entry", role, "--runtime", str(self._folder)]
+        command += ["--arm", self.arm, "--parent", str(os.getpid()), "--epoch", "1"]
         with log.open("ab") as file:
-            self.process = subprocess.Popen(
-                [*command, "--parent", str(os.getpid()), "--epoch", "1"], stdin=subprocess.DEVNULL, stderr=file
-            )
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=file)
         self._ready = False
         self._id = 0
         self._replies: dict[int, dict[str, Any]] = {}

@@ -94,15 +94,8 @@ class Bench:
         self.until("armed", "disarmed")
 
     def start(self, what: Trajectory | None = None, periods: int = 2, *, hold: bool = False) -> None:
-        self.controller.start(
-            trajectory() if what is None else what,
-            self.token,
-            self.now,
-            periods=periods,
-            hold=hold,
-            name="x",
-            changed=False,
-        )
+        what = trajectory() if what is None else what
+        self.controller.start(what, self.token, self.now, periods=periods, hold=hold, name="x", changed=False)
 
     def run(self, what: Trajectory | None = None, periods: int = 2, *, hold: bool = False) -> None:
         """Arm and start, until the trajectory itself is being followed."""
@@ -115,6 +108,16 @@ class Bench:
         run = self.controller.run
         assert run is not None
         return run.outcome, run.reason
+
+    def stops(self, words: str, *, commanded: bool = True) -> None:
+        """Go on until the run has been stopped for this reason, by command or by the drives; nothing moves it again."""
+        self.until("disarmed")
+        outcome, reason = self.outcome
+        assert outcome == "stopped"
+        assert words in reason
+        if commanded:
+            self.commanded_within_limits()
+        self.stays_off()
 
     def setpoints(self) -> FloatArray:
         return np.array([frame.setpoint for frame in self.frames])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,6 +103,15 @@ def series(size: float = 0.4, f0_hz: float = 0.5, seed: int = 2) -> FourierSerie
 
 def trajectory(**changes: Any) -> Trajectory:
     return Trajectory(**{"joints": tuple(JOINTS), "units": ("rad",) * N, "series": series()} | changes)
+
+
+def write_design(folder: Path) -> Path:
+    """Write a trajectory as a design writes it for the arm of three joints."""
+    robot = load_robot(folder / "arm3.toml")
+    origin = {"format": "thetad-excitation/1", "robot": {"name": robot.model.name, "sha256": robot.sha256}}
+    path = folder / "trajectory.json"
+    path.write_text(json.dumps(trajectory().as_message() | origin), encoding="utf-8")
+    return path
 
 
 class Client:

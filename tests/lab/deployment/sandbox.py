@@ -16,13 +16,6 @@ from pathlib import Path
 
 from tests.lab.deployment.units import ROOT, Unit
 
-#: Settings of the unit that this puts into force.
-APPLIED = {
-    "AmbientCapabilities", "CapabilityBoundingSet", "NoNewPrivileges", "PrivateDevices", "PrivateIPC", "PrivateMounts",
-    "PrivateTmp", "PrivateUsers", "ProtectControlGroups", "ProtectHome", "ProtectHostname", "ProtectKernelTunables",
-    "ProtectProc", "ProtectSystem", "RestrictAddressFamilies", "RestrictNamespaces", "SystemCallArchitectures",
-    "SystemCallErrorNumber", "SystemCallFilter",
-}  # fmt: skip
 USER = 61_998  # nobody's, and not one that systemd gives away
 _BIND, _SLAVE = 0x1000 | 0x4000, 0x4000 | 0x80000  # each with all mounts below
 _MOUNTS_NAME_AND_IPC, _USERS = 0x20000 | 0x4000000 | 0x8000000, 0x10000000

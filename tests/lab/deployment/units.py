@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -11,8 +12,9 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
+
+from service.supervisor.capabilities import CAPABILITIES
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
@@ -64,15 +66,8 @@ def privileges(unit: Unit) -> list[str]:
 class Service:
     """A daemon started by the unit's command line, and the socket that it tells its state to.
 
-    Parameters
-    ----------
-    unit : Unit
-    folder : Path
-        Takes the place of the directories in /etc, /var and /run.
-    more : str
-        What is added to the shipped configuration.
-    within : list of str
-        A command that starts the daemon, in place of one that gives it the unit's capabilities.
+    `folder` takes the place of the directories in /etc, /var and /run; `more` is added to the shipped configuration;
+    the command `within` starts the daemon, in place of one that gives it the unit's capabilities.
     """
 
     def __init__(self, unit: Unit, folder: Path, more: str = "", within: list[str] | None = None) -> None:
@@ -138,17 +133,13 @@ class Service:
 
     def endpoint(self, name: str = "control") -> str:
         """Of a socket, as the log tells it once the daemon is ready."""
-        import json
-
         lines = (json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{"))
         return next(str(line["endpoints"][name]) for line in lines if line.get("event") == "ready")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
         if self.process.poll() is None:
             self.process.kill()
@@ -163,8 +154,6 @@ def status_of(pid: int) -> dict[str, str]:
 
 def bits(names: Iterable[str]) -> int:
     """The set of capabilities."""
-    from service.supervisor.capabilities import CAPABILITIES
-
     return sum(1 << CAPABILITIES[name] for name in names)
 
 

@@ -1,14 +1,10 @@
-"""Random and spoilt layouts, and random images through the driver's decoding; as a program, a long run.
-
-python -m tests.lab.ethercat.decoding_fuzzer [IMAGES [SEED]]
-"""
+"""Random and spoilt layouts, and random images through the driver's decoding."""
 
 from __future__ import annotations
 
 import math
 import random
 import struct
-import sys
 from collections import Counter
 from typing import Any
 
@@ -26,7 +22,7 @@ RATINGS = Ratings(torque_nm=1.3, current_a=4.0)
 RX = {"1600": ["6040:00:16 controlword", "607A:00:32 target_position", "60FF:00:32 target_velocity"]}
 TX = {
     "1A00": ["6041:00:16 statusword", "6064:00:32 position", "606C:00:32 velocity", "0000:00:4", "3010:01:4"],
-    "1A01": ["6077:00:16 torque", "6078:00:16 current", "603F:00:16 error_code", "2031:01:16 temperature i"],
+    "1A01": ["6077:00:16 torque", "6078:00:16 current", "603F:00:16 error_code", "2031:01:32 temperature f"],
 }
 _MEANINGS = [*TX_MEANINGS, *RX_MEANINGS, "", "nonsense"]
 _CHANNELS = {
@@ -49,47 +45,31 @@ def random_entry(rng: random.Random, meaning: str) -> str:
 
 
 def spoil(rng: random.Random, pdos: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Change a layout here and there: entries swapped, repeated, left out, others put in, characters changed."""
+    """Change a layout here and there: entries left out, others put in, characters changed."""
     spoilt = {index: list(entries) for index, entries in pdos.items()}
     for _ in range(rng.randrange(4)):
         entries = spoilt[rng.choice(list(spoilt))]
-        at = rng.randrange(len(entries) + 1)
-        kind = rng.randrange(7)
-        if kind == 0:
-            rng.shuffle(entries)
-        elif kind == 1 and entries:
-            del entries[at % len(entries)]
-        elif kind == 2 and entries:
-            entries.insert(at, rng.choice(entries))
-        elif kind == 3 and entries:
-            text = entries[at % len(entries)]
-            place = rng.randrange(len(text))
-            entries[at % len(entries)] = text[:place] + chr(rng.randrange(32, 300)) + text[place + 1 :]
-        elif kind == 4 and entries:
-            meaning = [*entries[at % len(entries)].split(), ""][1]
-            entries[at % len(entries)] = random_entry(rng, meaning)
-        elif kind == 5 and entries:
-            index, meaning = [*entries[at % len(entries)].split(), ""][:2]
-            if meaning in _CHANNELS.values() and meaning != "position":
-                entries[at % len(entries)] = f"{index[:7]}:{rng.choice([32, 64])} {meaning} f"
-        else:
+        at, kind = rng.randrange(len(entries)) if entries else 0, rng.randrange(5)
+        if not entries or kind == 0:
             entries.insert(at, random_entry(rng, rng.choice(_MEANINGS)))
+        elif kind == 1:
+            del entries[at]
+        elif kind == 2:
+            place = rng.randrange(len(entries[at]))
+            entries[at] = entries[at][:place] + chr(rng.randrange(32, 300)) + entries[at][place + 1 :]
+        else:
+            entries[at] = random_entry(rng, [*entries[at].split(), ""][1])
     return spoilt
 
 
 def random_device(rng: random.Random) -> DeviceTable | None:
     """Return a device with a spoilt layout; None if the configuration refuses it."""
     tables: dict[str, Any] = {
-        "vendor_id": 1,
-        "product_code": 1,
-        "rx": spoil(rng, RX),
-        "tx": spoil(rng, TX),
-        "counts_per_rev": rng.choice([1, 4096, 2**32, 3_600_000]),
-        "motor_counts_per_rev": 65536,
+        "vendor_id": 1, "product_code": 1, "rx": spoil(rng, RX), "tx": spoil(rng, TX),
+        "counts_per_rev": rng.choice([1, 4096, 2**32, 3_600_000]), "motor_counts_per_rev": 65536,
         "velocity_unit": rng.choice(["counts/s", "0.1counts/s", "rpm", "0.001rpm", "mrad/s"]),
-        "position_side": rng.choice(["motor", "joint"]),
-        "torque_unit": rng.choice(["permille", "mNm", "0.01Nm"]),
-    }
+        "position_side": rng.choice(["motor", "joint"]), "torque_unit": rng.choice(["permille", "mNm", "0.01Nm"]),
+    }  # fmt: skip
     try:
         return DeviceTable.model_validate(tables)
     except ValidationError:
@@ -138,9 +118,6 @@ def check(data: ProcessData, layouts: list[PdoLayout], scaling: JointScaling, im
     status = [by_hand(layouts[joint], images[joint], "statusword") for joint in joints]
     assert data.statuswords == status
     assert data.position_counts == [by_hand(layouts[joint], images[joint], "position") for joint in joints]
-    for joint in joints:
-        for meaning in TX_MEANINGS:
-            assert (data.value(joint, meaning) is not None) == (meaning in layouts[joint].meanings)
 
 
 def fuzz(images: int, seed: int) -> Counter[str]:
@@ -156,13 +133,9 @@ def fuzz(images: int, seed: int) -> Counter[str]:
         happened["layouts"] += len(accepted)
         drives = [
             DriveTable(
-                joint=f"joint_{k}",
-                device=f"device_{k}",
-                gear_ratio=rng.uniform(0.5, 200.0),
-                sign=rng.choice([-1, 1]),
-                offset_rad=rng.uniform(-3.0, 3.0),
+                joint=f"joint_{k}", device=f"device_{k}", gear_ratio=gear, sign=rng.choice([-1, 1]), offset_rad=0.3
             )
-            for k in range(len(accepted))
+            for k, gear in enumerate(rng.uniform(0.5, 200.0) for _ in accepted)
         ]
         table = {f"device_{k}": device for k, device in enumerate(accepted)}
         config = EthercatConfig(interface="none0", mode="none", drive=drives, device=table)
@@ -182,12 +155,5 @@ def fuzz(images: int, seed: int) -> Counter[str]:
                 happened["wrong lengths refused"] += 1
             else:
                 raise AssertionError(f"images of {[len(image) for image in wrong]} bytes were decoded")
-        for image, layout in zip(data.idle_images, (device.outputs for device in accepted), strict=True):
-            assert image == bytes(layout.size)
         happened["reals"] += sum(entry.code in ("f", "d") for one in layouts for _, part in one.pdos for entry in part)
     return happened
-
-
-if __name__ == "__main__":
-    count, seed = map(int, (*sys.argv[1:], *("1000000", "1")[len(sys.argv) - 1 :]))
-    print(", ".join(f"{number} {what}" for what, number in fuzz(count, seed).items()))

@@ -12,6 +12,7 @@ import select
 import struct
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from sim_backend.ethercat._axis import Mounting
@@ -20,8 +21,7 @@ from sim_backend.ethercat._communication import build_dictionary
 from sim_backend.ethercat._controller import SlaveController
 from sim_backend.ethercat._machine import DriveFitting, Machine
 from sim_backend.ethercat._profile import load_profile
-from sim_backend.ethercat._segment import Controller, Segment
-from sim_backend.ethercat.registers import UInt8Array
+from sim_backend.ethercat._segment import Segment
 from sim_backend.ethercat.server import open_interface
 from tests.lab.arms.simulated import random_arm
 from tests.lab.ethercat.spoiling import Spoiler
@@ -37,45 +37,24 @@ def signature(number: int, drive: int) -> tuple[int, int]:
 class Process:
     """The segment, its server, and what can be asked of them."""
 
-    def __init__(
-        self,
-        interfaces: list[str],
-        devices: list[str],
-        aliases: list[int],
-        serials: list[int],
-        drifts_ppm: list[float],
-        mountings: list[dict[str, Any]],
-    ) -> None:
+    def __init__(self, interfaces: list[str], devices: list[str], aliases: list[int], serials: list[int],
+                 drifts_ppm: list[float], mountings: list[dict[str, Any]]) -> None:  # fmt: skip
         profiles = [load_profile(name) for name in devices]
         dictionaries = [build_dictionary(p, serial) for p, serial in zip(profiles, serials, strict=True)]
-        model = random_arm(len(devices), 3)
-        fittings = [
-            DriveFitting(profile, dictionary, Mounting(**mounting))
-            for profile, dictionary, mounting in zip(profiles, dictionaries, mountings, strict=True)
+        mounted = [Mounting(**mounting) for mounting in mountings]
+        fittings = [DriveFitting(*parts) for parts in zip(profiles, dictionaries, mounted, strict=True)]
+        self.machine = Machine(random_arm(len(devices), 3), fittings)
+        controllers = [
+            partial(SlaveController, profile=profile, dictionary=dictionary, alias=alias, serial=serial)
+            for profile, dictionary, alias, serial in zip(profiles, dictionaries, aliases, serials, strict=True)
         ]
-        self.machine = Machine(model, fittings)
-
-        def factory(k: int) -> Any:
-            def make(memory: UInt8Array) -> Controller:
-                return SlaveController(memory, profiles[k], dictionaries[k], alias=aliases[k], serial=serials[k])
-
-            return make
-
-        self.segment = Segment(
-            [factory(k) for k in range(len(devices))],
-            self.machine,
-            ring=len(interfaces) == 2,
-            clocks=[ClockSettings(ppm=ppm) for ppm in drifts_ppm],
-            now_ns=time.monotonic_ns(),
-        )
-        self.machine.connect(self.segment.controllers)
-        # Compile before the first real frame: a broadcast read, answered into nothing.
-        frame = bytes(12) + b"\x88\xa4" + b"\x0e\x10" + bytes([7, 0, 0, 0, 0, 0, 2, 0, 0, 0]) + bytes(36)
-        self.segment.exchange(frame, 0, time.monotonic_ns())
-        self.segment.tick(time.monotonic_ns() + 2_000_000)
+        clocks = [ClockSettings(ppm=ppm) for ppm in drifts_ppm]
+        ring = len(interfaces) == 2
+        self.segment = Segment(controllers, self.machine, ring=ring, clocks=clocks, now_ns=time.monotonic_ns())
+        self.segment.warm_up()
+        self.segment.begin(time.monotonic_ns())
         self._drifts_ppm = drifts_ppm
         self.sockets = [open_interface(name) for name in interfaces]
-        self.frames = self.replies = 0
         self._process_data_to_drop = 0
         self._cut_in, self._cut_counts_all = 0, True
         self._held: dict[tuple[int, int], tuple[int, int]] = {}
@@ -179,10 +158,6 @@ class Process:
     def drive_states(self) -> list[str]:
         return [drive.state.name for drive in self.machine.drives]
 
-    def counts(self) -> dict[str, int]:
-        steps, skipped = self.segment.steps, self.segment.skipped
-        return {"frames": self.frames, "replies": self.replies, "steps": steps, "skipped": skipped}
-
     def obey(self, line: str) -> Any:
         name, *arguments = json.loads(line)
         for owner in (self, self.segment, self.machine):
@@ -198,7 +173,6 @@ class Process:
                     frame = raw.recv(2048)
                 except (BlockingIOError, OSError):
                     break
-                self.frames += 1
                 if self._cut_in and (self._cut_counts_all or frame[_COMMAND] == _LRW):
                     self._cut_in -= 1
                     if not self._cut_in:
@@ -220,7 +194,6 @@ class Process:
             for sent in [whole] if self._spoiler is None else self._spoiler(whole):
                 with contextlib.suppress(OSError):  # the link is down, or nobody takes so many
                     self.sockets[port].send(sent)
-                    self.replies += 1
 
     def _sign(self, frame: bytes, first: int, each: int, at: int) -> bytes:
         self._signature = (self._signature + 1) % 1_000_000

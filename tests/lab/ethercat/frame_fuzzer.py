@@ -1,13 +1,9 @@
-"""Random and spoilt frames for a segment, after power-on and while drives run; as a program, a long run.
-
-python -m tests.lab.ethercat.frame_fuzzer [FRAMES [SEED]]
-"""
+"""Random and spoilt frames for a segment, after power-on and while drives run."""
 
 from __future__ import annotations
 
 import random
 import struct
-import sys
 from collections import Counter
 
 from sim_backend.drive._cia402 import State
@@ -147,12 +143,3 @@ def fuzz_operational(bus: Segment, frames: int, seed: int) -> Counter[str]:
             bus.exchange(spoil(rng, build_frame(random_chain(rng))), 0, master.now)
     _power_cycle(bus)
     return happened
-
-
-if __name__ == "__main__":
-    from tests.lab.ethercat.segment_process import make_segment
-
-    count, seed = map(int, (*sys.argv[1:], *("1000000", "1")[len(sys.argv) - 1 :]))
-    segment = make_segment(6, ring=True)
-    print(fuzz(segment, count, seed)[0], "answers", segment.steps, "steps", segment.skipped, "skipped")
-    print(", ".join(f"{n} {what}" for what, n in fuzz_operational(make_segment(6), count, seed).items()))

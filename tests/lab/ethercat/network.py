@@ -9,9 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -101,8 +101,12 @@ class SegmentProcess:
         self._process.stdout.close()
 
 
+#: Runs drives of the given devices.
+Segments: TypeAlias = Callable[..., AbstractContextManager[SegmentProcess]]
+
+
 @pytest.fixture(scope="module")
-def segment(network: tuple[str, str]) -> Callable[..., Any]:
+def segment(network: tuple[str, str]) -> Segments:
     """Return a context manager that runs drives of the given devices at the far end."""
 
     @contextmanager

@@ -63,12 +63,7 @@ def spec(
 
 
 def start(
-    folder: Path,
-    content: Mapping[str, Any],
-    *,
-    parent: int | None = None,
-    priority: str = "normal",
-    **environment: str,
+    folder: Path, content: Mapping[str, Any], *, parent: int | None = None, priority: str = "normal", **environment: str
 ) -> subprocess.Popen[str]:
     """Start the runner of a new folder with that specification."""
     folder.mkdir()

@@ -162,6 +162,12 @@ class JobsProcess:
                     found.append(process)
         return found
 
+    def await_runners(self, count: int = 1) -> list[psutil.Process]:
+        """Wait until so many run, and return them."""
+        while len(found := self.runners()) < count:
+            self.pause(0.05)
+        return found
+
     def kill(self) -> None:
         """`kill -9`, and wait for its end."""
         if self.process is not None:

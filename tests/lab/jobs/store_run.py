@@ -1,6 +1,6 @@
-"""Processes that use a queue's file, for tests that kill them, hold it, or fill its file system.
+"""Processes that use a queue's file, for tests that kill them or hold it.
 
-python -m tests.lab.jobs.store_run commit|make|claim|late|hold|small FILE [ARGUMENTS]
+python -m tests.lab.jobs.store_run commit|make|claim|hold FILE [ARGUMENTS]
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from service.jobs.queue.queue import Queue, Submission
-from service.jobs.queue.state import Job, StaleTokenError
+from service.jobs.queue.state import Job
 from service.jobs.queue.store import Event, Store, StoreError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -81,20 +81,6 @@ def patiently(step: Callable[[], Job | None]) -> Job | None:
                 raise
 
 
-def late(path: Path, lease_s: str) -> None:
-    """Claim a job, and finish it when somebody says so."""
-    queue = Queue(Store(path))
-    job = queue.claim("late", float(lease_s))
-    assert job is not None
-    say(job.id, job.token)
-    sys.stdin.readline()
-    try:
-        queue.finish(job.id, job.token, {"verdict": "ok", "summary": "late"})
-    except StaleTokenError as error:
-        say("refused", error)
-    say("renewed", queue.renew({job.id: job.token}, 60.0).get(job.id, "held"))
-
-
 def hold(path: Path, mode: str) -> None:
     """Lock the file until told to go on."""
     import sqlite3
@@ -110,58 +96,6 @@ def hold(path: Path, mode: str) -> None:
     database.close()
 
 
-def small(folder: Path) -> None:
-    """On a small file system that is then full, has room again, and is read-only."""
-    queue = Queue(Store(folder / "queue.db"))
-    (first,) = queue.submit(Submission("test", {}))
-    filler = folder / "filler"
-    refused = 0
-    with filler.open("wb", buffering=0) as stream:
-        try:
-            while True:
-                stream.write(b"x" * 4096)
-        except OSError:
-            pass
-    while refused < 3:
-        try:
-            queue.submit(Submission("test", {"text": "x" * 3000}))
-        except StoreError as error:
-            refused += 1
-            say("full", error)
-    there = len(list(queue.recent(limit=10_000)))
-    queue.store.close()
-    try:
-        Store(folder / "other.db").close()
-    except StoreError as error:
-        say("full", error)
-    try:
-        queue = Queue(Store(folder / "queue.db"))
-        assert len(list(queue.recent(limit=10_000))) == there
-        queue.store.close()
-    except StoreError as error:
-        say("full", error)
-    filler.unlink()
-    queue = Queue(Store(folder / "queue.db"))
-    assert len(list(queue.recent(limit=10_000))) == there
-    assert queue.job(first.id) == first
-    (last,) = queue.submit(Submission("test", {"text": "x" * 3000}))
-    say("room", last.id - there)
-    queue.store.close()
-    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
-    for name in ("queue.db", "new.db"):
-        try:
-            queue = Queue(Store(folder / name))
-            queue.submit(Submission("test", {}))
-        except StoreError as error:
-            say("read-only", error)
-    subprocess.run(["mount", "-o", "remount,rw", str(folder)], check=True)
-    queue = Queue(Store(folder / "queue.db"))
-    (after,) = queue.submit(Submission("test", {}))
-    say("written", after.id - last.id)
-    queue.store.close()
-
-
 if __name__ == "__main__":
-    what: dict[str, Callable[..., None]]
-    what = {"commit": commit, "make": make, "claim": claim, "late": late, "hold": hold, "small": small}
+    what: dict[str, Callable[..., None]] = {"commit": commit, "make": make, "claim": claim, "hold": hold}
     what[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

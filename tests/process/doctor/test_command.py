@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from service.doctor.examine import file_capabilities, synchronised
+from service.doctor.examine import file_capabilities
 from tests.lab.command_line import Outcome, thetad
-from tests.lab.console import Varying, check_page, differs, steps, surroundings, varying
+from tests.lab.console import Varying, check_page, differs, surroundings
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
 VERDICTS = {"ok", "warning", "failed", "unknown", "not applicable"}
 HOST = {
     "kernel", "isolated_processors", "governor", "realtime_share", "realtime_priority", "locked_memory", "open_files",
@@ -74,24 +73,11 @@ def test_a_configuration_that_cannot_be_met_fails(site: Path) -> None:
     assert re.search(r"woke late by \d+ µs \(median\)", found["cycle"]["value"])
 
 
-def test_lines_for_people(site: Path) -> None:
-    done = thetad("doctor", "-c", site, "--interface", "lo", "--cycle-s", "0")
-    lines = done.out.splitlines()
-    assert {line.split()[1] for line in lines[:-1] if not line.startswith(" ")} == HOST | CARD | SITE
-    assert re.search(r"^failed   isolated_processors  .*4095", done.out, re.M)
-    assert re.search(r"^-        keys ", done.out, re.M)
-    assert re.search(r"\d+ failed", lines[-1])
-
-
-def test_a_card_that_is_not_there_fails() -> None:
-    done = thetad("doctor", "--interface", "nosuch0", "--cycle-s", "0", "--json")
-    assert done.code == 1
-    assert values(done)["card"]["verdict"] == "failed"
-
-
 def test_bad_input(tmp_path: Path) -> None:
     thetad("doctor", "-c", tmp_path / "none.toml").refused("none.toml", "cannot be read")
     thetad("doctor", "--cycle-s", "-1").refused("--cycle-s", "0 to 3600")
+    done = thetad("doctor", "--interface", "nosuch0", "--cycle-s", "0", "--json")
+    assert (done.code, values(done)["card"]["verdict"]) == (1, "failed")
 
 
 def test_capabilities_in_a_file(tmp_path: Path) -> None:
@@ -107,12 +93,9 @@ def test_capabilities_in_a_file(tmp_path: Path) -> None:
     assert file_capabilities(tmp_path / "none") is None
 
 
-def test_the_kernel_tells_whether_its_clock_is_synchronised() -> None:
-    assert synchronised() in (True, False)
-
-
 def test_every_line_is_explained_and_no_other() -> None:
-    assert set(re.findall(r"^### `([a-z_]+)`$", PAGE, re.M)) == HOST | CARD | SITE | {"cycle"}
+    page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^### `([a-z_]+)`$", page, re.M)) == HOST | CARD | SITE | {"cycle"}
 
 
 def findings(lines: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
@@ -150,11 +133,3 @@ def by_finding(shown: Sequence[str], printed: Sequence[str], patterns: Sequence[
 
 def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
     check_page(ROOT / "docs" / "doctor.md", tmp_path, surroundings(), by_finding)
-
-
-def test_a_difference_from_the_page_would_be_seen() -> None:
-    ((shown, patterns),) = [(step.shown, varying(PAGE)) for step in steps(PAGE)]
-    assert by_finding(shown, shown, patterns) == ""
-    assert by_finding(shown, [line for line in shown if " governor " not in line], patterns) != ""
-    assert by_finding(shown, [line.replace("95%", "some") for line in shown], patterns) != ""
-    assert by_finding(shown, [*shown[:-1], "1 ok"], patterns) != ""

@@ -40,19 +40,14 @@ def test_what_was_refused_is_told() -> None:
 
 
 def test_a_loop_in_a_process_of_its_own() -> None:
-    loop, policy = Loop("arm", 500.0, RealtimeConfig(lock_memory=False)), os.sched_getscheduler(0)
-    result = try_in_process(loop, 0.4)
+    wanted = RealtimeConfig(processors=(4095,), lock_memory=False)
+    policy = os.sched_getscheduler(0)
+    result = try_in_process(Loop("arm", 500.0, wanted), 0.4)
     assert (result.cycles, result.period_us) == (200, 2000.0)
     assert 0.0 <= result.p50_us <= result.p99_us <= result.p999_us <= result.max_us
     assert result.late <= 200
-    assert result.refused == ()
+    assert "4095" in result.refused[0]  # what it asks for and does not get
     assert os.sched_getscheduler(0) == policy  # this process has changed nothing
-
-
-def test_what_the_loop_asks_for_and_does_not_get() -> None:
-    loop = Loop("arm", 1000.0, RealtimeConfig(processors=(4095,), lock_memory=False))
-    (refused,) = try_in_process(loop, 0.01).refused
-    assert "4095" in refused
 
 
 class Standstills:
@@ -84,13 +79,6 @@ def test_a_deadline_that_has_passed_is_not_made_up_for_and_counts(monkeypatch: p
     clock = Standstills(monkeypatch, {3_000_000: 10_200_000})
     result = try_cycle(RealtimeConfig(), 1_000_000, 6)
     assert (result.cycles, result.late, len(clock.woken)) == (6, 4, 3)
-
-
-def test_few_stops_that_lose_many_cycles_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    Standstills(monkeypatch, {second * 1_000_000_000: 200_000_000 for second in range(1, 5)})
-    result = try_cycle(RealtimeConfig(), 1_000_000, 5000)
-    assert (result.cycles, result.late) == (5000, 804)
-    assert judge_cycle(result, "arm").verdict == "failed"
 
 
 def test_a_process_that_ends_without_a_result(monkeypatch: pytest.MonkeyPatch) -> None:

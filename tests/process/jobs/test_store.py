@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 import random
 import sqlite3
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from service.jobs.queue import store as store_module
 from service.jobs.queue.queue import Queue, Submission
-from service.jobs.queue.store import Event, Store, StoreCorruptError, StoreError, StoreVersionError
-from tests.lab.jobs.store_run import ROOT, start, text_of
+from service.jobs.queue.store import Store, StoreCorruptError, StoreError, StoreVersionError
+from tests.lab.jobs.store_run import start, text_of
 
-KILLS, PATIENCE_S = 30, 60.0
+KILLS, PATIENCE_S = 12, 60.0
 
 
 @pytest.fixture
@@ -52,13 +48,11 @@ def read_back(path: Path, said: list[list[str]]) -> int:
         assert job.parameters["text"] == text_of(id)
         assert (job.state == "succeeded") == (job.outcome is not None)
         assert job.outcome is None or job.outcome["summary"] == text_of(id)
+    order = {"submitted": 0, "queued": 0, "claimed": 1, "running": 1, "succeeded": 2}
     newest = {int(id): (what, numbers) for what, id, *numbers in said}
     for id, (what, numbers) in newest.items():
-        job = jobs[id]
-        assert {"submitted": ("queued", "running", "succeeded"), "claimed": ("running", "succeeded")}.get(
-            what, ("succeeded",)
-        ).count(job.state)
-        assert job.token >= int(numbers[0] if numbers else 0)
+        assert order[jobs[id].state] >= order[what]
+        assert jobs[id].token >= int(numbers[0] if numbers else 0)
     return len(jobs)
 
 
@@ -78,7 +72,7 @@ def test_what_was_committed_survives_kills(path: Path) -> None:
     assert there >= KILLS
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_kill_while_the_file_is_made(tmp_path: Path, seed: int) -> None:
     """Wherever it stops, the next one goes on with a file that is whole."""
     rng = random.Random(seed)
@@ -92,6 +86,26 @@ def test_a_kill_while_the_file_is_made(tmp_path: Path, seed: int) -> None:
     (job,) = Queue(store).submit(Submission("test", {}))
     assert job.id == 1
     store.close()
+
+
+def test_two_processes_claim_each_job_once(path: Path) -> None:
+    queue = Queue(Store(path))
+    queue.submit(*(Submission("test", {}) for _ in range(100)))
+    processes = [start("claim", path, owner) for owner in ("one", "other")]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:  # both are there before either begins
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    said = [process.communicate(timeout=PATIENCE_S)[0].split() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert sorted(int(id) for ids in said for id in ids) == list(range(1, 101))
+    for owner, ids in zip(("one", "other"), said, strict=True):
+        for job in map(queue.job, map(int, ids)):
+            assert (job.state, job.token, (job.outcome or {})["summary"]) == ("succeeded", 1, owner)
+    queue.store.close()
 
 
 @pytest.mark.parametrize("mode", ["beside", "alone"])
@@ -115,23 +129,6 @@ def test_a_file_that_another_program_has_locked(path: Path, mode: str) -> None:
     store = Store(path) if mode == "alone" else store
     assert Queue(store).submit(Submission("test", {}))[0].id == 2
     store.close()
-
-
-def test_full_and_read_only_file_systems(tmp_path: Path) -> None:
-    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("a file system of its own needs root and mount namespaces")
-    mounted = f'mount -t tmpfs -o size=2m tmpfs {tmp_path} && exec "$@"'
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", mounted, "sh", sys.executable, "-m", "tests.lab.jobs.store_run", "small",
-         tmp_path],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    said = [line.split(" ", 1) for line in done.stdout.splitlines()]
-    assert [what for what, _ in said] == ["full"] * 4 + ["room", "read-only", "read-only", "written"]
-    assert all("No space left on device; make room" in text for what, text in said if what == "full")
-    assert all("read-only" in text and ".db" in text for what, text in said if what == "read-only")
-    assert [text for what, text in said if what in ("room", "written")] == ["1", "1"]
 
 
 def test_a_newer_file_is_refused_and_left_alone(path: Path) -> None:
@@ -184,17 +181,6 @@ def test_a_row_that_was_altered_is_noticed(path: Path) -> None:
         Store(path)
 
 
-def test_all_or_nothing(path: Path) -> None:
-    store = Store(path)
-    with contextlib.suppress(ZeroDivisionError), store.write() as tx:
-        tx.add_event(Event(1, "test", "half"))
-        assert len(tx.events()) == 1
-        raise ZeroDivisionError
-    with store.read() as tx:
-        assert tx.events() == []
-    store.close()
-
-
 def test_numbers_that_are_not_finite_do_not_spoil_lists(path: Path) -> None:
     """JSON has none, and SQLite reads what is stored as JSON."""
     store = Store(path)
@@ -210,19 +196,6 @@ def test_numbers_that_are_not_finite_do_not_spoil_lists(path: Path) -> None:
     store.close()
 
 
-def test_events_in_order_and_from_where_one_was(path: Path) -> None:
-    store = Store(path)
-    with store.write() as tx:
-        for k in range(10):
-            tx.add_event(Event(100 - k, "test", str(k), "ab"[k % 2], k))
-    with store.read() as tx:
-        assert [event.text for event in tx.events()] == [str(k) for k in range(10)]
-        assert [event.text for event in tx.events(limit=3)] == ["7", "8", "9"]
-        assert [event.text for event in tx.events(arm="b", after=4)] == ["5", "7", "9"]
-        assert [event.text for event in tx.events(job=3)] == ["3"]
-    store.close()
-
-
 def test_backup_while_another_process_writes(path: Path, tmp_path: Path) -> None:
     store = Store(path)
     process = start("commit", path)
@@ -230,7 +203,7 @@ def test_backup_while_another_process_writes(path: Path, tmp_path: Path) -> None
     process.stdout.readline()
     sizes = []
     try:
-        for number in range(5):
+        for number in range(3):
             copy = tmp_path / f"copy{number}.db"
             store.backup(copy)
             sizes.append(read_back(copy, []))
@@ -242,9 +215,7 @@ def test_backup_while_another_process_writes(path: Path, tmp_path: Path) -> None
         store.close()
     assert sizes == sorted(sizes)
     assert sizes[-1] > sizes[0]
-    assert {file.name for file in tmp_path.iterdir()} == {"queue.db", *(f"copy{k}.db" for k in range(5))} | {
-        file.name for file in tmp_path.glob("queue.db-*")
-    }
+    assert not list(tmp_path.glob("copy*-*"))
 
 
 def test_backup_over_an_older_one_and_never_over_a_queue(path: Path, tmp_path: Path) -> None:
@@ -254,7 +225,9 @@ def test_backup_over_an_older_one_and_never_over_a_queue(path: Path, tmp_path: P
     for count in (1, 2):
         queue.submit(Submission("test", {}))
         store.backup(copy)
-        assert read_jobs(copy) == count
+        copied = Store(copy)
+        assert len(list(Queue(copied).recent())) == count
+        copied.close()
     with pytest.raises(StoreError, match="is a queue in use"):
         store.backup(path)
     other = Store(copy)
@@ -262,18 +235,7 @@ def test_backup_over_an_older_one_and_never_over_a_queue(path: Path, tmp_path: P
     with pytest.raises(StoreError, match="is a queue in use"):
         store.backup(copy)
     other.close()
-    with pytest.raises(StoreError, match=r"nowhere.*cannot be opened"):
-        store.backup(tmp_path / "nowhere" / "copy.db")
-    assert queue.submit(Submission("test", {}))[0].id == 3
     store.close()
-
-
-def read_jobs(path: Path) -> int:
-    store = Store(path)
-    with store.read() as tx:
-        count = len(tx.jobs())
-    store.close()
-    return count
 
 
 def test_two_that_make_the_file_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,4 +252,3 @@ def test_two_that_make_the_file_at_once(path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Store, "_migrate", later)
     Store(path).close()
-    assert store_module.VERSION == 1

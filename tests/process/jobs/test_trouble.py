@@ -28,8 +28,6 @@ def test_a_full_disk(tmp_path: Path, arm2: Path) -> None:
     with small_disk(tmp_path / "disk", 16) as disk:
         config = configuration(disk / "state", str(arm2), least_free_mb=1.0)
         with JobsProcess(config, tmp_path / "log") as process:
-            first = process.submit("compare", **QUICK)
-            assert process.wait(first)[0]["state"] == "succeeded"
             filler = fill(disk, leave=LEAVE)
             waiting: list[int] = []
             refused = None
@@ -48,18 +46,15 @@ def test_a_full_disk(tmp_path: Path, arm2: Path) -> None:
             filler.unlink()
             for id in waiting[1:]:
                 process.request("cancel", id=id)
-            later = process.submit("compare", **QUICK)
-            assert later > waiting[-1]
-            assert [job["state"] for job in process.wait(waiting[0], later)] == ["succeeded"] * 2
-            assert process.wait(first)[0]["outcome"]["results"]
+            assert process.submit("compare", _due_s=3600.0, **QUICK) > waiting[-1]
+            assert process.wait(waiting[0])[0]["state"] == "succeeded"
 
 
 def test_a_read_only_disk(tmp_path: Path, arm2: Path) -> None:
     with small_disk(tmp_path / "disk", 16) as disk:
         config = configuration(disk / "state", str(arm2))
         with JobsProcess(config, tmp_path / "log") as process:
-            first = process.submit("compare", **QUICK)
-            process.wait(first)
+            first = process.submit("compare", _due_s=3600.0, **QUICK)
             process.stop()
             remount(disk, "ro")
             process.start()  # it is ready, and says why it takes no jobs
@@ -69,7 +64,7 @@ def test_a_read_only_disk(tmp_path: Path, arm2: Path) -> None:
                 process.submit("compare", **QUICK)
             remount(disk, "rw")
             process.await_beat(lambda info: not info["trouble"])
-            assert process.request("job", id=first)["state"] == "succeeded"
+            assert process.request("job", id=first)["state"] == "queued"
             again = process.submit("compare", **QUICK)
             assert process.wait(again)[0]["state"] == "succeeded"
 
@@ -78,18 +73,17 @@ def test_a_damaged_queue_is_set_aside(tmp_path: Path, arm2: Path) -> None:
     config = configuration(tmp_path / "state", str(arm2))
     queue = tmp_path / "state" / "jobs" / FILE_NAME
     with JobsProcess(config, tmp_path / "log") as process:
-        ids = [process.submit("compare", **QUICK) for _ in range(3)]
-        before = process.wait(*ids)
+        id = process.submit("compare", **QUICK)
+        (before,) = process.wait(id)
         later = process.submit("compare", _due_s=3600.0, **QUICK)
         process.stop()
         damaged = bytearray(queue.read_bytes())
         damaged[:4096] = np.random.default_rng(1).bytes(4096)
         queue.write_bytes(damaged)
         process.start()
-        jobs = {job["id"]: job for job in process.request("jobs")["jobs"]}
-        assert {id: jobs[id]["state"] for id in ids} == dict.fromkeys(ids, "succeeded")
-        assert jobs[later]["state"] == "queued"
-        assert process.wait(*ids)[0]["outcome"] == before[0]["outcome"]
+        jobs = {job["id"]: job["state"] for job in process.request("jobs")["jobs"]}
+        assert jobs == {id: "succeeded", later: "queued"}
+        assert process.request("job", id=id)["outcome"] == before["outcome"]
         assert (queue.parent / f"{FILE_NAME}.bad1").read_bytes() == bytes(damaged)
         events = process.request("events")["events"]
         assert "recovered" in next(event["text"] for event in events if event["kind"] == "queue_salvaged")
@@ -98,44 +92,19 @@ def test_a_damaged_queue_is_set_aside(tmp_path: Path, arm2: Path) -> None:
         assert process.wait(new)[0]["state"] == "succeeded"
 
 
-@pytest.mark.soak
-def test_a_queue_that_is_damaged_while_it_is_in_use(tmp_path: Path, arm2: Path) -> None:
-    config = configuration(tmp_path / "state", str(arm2))
-    queue = tmp_path / "state" / "jobs" / FILE_NAME
-    with JobsProcess(config, tmp_path / "log") as process:
-        id = process.submit("compare", **QUICK)
-        process.wait(id)
-        broken = process.submit("compare", _due_s=3600.0, **QUICK)
-        with contextlib.closing(sqlite3.connect(queue, isolation_level=None)) as other:
-            other.execute("UPDATE jobs SET body = substr(body, 1, 100) WHERE id = ?", (broken,))
-        deadline = time.monotonic() + 60.0
-        while not list(queue.parent.glob("*.bad*")):
-            assert time.monotonic() < deadline
-            with contextlib.suppress(ControlError):
-                process.request("jobs")
-            process.pause(0.2)
-        process.await_beat(lambda info: not info["trouble"])
-        assert process.request("job", id=id)["state"] == "succeeded"
-        with pytest.raises(ControlError, match="no job"):
-            process.request("job", id=broken)
-        new = process.submit("compare", **QUICK)
-        assert new > broken
-        assert process.wait(new)[0]["state"] == "succeeded"
-
-
 def test_an_event_that_is_damaged_while_the_queue_is_in_use(tmp_path: Path, arm2: Path) -> None:
     """It is lost, the history is readable without it, and a run is ended once, not at each look at the history."""
     config = configuration(tmp_path / "state", str(arm2))
     queue = tmp_path / "state" / "jobs" / FILE_NAME
     with JobsProcess(config, tmp_path / "log") as process:
-        process.wait(process.submit("compare", **QUICK))
+        for _ in range(3):
+            process.submit("compare", _due_s=3600.0, **QUICK)
         before = process.request("events")["events"]
         bad = before[1]["id"]
-        running = process.submit("compare", methods=["ols"], seconds=20.0, seeds=1)
-        while not process.runners():
-            process.pause(0.05)
+        running = process.submit("compare", **QUICK)
+        process.await_runners()
         with contextlib.closing(sqlite3.connect(queue, isolation_level=None)) as other:
-            other.execute("UPDATE events SET body = replace(body, 'compare', 'compote') WHERE id = ?", (bad,))
+            other.execute("UPDATE events SET body = replace(body, 'job_', 'jab_') WHERE id = ?", (bad,))
         with pytest.raises(ControlError, match="cannot be read"):
             process.request("events")
         deadline = time.monotonic() + 60.0
@@ -159,17 +128,11 @@ def test_a_locked_queue(tmp_path: Path, arm2: Path) -> None:
     config = configuration(tmp_path / "state", str(arm2))
     with JobsProcess(config, tmp_path / "log") as process:
         id = process.submit("compare", **QUICK)
-        while not process.runners():
-            process.pause(0.05)
+        process.await_runners()
         other = sqlite3.connect(tmp_path / "state" / "jobs" / FILE_NAME, isolation_level=None)
         try:
-            deadline = time.monotonic() + 30.0
-            while True:
-                try:
-                    other.execute("BEGIN IMMEDIATE")
-                    break
-                except sqlite3.OperationalError:
-                    assert time.monotonic() < deadline
+            other.execute("PRAGMA busy_timeout = 30000")
+            other.execute("BEGIN IMMEDIATE")
             with pytest.raises(ControlError, match="locked") as refused:
                 process.submit("compare", **QUICK)
             assert refused.value.type == "unavailable"
@@ -197,9 +160,6 @@ def test_jobs_that_loop_eat_memory_or_crash_harm_nobody(
         crashing = process.submit("compare", methods=["ols"], seconds=2000.0, seeds=1)
         for _ in range(3):  # every attempt is ended by a signal
             deadline = time.monotonic() + 120.0
-            while (job := process.request("job", id=crashing))["state"] != "running":
-                assert time.monotonic() < deadline, job
-                process.pause(0.1)
             runner = None
             while runner is None:
                 assert time.monotonic() < deadline
@@ -207,13 +167,13 @@ def test_jobs_that_loop_eat_memory_or_crash_harm_nobody(
                 runs = {r.cmdline()[3].rpartition("/")[2].partition("-")[0]: r for r in process.runners()}
                 runner = runs.get(str(crashing))
             os.kill(runner.pid, signal.SIGSEGV)
-            process.pause(0.5)
+            runner.wait(10.0)
         jobs = process.wait(endless, hungry, wrong, good, crashing, timeout_s=240.0)
     slow, large, refused, fine, crashed = jobs
     assert [job["state"] for job in jobs] == ["failed", "failed", "failed", "succeeded", "failed"]
     assert "limit of 4 s" in slow["reason"]
     assert "600 MB" in large["reason"]
-    assert "span" in refused["reason"] or "rows" in refused["reason"] or "samples" in refused["reason"]
+    assert re.search("span|rows|samples", refused["reason"])
     assert refused["attempts"] == 1  # to try again would not help
     assert "SIGSEGV" in crashed["reason"]
     assert crashed["attempts"] == 3

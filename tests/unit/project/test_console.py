@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.console import check_page, differs, renewed, steps, varying
+from tests.lab.console import check_page, differs, renewed, varying
 
 PAGE = """# Title
 
@@ -27,51 +27,27 @@ $ not this
 """
 
 
-def test_commands_of_a_page() -> None:
-    found = steps(PAGE)
-    assert [step.command for step in found] == [r"printf 'a 0.0646 s\nsecond\nthird\n'", "echo one \\\n    two"]
-    assert [step.shown for step in found] == [("a 0.0647 s", "...", "third"), ("one two",)]
-
-
 @pytest.mark.parametrize(
-    ("shown", "lines"),
+    ("shown", "lines", "alike"),
     [
-        (["R 0.99991, 62 of 64"], ["R  0.99985, 62 of 64"]),
-        (["a", "...", "z"], ["a", "b", "c", "z"]),
-        (["a", "..."], ["a"]),
-        (["in ... s"], ["in 12.3 s"]),
-        (["  joints  a, b"], ["  joints    a, b"]),
-        (["fc1 = 4.21e-05"], ["fc1 = 4.2e-05"]),
-        (["k1 3.90e+04"], ["k1 3.91e+04"]),
-        (["k1 3.9000e+04"], ["k1 3.8810e+04"]),
-        (["R 0.9"], ["R 0.8"]),
-        ([], []),
+        (["R 0.99991, 62 of 64"], ["R  0.99985, 62 of 64"], True),
+        (["a", "...", "z"], ["a", "b", "c", "z"], True),
+        (["fc1 = 4.21e-05"], ["fc1 = 4.2e-05"], True),
+        (["R 0.9"], ["R 0.8"], True),
+        ([], [], True),
+        (["R 0.9"], ["R 0.7"], False),
+        (["62 of 64"], ["61 of 64"], False),
+        (["fc1 = 4.21e-05"], ["fc1 = 4.21e-06"], False),
+        (["a", "z"], ["a", "b", "z"], False),
+        (["a", "...", "z"], ["a", "b"], False),
+        (["a", "b"], ["a"], False),
+        (["joint_1"], ["joint_2"], False),
+        (["value -0.5"], ["value 0.5"], False),
+        ([], ["something"], False),
     ],
 )
-def test_the_same(shown: list[str], lines: list[str]) -> None:
-    assert differs(shown, lines) == ""
-
-
-@pytest.mark.parametrize(
-    ("shown", "lines"),
-    [
-        (["R 0.9"], ["R 0.7"]),
-        (["0.0646 s"], ["0.0650 s"]),
-        (["62 of 64"], ["61 of 64"]),
-        (["fc1 = 4.21e-05"], ["fc1 = 4.6e-05"]),
-        (["fc1 = 4.21e-05"], ["fc1 = 4.21e-06"]),
-        (["k1 3.90e+04"], ["k1 3.87e+04"]),
-        (["a", "z"], ["a", "b", "z"]),
-        (["a", "...", "z"], ["a", "b"]),
-        (["a"], ["a", "b"]),
-        (["a", "b"], ["a"]),
-        (["joint_1"], ["joint_2"]),
-        (["value -0.5"], ["value 0.5"]),
-        ([], ["something"]),
-    ],
-)
-def test_not_the_same(shown: list[str], lines: list[str]) -> None:
-    assert differs(shown, lines)
+def test_lines_are_those_shown_up_to_the_last_digits(shown: list[str], lines: list[str], alike: bool) -> None:
+    assert (differs(shown, lines) == "") == alike
 
 
 def test_a_page_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,8 +57,6 @@ def test_a_page_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page.write_text(PAGE.replace("third\n", "fourth\n").replace("\\nfourth\\n", "\\nthird\\n"))
     with pytest.raises(AssertionError, match="'fourth' is shown"):
         check_page(page, tmp_path, os.environ)
-    page.write_text(PAGE.replace("echo one", "false; echo one"))
-    check_page(page, tmp_path, os.environ)
     page.write_text(PAGE.replace("echo one", "false | echo one"))  # what fails in a pipe is told as well
     with pytest.raises(AssertionError, match="exit code 1"):
         check_page(page, tmp_path, os.environ)
@@ -93,10 +67,7 @@ def test_a_page_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THETAD_UPDATE_DOCS", "1")
     check_page(page, tmp_path, os.environ)
     assert page.read_text() == PAGE
-
-
-def test_what_is_left_out_stays_so() -> None:
-    assert renewed(PAGE, [["a 0.1 s", "x"], ["three"]]) == PAGE.replace("one two\n", "three\n")
+    assert renewed(PAGE, [["a 0.1 s", "x"], ["three"]]) == PAGE.replace("one two\n", "three\n")  # `...` stays so
 
 
 def page_of(shown: str, varies: str) -> str:
@@ -109,17 +80,10 @@ def page_of(shown: str, varies: str) -> str:
         ("up 12 s, 3 of 4", r"up (\d+) s within 1..60", "up 7 s, 3 of 4", True),
         ("up 12 s, 3 of 4", r"up (\d+) s within 1..60", "up 61 s, 3 of 4", False),
         ("up 12 s, 3 of 4", r"up (\d+) s within 1..60", "up 7 s, 2 of 4", False),
-        ("up 12 s, 3 of 4", r"up (\d+) s within 1..60", "up for 7 s, 3 of 4", False),
-        ("up 12 s, 3 of 4", r"up (\S+) s within 1..60", "up 7:00 s, 3 of 4", False),
         ("at 2026-11-22 05:53:58", r"at (\S+ \S+)", "at 2027-01-02 15:00:00", True),
-        ("at 2026-11-22 05:53:58", r"at (\S+ \S+)", "at no time", False),
-        ("a-20261122T055358.mcap", r"a-(\d+T\d+)\.mcap", "a-20270102T150000.mcap", True),
-        ("content 66a8804fc7c1", r"content (\w+)", "content 00a880400000", True),
         ("content 66a8804fc7c1", r"content (\w+)", "content missing", False),
-        ("1 to 2", r"(\d+) to (\d+) within any, 0..6", "345 to 6", True),
         ("1 to 2", r"(\d+) to (\d+) within any, 0..6", "345 to 7", False),
         ("−1.5 N", r"(\S+) N within -2..-1", "−1.9 N", True),
-        ("−1.5 N", r"(\S+) N within -2..-1", "1.9 N", False),
         ("| a |  7 |\n|━━━━|━━|", r"a \| (\d+) within 0..1e5", "| a | 71234 |\n|━━━━|━━━━━|", True),
     ],
 )
@@ -131,25 +95,15 @@ def test_what_is_declared_to_vary_may_and_nothing_else(shown: str, varies: str, 
 @pytest.mark.parametrize(
     ("varies", "words"),
     [
-        (r"up \d+ s", "no group"),
         (r"down (\d+) s", "nowhere"),
-        (r"(\w+) 12 s", "no figure"),
         (r"(.*)", "no figure"),
         (r"up (\d+) s", "any number"),
         (r"up (\d+) s within 13..60", "out of its bounds"),
-        (r"up (\d+) s, (\d) of within 1..60", "2 groups, and 1 bounds"),
-        (r"up (\d+) s within little", "neither LOW..HIGH nor any"),
     ],
 )
 def test_a_page_may_not_declare_anything_to_vary(varies: str, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         varying(page_of("up 12 s, 3 of 4", varies))
-
-
-def test_commands_of_a_page_share_a_shell(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("```console\n$ mkdir inner && cd inner && X=7\n$ echo $X; basename $PWD\n7\ninner\n$ cat\n```\n")
-    check_page(page, tmp_path, os.environ)
 
 
 @pytest.mark.parametrize("ends", [True, False])

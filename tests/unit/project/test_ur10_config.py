@@ -15,32 +15,18 @@ from rt_core.model.inertia import is_physical, mass_com_inertia
 from rt_core.model.urdf_writer import urdf_from_model
 
 
-def test_loads_with_six_physical_links() -> None:
-    robot = load_robot("ur10")
-    model = robot.model
-    assert robot.warnings == ()
-    assert model.n == 6
-    assert model.inertial is not None
-    assert all(is_physical(phi) for phi in model.inertial)
-    assert model.dynamics is not None
-    for values in (model.dynamics.armature, model.dynamics.viscous, model.dynamics.coulomb):
-        assert (values > 0.0).all()
-    assert all(joint.effort > 0.0 and joint.velocity > 0.0 for joint in model.joints)
-
-
-def test_links_balance_where_they_should() -> None:
+def test_links_are_bodies_that_balance_where_they_should() -> None:
     """Upper arm and forearm, from the shoulder's and the elbow's axis, as in the manufacturer's robot description."""
-    inertial = load_robot("ur10").model.inertial
+    robot = load_robot("ur10")
+    inertial = robot.model.inertial
+    assert robot.warnings == ()
     assert inertial is not None
+    assert all(is_physical(phi) for phi in inertial)
     np.testing.assert_allclose(mass_com_inertia(inertial[1])[1], [-0.232, 0.0, 0.158], atol=1e-12)
     np.testing.assert_allclose(mass_com_inertia(inertial[2])[1], [-0.3323, 0.0, 0.068], atol=1e-12)
     assert inertial[:, 0].sum() == pytest.approx(28.435)
-
-
-def test_base_parameters_are_those_of_a_general_arm() -> None:
-    base = base_parameters(load_robot("ur10").model)
     joint_effects = 6 * 3 + 4  # friction and offsets; rotor inertias of joints 1 and 2 go into their links'
-    assert len(base) == 36 + joint_effects
+    assert len(base_parameters(robot.model)) == 36 + joint_effects
 
 
 @pytest.mark.real_data

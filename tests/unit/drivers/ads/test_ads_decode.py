@@ -87,12 +87,6 @@ def test_values_by_hand() -> None:
     assert found.dc_ns[0] == 700_000_000_000_000_001 + 946_684_800_000_000_000
 
 
-def test_channels_of_the_plc() -> None:
-    decoder = plain_decoder(0b101)
-    assert decoder.channels == ("q", "tau")
-    assert set(decoder.decode(block()).channels) == {"q", "tau"}
-
-
 def test_torn_samples_are_detected_at_every_byte() -> None:
     decoder = plain_decoder()
     old, new = bytes(block(5)), bytes(block(13))  # one ring of eight blocks later
@@ -130,23 +124,6 @@ def test_samples_of_another_block_are_left_out() -> None:
     found = plain_decoder().decode(raw)
     assert found.intact.all()
     assert SampleStream(1_000_000, dc=False)._usable(found) == [0, 1, 3]
-
-
-def test_a_block_that_waits_for_others_stays_the_first() -> None:
-    stream = SampleStream(1_000_000, dc=False)
-    for number in range(2):
-        stream.notified.put((number, bytes([number])))
-    for _ in range(2):
-        stream.wait_notified(0)
-    assert stream._first == (0, b"\0")
-    assert stream.notified.qsize() == 1
-
-
-def test_unaligned_bytes() -> None:
-    decoder = plain_decoder()
-    raw = bytes(block())
-    view = memoryview(b"xyz" + raw)[3:]
-    np.testing.assert_array_equal(decoder.decode(view).channels["q"], decoder.decode(raw).channels["q"])
 
 
 @given(st.lists(st.floats(-3.0, 3.0), min_size=2, max_size=2), st.sampled_from([-1, 1]), st.floats(-2.0, 2.0))

@@ -1,4 +1,4 @@
-"""`AxisGroup`: enabling, limits and stops, without a PLC."""
+"""`AxisGroup`: enabling, limits and stops, without a PLC; refusals of `AdsConfig`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from drivers.ads.axes.axis_group import AxisGroup
 from drivers.ads.axes.scaling import AxisScaling
@@ -106,13 +107,6 @@ def test_enabled_only_with_a_frame_since_the_axes_are_on() -> None:
     assert made.enabled
 
 
-def test_a_motion_needs_a_set_position() -> None:
-    made = enabled_arm()
-    made.frame(JointFrame(1, 0, 0, q=np.zeros(2)), 100)
-    with pytest.raises(CommandRefusedError, match="no frame has been read that says where the axes are"):
-        made.command(np.zeros(2))
-
-
 def test_the_first_step_is_judged_by_the_cycles_that_are_left() -> None:
     made = enabled_arm()
     near = np.array([0.09, 0.0])  # 50 cycles of half the lead allow 0.1 rad
@@ -155,3 +149,34 @@ def test_a_stop_is_completed_before_axes_are_enabled_again() -> None:
     made.observe(replace(HEAD, state=OFF), MS)
     made.enable()
     assert made.active
+
+
+MIN: dict[str, Any] = {"net_id": "5.80.201.232.1.1", "axis": [{"joint": "a"}]}
+
+
+def test_net_ids() -> None:
+    for net_id in ("5.80.201.232.1.1", "0.0.0.0.0.0", "255.255.255.255.255.255"):
+        assert AdsConfig.model_validate(MIN | {"net_id": net_id}).target.net_id == net_id
+    for net_id in ("", "1.2.3.4", "1.2.3.4.5.6.7", "1.2.3.4.5.256", "1.2.3.4.5.", "1.2.3.4.5.x"):
+        with pytest.raises(ValidationError, match="net_id"):
+            AdsConfig.model_validate(MIN | {"net_id": net_id})
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"axis": [{"joint": "a"}, {"joint": "a"}]}, "joint 'a' is given to 2 axes"),
+        ({"axis": [{"joint": "a", "name": "X"}, {"joint": "b", "name": "x"}]}, "name 'x' is given to 2 axes"),
+        ({"axis": [{"joint": "a", "torque_unit": "permille"}]}, "needs rated_torque_nm"),
+        ({"axis": [{"joint": "a", "current_unit": "percent"}]}, "needs rated_current_a"),
+        ({"axis": [{"joint": "a", "unit": "mm", "side": "motor"}]}, "needs a unit of angle"),
+        ({"axis": [{"joint": "a", "position_min_rad": 1.0, "position_max_rad": 1.0}]}, "not below"),
+        ({"enable": True, "mode": "none"}, 'needs mode = "csp"'),
+        ({"axis": [{"joint": "a", "name": "X"}, {"joint": "b"}]}, "name is given to some axes only"),
+        ({"enable_timeout_ms": 7001.0}, "less than or equal to 7000"),
+        ({"pol_ms": 5.0}, "pol_ms"),
+    ],
+)
+def test_invalid_settings(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValidationError, match=text):
+        AdsConfig.model_validate(MIN | changes)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from drivers.ads import layout
-from drivers.ads.layout import REASONS, STRUCTURES, VARIABLES, VERSION, Sizes
-from drivers.ads.structured_text import DEFAULT, FOLDER, files, main
+from drivers.ads.layout import STRUCTURES, VARIABLES
+from drivers.ads.structured_text import DEFAULT, FOLDER, files
 
 BLOCK = (FOLDER / "FB_Theta.st").read_text(encoding="ascii")
 EXAMPLE = (FOLDER / "MAIN.st").read_text(encoding="ascii")
@@ -30,28 +29,6 @@ OUTPUTS = {"MC_Power": {"Status"}, "MC_ExtSetPointGenEnable": {"Enabled"}}
 def test_files_are_up_to_date(name: str) -> None:
     text = (FOLDER / name).read_text(encoding="ascii")
     assert text == files(DEFAULT)[name], "python -m drivers.ads.structured_text writes it again"
-
-
-def test_types_match_the_layout() -> None:
-    text = files(DEFAULT)["ST_Theta.st"]
-    for name, fields in STRUCTURES.items():
-        body = re.search(rf"TYPE {name} :\nSTRUCT\n(.*?)END_STRUCT", text, re.DOTALL)
-        assert body is not None
-        declared = re.findall(r"^\s*(\w+) : (.+?); //", body[1], re.MULTILINE)
-        assert [field for field, _ in declared] == [field.name for field in fields]
-        for (_, kind), field in zip(declared, fields, strict=True):
-            assert kind.endswith("STRING(31)" if field.kind == "STRING" else field.kind)
-            assert kind.count("..") == len(field.lengths)
-
-
-def test_other_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--axes", "6", "--block-samples", "50", "--to", str(tmp_path)])
-    text = (tmp_path / "GVL_ThetaSize.st").read_text()
-    assert "AXES : UDINT := 6;" in text
-    assert "BLOCK_SAMPLES : UDINT := 50;" in text
-    assert f"VERSION : UDINT := {VERSION};" in text
-    assert (tmp_path / "ST_Theta.st").read_text() == files(Sizes(9))["ST_Theta.st"]
-    assert len(capsys.readouterr().out.splitlines()) == 3
 
 
 def test_function_block_uses_existing_fields() -> None:
@@ -109,26 +86,3 @@ def test_example_uses_inputs_and_outputs_of_the_function_block() -> None:
     assert set(re.findall(r"^    (\w+) :=", given[1], re.MULTILINE)) <= inputs
     assert set(re.findall(r"fbTheta\.(\w+)", EXAMPLE)) <= inputs | outputs
     assert outputs - {"nState"} <= set(re.findall(r"fbTheta\.(\w+)", EXAMPLE)), "each output has its effect"
-
-
-def test_every_reason_is_used() -> None:
-    assert set(re.findall(r"GVL_ThetaSize\.REASON_(\d)", BLOCK)) == {str(k) for k in REASONS if k}
-
-
-def test_methods_called_are_those_defined() -> None:
-    defined = re.findall(r"^METHOD PRIVATE (\w+)", BLOCK, re.MULTILINE)
-    assert len(defined) == len(set(defined))
-    code = re.sub(r"//.*", "", BLOCK)
-    library = {"MAX", "ABS", "ROL", "ADR", "SIZEOF"}
-    called = {name for name in re.findall(r"(?<![.\w])([A-Z]\w*)\(", code) if "_TO_" not in name} - library
-    assert called <= set(defined) | {"STRING"}
-    assert set(defined) <= called
-
-
-@pytest.mark.parametrize("code", [BLOCK, EXAMPLE])
-def test_blocks_are_closed(code: str) -> None:
-    code = re.sub(r"//.*", "", code)
-    for word in ("IF", "FOR", "CASE", "METHOD", "VAR"):
-        opened = len(re.findall(rf"(?<![A-Z_]){word}(?![A-Z_])", code))
-        opened += len(re.findall(r"\bVAR_INPUT\b|\bVAR_OUTPUT\b", code)) if word == "VAR" else 0
-        assert opened == len(re.findall(rf"\bEND_{word}\b", code)), word

@@ -43,7 +43,7 @@ def follow(clock: BusClock, bus: Bus, frames: int, host_ns: int = 0) -> tuple[li
     return indices, host_ns
 
 
-@pytest.mark.parametrize("ppm", [-100.0, 0.0, 37.0, 200.0])
+@pytest.mark.parametrize("ppm", [-100.0, 200.0])
 def test_learns_the_drift_and_keeps_the_phase(ppm: float) -> None:
     bus, clock = Bus(ppm), BusClock(CYCLE, SHIFT)
     _, host_ns = follow(clock, bus, 5000)
@@ -87,7 +87,7 @@ def test_a_deadline_is_one_shift_before_the_next_sync0() -> None:
     assert between == CYCLE // 2
 
 
-@pytest.mark.parametrize("jump_ns", [-3_000_250_000, 123_456_789_000, 40_300_000])
+@pytest.mark.parametrize("jump_ns", [-3_000_250_000, 40_300_000])
 def test_a_jump_of_the_clock_is_followed_and_the_count_goes_on(jump_ns: int) -> None:
     bus, clock = Bus(10.0, late_fraction=0.0), BusClock(CYCLE, SHIFT)
     before, host_ns = follow(clock, bus, 1000)

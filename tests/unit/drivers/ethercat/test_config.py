@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Any
 
 import pytest
@@ -17,43 +16,14 @@ CONTROL = ["6040:00:16 controlword", "607A:00:32 target_position"]
 
 def test_defaults_follow_the_cycle() -> None:
     config = make_config(cycle_hz=500)
-    assert config.cycle_ns == 2_000_000
-    assert config.shift_ns == 1_000_000
-    assert config.answer_timeout_ns == 1_600_000
-    assert config.positions == (0, 1)
-    assert config.device_of(1).outputs.size == 8
-    assert config.device_of(1).inputs.size == 16
-
-
-def test_a_configuration_in_toml() -> None:
-    text = """
-    kind = "ethercat"
-    interface = "enp3s0"
-    cycle_hz = 2000
-    [device.servo]
-    vendor_id = 0x1
-    product_code = 0x2
-    counts_per_rev = 4096
-    rx = { 1600 = ["6040:00:16 controlword", "607A:00:32 target_position"] }
-    tx = { 1A00 = ["6041:00:16 statusword", "6064:00:32 position"] }
-    init = [{ object = "6065:00", type = "u32", value = 1000 }]
-    [[drive]]
-    joint = "a"
-    device = "servo"
-    gear_ratio = 100
-    """
-    config = EthercatConfig.model_validate(tomllib.loads(text))
-    assert config.drive[0].gear_ratio == 100.0
-    assert config.device["servo"].rx["1600"][0].startswith("6040")
+    assert (config.cycle_ns, config.shift_ns, config.answer_timeout_ns) == (2_000_000, 1_000_000, 1_600_000)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"interface": "a-name-of-16-char"}, "interface"),
-        ({"interface": ""}, "interface"),
         ({"cycle_hz": 300}, "microseconds"),
-        ({"cycle_hz": 100}, "250"),
         ({"cycle_hz": 8000}, "4000"),
         ({"redundant_interface": "veth0"}, "interface itself"),
         ({"sync0_shift_us": 1000.0}, "within the cycle"),
@@ -61,11 +31,8 @@ def test_a_configuration_in_toml() -> None:
         ({"enable_timeout_ms": 7001.0}, "less than or equal to 7000"),
         ({"mode": "none", "enable": True}, "enable"),
         ({"mode": "cst"}, "target_torque"),
-        ({"drive": []}, "drive"),
         ({"other": [{"position": 1, "vendor_id": 2, "product_code": 3}]}, "position 1"),
-        ({"cycle": 1000}, "cycle"),
         ({"cycle_hz": 320}, "cycle_hz = 320: .*60C2.*interpolation_period = false"),
-        ({"cycle_hz": 1600}, "cycle_hz = 1600: .*60C2"),
         ({"stop_timeout_ms": 5000.0}, "stop_timeout_ms"),
     ],
 )
@@ -81,15 +48,12 @@ def test_invalid_settings(change: dict[str, Any], says: str) -> None:
         ({"tx": {"1A00": ["6041:00:16 statusword"]}}, "no position"),
         ({"tx": {"1A00": [*STATE, "6063:00:32 motor_position"]}}, "motor_counts"),
         ({"tx": {"1900": []}}, "1900"),
-        ({"counts_per_rev": 0.0}, "counts_per_rev"),
         ({"init": [{"object": "6060:00", "type": "i8", "value": 200}]}, "-128 to 127"),
         ({"init": [{"object": "6060", "type": "i8", "value": 2}]}, "object"),
         ({"rx": {"1600": [CONTROL[0], "607A:00:16 target_position"]}}, "target_position .*i32"),
-        ({"rx": {"1600": [CONTROL[0], "607A:00:32 target_position u"]}}, "target_position .*i32"),
         ({"rx": {"1600": [*CONTROL, "60FF:00:16 target_velocity"]}}, "target_velocity .*i32"),
         ({"rx": {"1600": [*CONTROL, "6071:00:8 target_torque"]}}, "target_torque .*i16 or wider"),
         ({"tx": {"1A00": ["6041:00:32 statusword f", STATE[1]]}}, "floating-point"),
-        ({"tx": {"1A00": [STATE[0], "6064:00:32 position f"]}}, "floating-point"),
     ],
 )
 def test_invalid_device_tables(change: dict[str, Any], says: str) -> None:
@@ -104,7 +68,6 @@ def test_invalid_device_tables(change: dict[str, Any], says: str) -> None:
         ({"position": 0}, "position 0"),
         ({"device": "motor"}, "no device table 'motor'.*servo"),
         ({"position_min_rad": 1.0, "position_max_rad": 1.0}, "not below"),
-        ({"sign": 2}, "sign"),
         ({"gear_ratio": -1.0}, "gear_ratio"),
         ({"position_max_rad": 130.0}, "position_max_rad = 130 is .* counts"),  # 2**31 counts are 127.4 rad
         ({"position_min_rad": -120.0, "offset_rad": -10.0}, "position_min_rad"),
@@ -123,10 +86,8 @@ def test_any_cycle_without_an_interpolation_period() -> None:
     assert make_config(cycle_hz=1600, mode="cst", device={"servo": {**SERVO, "rx": torque}}).cycle_ns == 625_000
 
 
-@pytest.mark.parametrize(
-    ("cycle_hz", "expected"), [(250, (4, -3)), (500, (2, -3)), (1000, (1, -3)), (2000, (5, -4)), (4000, (25, -5))]
-)
-def test_interpolation_period_is_the_cycle(cycle_hz: int, expected: tuple[int, int]) -> None:
-    assert interpolation_period(10**9 // cycle_hz) == expected
+def test_interpolation_period_is_the_cycle() -> None:
+    periods = [interpolation_period(10**9 // cycle_hz) for cycle_hz in (250, 1000, 2000, 4000)]
+    assert periods == [(4, -3), (1, -3), (5, -4), (25, -5)]
     with pytest.raises(ValueError, match="60C2"):
         interpolation_period(3_001_000)

@@ -43,8 +43,7 @@ def test_each_cycle_is_counted_once(events: list[int | None]) -> None:
     """None: an exchange without answer, which takes one cycle; a number: cycles skipped before an answer."""
     counter = CycleCounter()
     now = -1
-    frames, lost, overruns, seen = 0, 0, 0, set()
-    silent = 0
+    frames = lost = overruns = silent = 0
     for event in events:
         if event is None:
             counter.unanswered()
@@ -54,7 +53,6 @@ def test_each_cycle_is_counted_once(events: list[int | None]) -> None:
         now += 1 + event
         assert counter.answered(now)
         frames += 1
-        seen.add(now)
         if silent:  # cycles passed while waiting are lost, not overrun
             lost += silent + event
         else:
@@ -63,24 +61,12 @@ def test_each_cycle_is_counted_once(events: list[int | None]) -> None:
     assert counter.frames == frames
     assert counter.frames + counter.lost + counter.overruns == counter.last + 1
     assert (counter.lost, counter.overruns) == (lost, overruns)
-    assert counter.last == max(seen, default=-1)
 
 
 def test_an_index_seen_twice_is_no_frame() -> None:
     counter = CycleCounter()
     assert [counter.answered(k) for k in (0, 1, 1, 0, 3)] == [True, True, False, False, True]
     assert (counter.frames, counter.overruns, counter.repeated) == (3, 1, 2)
-
-
-@given(st.integers(0, 1 << 36))
-def test_bins_hold_their_durations(duration: int) -> None:
-    index = Histogram.bin_of(duration)
-    low, high = Histogram.edges_ns(index)
-    assert low <= duration
-    if index < Histogram.bin_of(1 << 60):
-        assert duration < high
-        assert Histogram.edges_ns(index + 1)[0] == high
-        assert high - low <= max(1, low / 31)
 
 
 def test_quantiles_are_those_of_the_data() -> None:
@@ -99,31 +85,20 @@ def test_quantiles_are_those_of_the_data() -> None:
         assert np.count_nonzero((data >= round(low)) & (data < high)) == count
 
 
-def test_negative_durations_count_as_zero() -> None:
-    histogram = Histogram()
-    histogram.add(-5)
-    histogram.add(0)
-    assert histogram.counts[0] == 2
-    assert histogram.quantile_ns(0.5) == 0
-
-
 @pytest.mark.parametrize(
     ("missing", "statuses", "valid"),
     [
         (3, [UP, UP, UP], None),  # no slave known to be missing
-        (3, [UP, None, UP], [True, False, True]),
         (3, [UP, DOWN, UP], [True, False, True]),
         (6, [UP, None, None], [True, False, False]),
         (6, [UP, None, UP], None),  # one more is missing
         (1, [UP, None, UP], None),
         (2, [UP, SAFE, UP], [True, True, True]),  # sends inputs, accepts no outputs
         (5, [None, SAFE, UP], [False, True, True]),
-        (3, [], None),
     ],
 )
 def test_validity_of_three_drives(missing: int, statuses: list[AlStatus | None], valid: list[bool] | None) -> None:
-    known_statuses = statuses or [UP] * 3
-    joints, known = valid_joints(missing, known_statuses, [(2, 1)] * 3, (0, 1, 2))
+    joints, known = valid_joints(missing, statuses, [(2, 1)] * 3, (0, 1, 2))
     assert known == (valid is not None)
     assert joints.tolist() == (valid or [False] * 3)
 

@@ -32,10 +32,12 @@ def test_motor_side_encoder() -> None:
     assert 500 * s.current[0] == pytest.approx(2.5)
 
 
-def test_joint_side_encoder_and_torque_sensor() -> None:
-    s = scaling(device={"position_side": "joint", "torque_side": "joint"})
+def test_joint_side_encoder_and_torque_sensor_and_temperature() -> None:
+    device = {"position_side": "joint", "torque_side": "joint"}
+    s = scaling(device=device | {"temperature_scale": 0.5, "temperature_offset": -40.0})
     assert 4096 * s.position[0] == pytest.approx(2 * math.pi)
     assert 1000 * s.torque[0] == pytest.approx(2.0)
+    assert 130 * s.temperature[0] - s.temperature_zero[0] == pytest.approx(25.0)
 
 
 def test_sign_applies_to_all_and_offset_to_the_angle_of_the_drive() -> None:
@@ -61,25 +63,18 @@ def test_motor_position_is_zero_where_the_joint_is() -> None:
     assert turns * 1024 * s.motor_position[0] - s.motor_zero[0] == pytest.approx(0.0, abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("unit", "digits"),
-    [("counts/s", 4096), ("0.1counts/s", 40960), ("rpm", 60), ("0.001rpm", 60000), ("mrad/s", 2000 * math.pi)],
-)
-def test_velocity_units(unit: str, digits: float) -> None:
-    s = scaling(drive={"gear_ratio": 1.0}, device={"velocity_unit": unit})
-    assert digits * s.velocity[0] == pytest.approx(2 * math.pi)
+def test_velocity_units() -> None:
+    in_a_turn = {"counts/s": 4096, "0.1counts/s": 40960, "rpm": 60, "0.001rpm": 60000, "mrad/s": 2000 * math.pi}
+    for unit, digits in in_a_turn.items():
+        s = scaling(drive={"gear_ratio": 1.0}, device={"velocity_unit": unit})
+        assert digits * s.velocity[0] == pytest.approx(2 * math.pi)
 
 
-@pytest.mark.parametrize(("unit", "digits"), [("permille", 1500), ("mNm", 3000), ("0.01Nm", 300)])
-def test_torque_units(unit: str, digits: int) -> None:
-    s = scaling(drive={"gear_ratio": 1.0}, device={"torque_unit": unit})
-    assert digits * s.torque[0] == pytest.approx(3.0)
-    assert s.torque_digits(np.array([3.0])) == [digits]
-
-
-def test_temperature() -> None:
-    s = scaling(device={"temperature_scale": 0.5, "temperature_offset": -40.0})
-    assert 130 * s.temperature[0] - s.temperature_zero[0] == pytest.approx(25.0)
+def test_torque_units() -> None:
+    for unit, digits in (("permille", 1500), ("mNm", 3000), ("0.01Nm", 300)):
+        s = scaling(drive={"gear_ratio": 1.0}, device={"torque_unit": unit})
+        assert digits * s.torque[0] == pytest.approx(3.0)
+        assert s.torque_digits(np.array([3.0])) == [digits]
 
 
 @given(st.floats(-20.0, 20.0), st.sampled_from([-1, 1]), st.floats(-3.0, 3.0))

@@ -173,8 +173,3 @@ def test_a_lasting_error_is_polled() -> None:
     assert recovery.step(AlStatus(SAFEOP, True, 0x1B), 0) is Step.ACKNOWLEDGE
     assert not recovery.due(MS)
     assert recovery.due(SlaveRecovery.POLL_EVERY_NS)
-
-
-def test_status_text() -> None:
-    assert AlStatus(OP).text(str) == "OP"
-    assert AlStatus(SAFEOP, True, 0x1B).text(lambda code: "watchdog") == "SAFE-OP, AL status 0x001B (watchdog)"

@@ -51,7 +51,6 @@ def test_drives_on_ethercat_cannot_be_those_of_coupled_joints(mode: str) -> None
     ("cause", "passing"),
     [
         (OSError(errno.EIO, "Input/output error"), True),
-        (OSError(errno.EMFILE, "Too many open files"), True),
         (PermissionError(errno.EACCES, "Permission denied"), False),
         (RecordingNotFoundError("rec.mcap: no such file"), False),
         (None, False),

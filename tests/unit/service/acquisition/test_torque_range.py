@@ -17,9 +17,7 @@ from tests.lab.daemon.daemons import replayed
 
 
 @pytest.mark.parametrize("torque_range", [None, [100.0] * 6])
-def test_currents_of_motors_that_turn_several_joints_have_no_range_for_each(
-    torque_range: list[float] | None,
-) -> None:
+def test_currents_of_motors_that_turn_several_joints_have_no_range_for_each(torque_range: list[float] | None) -> None:
     """The wrist of the TX40: a motor at its end is the end of neither joint's torque."""
     model = load_robot("staubli_tx40").model
     names = tuple(joint.name for joint in model.joints)

@@ -65,10 +65,7 @@ def test_frames_are_the_messages_of_recordings_and_their_exports(tmp_path: Path)
                 assert live[topic][k]["t"] == (START_NS + k * CYCLE_NS) * 1e-9
                 content["t"] = live[topic][k]["t"]
             assert content == live[topic][k]
-    assert [set(joint) for joint in live["demo/joint_states"][1]["joints"]] == [
-        {"name", "position", "velocity", "effort"},
-        {"name"},
-    ]
+    assert live["demo/joint_states"][1]["joints"][1].keys() == {"name"}  # of an invalid one nothing else
 
 
 def test_estimates_have_names_and_bounds_and_no_numbers_without_support() -> None:
@@ -91,38 +88,25 @@ def test_estimates_have_names_and_bounds_and_no_numbers_without_support() -> Non
     assert [row["excited"] for row in found["parameters"]] == [True, False, False]
     assert found["joints"][0] == {"name": "turn", "lam": 0.999, "innovation": None, "sigma": 0.1}
     assert (found["frames"], found["hash"], found["seq"]) == (5, message.hash, 5)
-
-
-def test_torque_is_shown_beside_its_prediction() -> None:
-    arm = Arm()
-    message = arm.torque(3)
-    (found,) = shaped(MessageConverter(ALL_HZ), message)["demo/torque"]
+    torque = arm.torque(3)
+    (found,) = shaped(MessageConverter(ALL_HZ), torque)["demo/torque"]
     for key in ("measured", "predicted", "residual"):
-        np.testing.assert_array_equal(found[key], getattr(message, key))
+        np.testing.assert_array_equal(found[key], getattr(torque, key))
 
 
-def test_events_are_shown_with_their_data_and_as_lines_of_the_log() -> None:
-    arm = Arm()
-    found = shaped(
-        MessageConverter(ALL_HZ), arm.event("drift", "it has drifted"), arm.event("model_adopted", "another")
-    )
-    assert [(event["event"], event["text"], event["data"]) for event in found["demo/event"]] == [
-        ("drift", "it has drifted", {"model": "m1"}),
-        ("model_adopted", "another", {"model": "m1"}),
-    ]
+def test_events_are_lines_of_the_log_and_other_bodies_go_on_as_they_are() -> None:
+    arm, shaper = Arm(), MessageConverter(1.0)
+    springs = [arm.body("elastic", "estimator", joints={name: {"lam": math.nan}}) for name in arm.joints]
+    events = [arm.event("drift", "it has drifted"), arm.event("model_adopted", "another")]
+    found = shaped(shaper, *arm.status(), *springs, *events)
+    first = found["demo/event"][0]
+    assert (first["event"], first["text"], first["data"]) == ("drift", "it has drifted", {"model": "m1"})
     assert [(line["level"], line["message"], line["name"]) for line in found["demo/log"]] == [
         (3, "it has drifted", "demo drift"),
         (2, "another", "demo model_adopted"),
     ]
     assert found["demo/log"][0]["timestamp"] == {"sec": START_NS // 10**9, "nsec": START_NS % 10**9}
-
-
-def test_status_and_elastic_joints_go_on_as_they_are() -> None:
-    arm, shaper = Arm(), MessageConverter(1.0)
-    springs = [arm.body("elastic", "estimator", joints={name: {"lam": math.nan}}) for name in arm.joints]
-    found = shaped(shaper, *arm.status(), *springs)
     assert {topic for topic in found if "status" in topic} == {"demo/status/acquisition", "demo/status/estimator"}
-    assert found["demo/status/estimator"][0]["state"] == "running"
     assert [each["joints"] for each in found["demo/elastic"]] == [{name: {"lam": None}} for name in arm.joints]
     assert found.keys() <= taken(shaper).keys()
 
@@ -131,9 +115,7 @@ def test_fewer_a_second_of_each_arm() -> None:
     arms, shaper = (Arm("left"), Arm("right")), MessageConverter(50.0)
     for arm in arms:
         shaped(shaper, *arm.meta())
-    messages = [
-        message for k in range(200) for arm in arms for message in (arm.frame(k), arm.torque(k), arm.estimate(k))
-    ]
+    messages = [make(k) for k in range(200) for arm in arms for make in (arm.frame, arm.torque, arm.estimate)]
     found = shaped(shaper, *messages)
     for arm in arms:
         for kind in ("frame", "joint_states", "torque", "estimate"):
@@ -174,35 +156,28 @@ def test_what_lacks_something_is_counted_and_the_rest_goes_on() -> None:
 SECONDS = 4
 
 
-def passed(rate_hz: float, times_ns: list[int], epoch: int = 1) -> list[int]:
-    decimation = Decimation(rate_hz)
-    found = [t_ns for t_ns in times_ns if decimation.passes("frame", epoch, t_ns)]
+def passed(times_ns: list[int]) -> list[int]:
+    decimation = Decimation(50.0)
+    found = [t_ns for t_ns in times_ns if decimation.passes("frame", 1, t_ns)]
     assert decimation.left_out == len(times_ns) - len(found)
     return found
 
 
-@pytest.mark.parametrize(
-    ("source_hz", "rate_hz", "wanted_hz"),
-    [(1000.0, 50.0, 50.0), (50.0, 50.0, 50.0), (60.0, 50.0, 50.0), (10.0, 50.0, 10.0), (1000.0, 300.0, 300.0)],
-)
+@pytest.mark.parametrize(("source_hz", "wanted_hz"), [(1000.0, 50.0), (50.0, 50.0), (60.0, 50.0), (10.0, 10.0)])
 @pytest.mark.parametrize("jitter_ns", [0, 300_000])
-def test_the_rate_is_kept_and_used(source_hz: float, rate_hz: float, wanted_hz: float, jitter_ns: int) -> None:
+def test_the_rate_is_kept_and_used(source_hz: float, wanted_hz: float, jitter_ns: int) -> None:
     count = round(source_hz * SECONDS)
     times = [round(1e9 * k / source_hz) + (jitter_ns if k % 2 else 0) for k in range(count)]
-    found = passed(rate_hz, times)
+    found = passed(times)
     assert len(found) <= wanted_hz * SECONDS + 1
     assert len(found) >= 0.95 * wanted_hz * SECONDS
-    every = round(source_hz / wanted_hz)
     if source_hz % wanted_hz == 0.0 and not jitter_ns:
-        assert found == times[::every]
+        assert found == times[:: round(source_hz / wanted_hz)]
 
 
-def test_after_a_gap_it_goes_on_at_once_and_makes_up_for_nothing() -> None:
+def test_after_a_gap_a_start_or_a_step_back_it_goes_on_at_once_and_makes_up_for_nothing() -> None:
     times = [k * 1_000_000 for k in (*range(100), *range(1000, 1100))]
-    assert passed(50.0, times) == [k * 1_000_000 for k in (0, 20, 40, 60, 80, 1000, 1020, 1040, 1060, 1080)]
-
-
-def test_a_start_or_a_step_back_begins_anew() -> None:
+    assert passed(times) == [k * 1_000_000 for k in (0, 20, 40, 60, 80, 1000, 1020, 1040, 1060, 1080)]
     decimation = Decimation(50.0)
     assert decimation.passes("frame", 1, 10**9)
     assert not decimation.passes("frame", 1, 10**9 + 1_000_000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -100,19 +99,6 @@ def test_arms_and_how_they_stand(done: Outcome, folder: Path) -> None:
             assert abs(values[name]["value"] - value) < 4.5 * values[name]["std"], name
 
 
-def test_each_arm_can_be_commanded(done: Outcome, folder: Path) -> None:
-    """What is written of one arm is what `thetad compensate` takes."""
-    assert done.code == 0, done
-    targets = folder / "targets.csv"
-    rows = list(csv.DictReader((folder / "right1.csv").read_text().splitlines()))
-    names = ["x", "y", "z", *(f"q{k + 1}" for k in range(6))]
-    targets.write_text("\n".join([",".join(names), *(",".join(row[k] for k in names) for row in rows[:5])]) + "\n")
-    calibration = folder / "out" / "right" / "calibration.json"
-    command = ("compensate", targets, "--calibration", calibration, "--robot", folder / "right.toml")
-    found = thetad(*command, "-o", folder / "commands.csv", "--frame", "measured", "--json")
-    assert found.code == 0, found
-
-
 def test_a_column_has_the_stations_numbers(done: Outcome, folder: Path) -> None:
     """Station 2 alone is shared, by its number: nothing can be checked, and the text says so."""
     lines = (folder / "right2.csv").read_text().splitlines()
@@ -120,18 +106,8 @@ def test_a_column_has_the_stations_numbers(done: Outcome, folder: Path) -> None:
     (folder / "numbered.csv").write_text("\n".join(rows) + "\n")
     found = thetad("calibrate", *both(folder, "numbered.csv"), "-o", folder / "column")
     assert found.code == 0, found
-    for words in (
-        "ok: all arms are calibrated",
-        "measured from station 1, 2; written to",
-        "right in the base of left",
-        "place [mm]",
-        "rotation [deg]",
-        "not checked: no two arms were measured from the same two places",
-    ):
-        assert words in found.out
-    held = found.out.partition("in the bases")[2]
-    assert "theta1" in held
-    assert "of left; " in held
+    assert "right in the base of left" in found.out
+    assert "not checked: no two arms were measured from the same two places" in found.out
     document = json.loads((folder / "column" / "cell.json").read_text())
     assert [arm["stations"] for arm in document["arms"]] == [[1, 2], [2]]
     assert document["places"] == {"checked": False, "agree": None, "loops": 0, "chi_squared": None, "limit": None}
@@ -145,11 +121,9 @@ def test_a_tracker_that_was_moved_between_the_arms(folder: Path) -> None:
     found = thetad("calibrate", *both(folder, "right1.csv,right2_moved.csv"), "-o", folder / "moved")
     assert found.code == 1, found
     assert "moved: the arms disagree about where the instrument stood" in found.out
-    assert "disagree: chi-squared" in found.out
     assert "in the base of" not in found.out
     document = json.loads((folder / "moved" / "cell.json").read_text())
-    assert document["verdict"] == "moved"
-    assert [arm["verdict"] for arm in document["arms"]] == ["ok", "ok"]
+    assert (document["verdict"], [arm["verdict"] for arm in document["arms"]]) == ("moved", ["ok", "ok"])
     assert document["bases"] == []
     assert "moved between left and right" in document["reasons"][0]
     at = [s for s in document["suspects"] if (s["arm"], s["station"]) == ("right", 2)]
@@ -164,48 +138,30 @@ def test_an_arm_that_cannot_be_calibrated_is_named(folder: Path) -> None:
     (folder / "mixed.csv").write_text("\n".join([lines[0], *mixed]) + "\n")
     found = thetad("calibrate", *both(folder, "mixed.csv"), "-o", folder / "wrong", "--json")
     assert found.code == 1, found
-    assert found.json["verdict"] == "arms"
+    assert (found.json["verdict"], found.json["bases"]) == ("arms", [])
     assert found.json["reasons"][0].startswith("right: not_explained: ")
     assert found.json["arms"][1]["left_out"] is not None
-    assert found.json["bases"] == []
     text = "\n".join(cell_lines(found.json))  # both arms were measured from both places; one is left out
     assert "not checked: no two calibrated arms were measured from the same two places" in text
-
-
-def test_what_an_earlier_run_found_does_not_outlive_the_arms(folder: Path) -> None:
-    """A run that ends after the first arm leaves no `cell.json` of other calibrations beside it."""
-    out = folder / "again"
-    out.mkdir()
-    (out / "cell.json").write_text("{}\n")
-    (folder / "six.csv").write_text("\n".join((folder / "right1.csv").read_text().splitlines()[:7]) + "\n")
-    thetad("calibrate", *both(folder, "none.csv", "left1.csv"), "-o", out).refused("no such file")
-    assert (out / "cell.json").exists()  # nothing was written yet
-    thetad("calibrate", *both(folder, "six.csv", "left1.csv"), "-o", out).refused("six.csv", "measure at least")
-    assert (out / "left" / "calibration.json").exists()
-    assert not (out / "cell.json").exists()
 
 
 def test_wrong_use_is_refused(folder: Path) -> None:
     left, right = folder / "left.toml", folder / "right.toml"
     one, two = folder / "left1.csv", folder / "right1.csv"
-    good = ("--arm", f"{left}={one}", "--arm", f"{right}={two}")
-    (folder / "few.csv").write_text("\n".join(two.read_text().splitlines()[:8]) + "\n")
+    mine = ("--arm", f"{left}={one}", "--arm")
+    good = (*mine, f"{right}={two}")
     (folder / "socket.csv").write_text("q1,q2,q3,q4,q5,q6,socket\n0,0,0,0,0,0,1\n")
-    out = ("-o", folder / "refused")
-    for arguments, words in (
-        (("--arm", f"{left}={one}", "--arm", f"ur99={two}"), ("--arm ur99=", "ur99")),
-        (("--arm", f"{left}={one}", "--arm", f"{left}={two}"), ("left is given twice", "a name of its own")),
-        (("--arm", f"{left}={one}", "--arm", f"{right}={one}"), ("is left's already",)),
-        (("--arm", f"{left}={one},{one}", "--arm", f"{right}={two}"), ("is there twice",)),
-        (("--arm", f"{left}={one}"), ("is one arm alone",)),
-        (("--arm", f"{left}={one}", "--arm", f"{right}"), ("is not ROBOT=FILE[,FILE]",)),
-        (("--arm", f"{left}={one}", "--arm", f"{right}={folder / 'none.csv'}"), ("none.csv: no such file",)),
-        (("--arm", f"{left}={one}", "--arm", f"{right}={folder / 'few.csv'}"), ("few.csv", "measure at least")),
-        (("--arm", f"{left}={one}", "--arm", f"{right}={folder / 'socket.csv'}"), ("no positions of an instrument",)),
-        ((one, *good), ("with --arm robots and files are in it",)),
-        ((*good, "--robot", "ur10"), ("with --arm robots and files are in it",)),
-        ((*good, "--set", "base=false"), ("base=false",)),
-        ((*good, "--set", "robot=ur10"), ("robot is given by an option",)),
-        (("--robot", "ur10"), ("FILE is missing",)),
+    for arguments, *words in (
+        ((*mine, f"ur99={two}"), "--arm ur99=", "ur99"),
+        ((*mine, f"{left}={two}"), "left is given twice", "a name of its own"),
+        ((*mine, f"{right}={one}"), "is left's already"),
+        (("--arm", f"{left}={one},{one}", *good[2:]), "is there twice"),
+        (mine[:2], "is one arm alone"),
+        ((*mine, f"{right}"), "is not ROBOT=FILE[,FILE]"),
+        ((*mine, f"{right}={folder / 'socket.csv'}"), "no positions of an instrument"),
+        ((one, *good), "with --arm robots and files are in it"),
+        ((*good, "--set", "base=false"), "base=false"),
+        ((*good, "--set", "robot=ur10"), "robot is given by an option"),
+        (("--robot", "ur10"), "FILE is missing"),
     ):
-        thetad("calibrate", *arguments, *out).refused(*words)
+        thetad("calibrate", *arguments, "-o", folder / "refused").refused(*words)

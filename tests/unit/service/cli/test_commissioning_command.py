@@ -10,8 +10,7 @@ import pytest
 
 from drivers.driver import DriverConfigError
 from drivers.files.robots.file import load_robot, robot_from_source
-from rt_core.model.inertia import is_physical, mass_com_inertia, transform_inertial
-from rt_core.model.urdf_writer import urdf_from_model
+from rt_core.model.inertia import mass_com_inertia, transform_inertial
 from service.acquisition.sources import make_driver
 from service.cli.motion.commission import _STEPS
 from service.commission import _site
@@ -31,15 +30,16 @@ NOBODY = "tcp://127.0.0.1:9"
     [
         ([], ["ROBOT", "--arm"]),
         (["no_such_arm"], ["no_such_arm", "no robot of that name"]),
+        (["franka_panda"], ["no link parameters", "--arm"]),
         (["emps", "--payload", "heavy"], ["--payload", "2.5:0.1,0,0.08"]),
         (["emps", "--payload", "-1"], ["--payload"]),
-        (["emps", "--payload", "1:0,0"], ["--payload"]),
         (["emps", "--room", "2"], ["--room 2"]),
         (["emps", "--least-r", "1.5"], ["--least-r 1.5"]),
         (["emps", "--speeds", "0.1", "3"], ["--speeds"]),
         (["emps", "--seed", "-1"], ["--seed"]),
         (["emps", "--set", "period_s=4"], ["period_s", "option"]),
         (["emps", "--set", "nonsense=4"], ["nonsense"]),
+        (["--arm", "panda", "--control", NOBODY], ["--yes"]),  # without a terminal nobody can be asked
     ],
 )
 def test_wrong_requests_are_refused_in_one_line(arguments: list[str], words: list[str], tmp_path: Path) -> None:
@@ -47,50 +47,34 @@ def test_wrong_requests_are_refused_in_one_line(arguments: list[str], words: lis
     assert not (tmp_path / "out").exists()
 
 
-def test_a_rehearsal_needs_masses(tmp_path: Path) -> None:
-    thetad("commission", "franka_panda", "-o", tmp_path / "out").refused("no link parameters", "--arm")
-    assert not (tmp_path / "out").exists()
-
-
-def test_without_a_terminal_or_yes_nobody_can_be_asked() -> None:
-    thetad("commission", "--arm", "panda", "--control", NOBODY).refused("--yes")
-
-
 def test_without_a_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_site, "ANSWER_S", 0.3)
     done = thetad("commission", "--arm", "panda", "--yes", "--control", NOBODY)
-    assert (done.code, done.out) == (3, "")
-    assert "Traceback" not in done.err
+    assert (done.code, done.out, "Traceback" in done.err) == (3, "", False)
 
 
 def test_steps_of_the_help_are_those_that_there_are() -> None:
     assert _STEPS == STEP_NAMES
-    assert ", ".join(STEP_NAMES) in thetad("commission", "--help").out
 
 
 def test_a_description_without_limits_ends_at_once(tmp_path: Path) -> None:
-    text = (ROOT / "configs" / "robots" / "arm7.toml").read_text(encoding="utf-8")
-    (tmp_path / "loose.toml").write_text(text.replace("upper = 2.9\n", "", 1), encoding="utf-8")
-    done = thetad("commission", tmp_path / "loose.toml", "-o", tmp_path / "out", "--json")
-    assert done.code == 1
-    assert (done.json["failed"], done.json["validated"]) == ("robot", False)
-    assert "upper of joint_1" in done.err
-    assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8").count("upper of joint_1") >= 1
-
-
-def test_another_seed_is_of_the_design_and_not_of_the_simulated_arm(tmp_path: Path) -> None:
+    """Another seed is of the design, and not of the simulated arm."""
     text = (ROOT / "configs" / "robots" / "arm7.toml").read_text(encoding="utf-8")
     (tmp_path / "loose.toml").write_text(text.replace("upper = 2.9\n", "", 1), encoding="utf-8")
     out = tmp_path / "out"
+    command = ("commission", tmp_path / "loose.toml", "-o", out, "--json")
     assert simulated_seed(out, 4) == 4
-    thetad("commission", tmp_path / "loose.toml", "-o", out, "--seed", "3")
-    thetad("commission", tmp_path / "loose.toml", "-o", out, "--seed", "8", "--from", "robot")
+    done = thetad(*command, "--seed", "3")
+    assert done.code == 1
+    assert (done.json["failed"], done.json["validated"]) == ("robot", False)
+    assert "upper of joint_1" in done.err
+    assert "upper of joint_1" in (out / "report.html").read_text(encoding="utf-8")
+    thetad(*command, "--seed", "8", "--from", "robot")
     written = json.loads((out / "commission.json").read_text(encoding="utf-8"))
-    assert (written["settings"]["seed"], written["simulated_seed"]) == (8, 4)
-    assert simulated_seed(out, 9) == 4
+    assert (written["settings"]["seed"], written["simulated_seed"], simulated_seed(out, 9)) == (8, 4, 4)
 
 
-@pytest.mark.parametrize("name", ["arm7", "arm9", "space6", "space6_stribeck", "space6_dyn"])
+@pytest.mark.parametrize("name", ["arm7", "space6_dyn"])
 def test_the_simulated_arm_differs_from_its_description_and_is_possible(name: str, tmp_path: Path) -> None:
     robot = load_robot(name)
     path = tmp_path / "truth.toml"
@@ -102,9 +86,6 @@ def test_the_simulated_arm_differs_from_its_description_and_is_possible(name: st
     assert (np.abs(ratio - 1.0) <= 0.15).all()
     assert np.abs(ratio - 1.0).max() > 0.03
     np.testing.assert_allclose(truth.inertial, model.inertial * ratio[:, None], rtol=1e-9, atol=1e-12)
-    assert all(is_physical(phi, 1e-9) for phi in truth.inertial) == all(
-        is_physical(phi, 1e-9) for phi in model.inertial
-    )
     assert truth.dynamics is not None
     assert model.dynamics is not None
     for field in ("coulomb", "armature"):
@@ -112,11 +93,10 @@ def test_the_simulated_arm_differs_from_its_description_and_is_possible(name: st
         assert (np.abs(share - 1.0) <= 0.25).all()
         assert np.abs(share - 1.0).max() > 0.03
     np.testing.assert_array_equal(truth.geometry, model.geometry)
-    assert disturbed(robot, 3) == disturbed(robot, 3)
-    assert disturbed(robot, 3) != disturbed(robot, 4)
+    assert disturbed(robot, 3) == disturbed(robot, 3) != disturbed(robot, 4)
 
 
-@pytest.mark.parametrize("name", ["arm7", "space6", "arm9"])
+@pytest.mark.parametrize("name", ["arm7", "space6"])
 def test_a_payload_is_a_body_on_the_flange(name: str) -> None:
     """As a transformation to the flange and back shows: mass, centre, and no inertia about it."""
     robot = load_robot(name)
@@ -131,30 +111,11 @@ def test_a_payload_is_a_body_on_the_flange(name: str) -> None:
     np.testing.assert_allclose(inertia, 0.0, atol=1e-9)
 
 
-def test_a_urdf_without_friction_is_simulated_with_some(tmp_path: Path) -> None:
-    model = load_robot("arm7").model
-    assert model.inertial is not None
-    path = tmp_path / "arm.urdf"
-    path.write_text(urdf_from_model(model, model.inertial), encoding="utf-8")
-    robot = load_robot(path)
-    truth = robot_from_source(disturbed(robot, 1)).model
-    assert truth.dynamics is not None
-    assert (truth.dynamics.coulomb > 0.0).all()
-    assert (truth.dynamics.armature > 0.0).all()
-    assert robot.model.inertial is not None
-    assert truth.inertial is not None
-    ratio = truth.inertial[:, 0] / robot.model.inertial[:, 0]
-    np.testing.assert_allclose(truth.inertial, robot.model.inertial * ratio[:, None], rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.parametrize("name", ["arm7", "space6", "staubli_tx40", "ur10"])
 def test_a_description_is_written_as_it_was_read(name: str, tmp_path: Path) -> None:
-    robot = load_robot(name)
-    path = tmp_path / "again.toml"
+    robot, path = load_robot(name), tmp_path / "again.toml"
     path.write_text(toml_text(robot.source), encoding="utf-8")
-    again = load_robot(path)
-    assert again.sha256 == robot.sha256
-    assert json.dumps(again.source) == json.dumps(robot.source)
+    assert load_robot(path).sha256 == robot.sha256
 
 
 def test_wiring_and_another_robot_in_a_configuration(tmp_path: Path) -> None:
@@ -164,8 +125,6 @@ def test_wiring_and_another_robot_in_a_configuration(tmp_path: Path) -> None:
     wire = {"joint": "joint_2", "channel": "tau", "factor": -1.0}
     with pytest.raises(ConfigError, match=r"wiring.*mode"):
         parse_config(table(wiring=[wire]), "test", tmp_path)
-    with pytest.raises(ConfigError, match="did you mean 'factor'"):
-        parse_config(table(mode="csp", wiring=[wire | {"facto": 1.0}]), "test", tmp_path)
     model = load_robot("arm7").model
     unknown = parse_config(table(mode="csp", wiring=[wire | {"joint": "knee"}]), "test", tmp_path).arm[0]
     with pytest.raises(DriverConfigError, match="knee"):

@@ -39,13 +39,15 @@ def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
 
 def test_what_is_written(done: Outcome, folder: Path) -> None:
     assert done.code == 0, done
-    assert {path.name for path in folder.iterdir()} == {
-        "trajectory.json", "trajectory.csv", "points.csv", "report.html", "metrics.json",
-    }  # fmt: skip
+    names = {"trajectory.json", "trajectory.csv", "points.csv", "report.html", "metrics.json"}
+    assert {path.name for path in folder.iterdir()} == names
     result = done.json
     assert (result["verdict"], result["output"]) == ("ok", str(folder))
     assert json.loads((folder / "metrics.json").read_text())["condition_number"] == result["condition_number"]
     assert min(margin["share"] for margin in result["margins"]) >= 0.0
+    page = (folder / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 3
+    assert all(weak["name"] in page for weak in result["weakest"])
 
 
 def test_points_are_the_series_in_degrees(done: Outcome, folder: Path) -> None:
@@ -59,36 +61,14 @@ def test_points_are_the_series_in_degrees(done: Outcome, folder: Path) -> None:
     np.testing.assert_allclose(np.radians(table[:, 1:]), series.sample(table[:, 0])[0], atol=1e-8)
 
 
-def test_points_of_a_sliding_joint_are_in_millimetres(tmp_path: Path) -> None:
-    text = (ROOT / "configs" / "robots" / "emps.toml").read_text()
-    assert "prismatic" in text
-    assert thetad("excite", "emps", "-o", tmp_path, *QUICK).code == 0
-    heads, *rows = csv.reader((tmp_path / "points.csv").read_text().splitlines(), delimiter=";")
-    assert heads[1].endswith("[mm]")
-    series = FourierSeries.from_dict(json.loads((tmp_path / "trajectory.json").read_text()))
-    assert float(rows[7][1]) == pytest.approx(1e3 * series.sample(7 / 20)[0][0], abs=1e-8)
-
-
-def test_report_says_what_people_look_for(done: Outcome, folder: Path) -> None:
-    page = (folder / "report.html").read_text()
-    model = load_robot("space6").model
-    assert "Verdict: the motion keeps every limit that is known and determines all" in page
-    assert page.count("data:image/png;base64,") == 3
-    assert all(page.count(f'<td class="text">{joint.name}</td>') >= 4 for joint in model.joints)
-    assert "Not checked:" in page
-    assert all(weak["name"] in page for weak in done.json["weakest"])
-
-
 def test_a_motion_that_cannot_be_is_said_to_be_none(tmp_path: Path) -> None:
     """What an earlier design left under the names of a trajectory goes; other files stay."""
     (tmp_path / "notes.txt").write_text("mine")
     for name in ("trajectory.json", "trajectory.csv", "points.csv", "validation.json", "validation.csv"):
         (tmp_path / name).write_text("of an earlier design")
-    far = "workspace=[[50, 51], [50, 51], [50, 51]]"
-    done = thetad("excite", "space6", "-o", tmp_path, *QUICK, far)
+    done = thetad("excite", "space6", "-o", tmp_path, *QUICK, "workspace=[[50, 51], [50, 51], [50, 51]]")
     assert done.code == 1, done
     assert done.out.startswith("infeasible: no motion within the limits was found")
-    assert "tip " in done.out
     assert {path.name for path in tmp_path.iterdir()} == {"metrics.json", "report.html", "notes.txt"}
     assert "there is no trajectory" in (tmp_path / "report.html").read_text()
 
@@ -100,16 +80,13 @@ def test_a_motion_that_cannot_be_is_said_to_be_none(tmp_path: Path) -> None:
         (("space6", "--optimiser", "luck"), ("optimiser", "tcs_pso")),
         (("space6", "--objective", "beauty"), ("objective", "condition")),
         (("space6", "--period", "nan"), ("period_s",)),
-        (("space6", "--period", "0"), ("period_s",)),
         (("space6", "--seed", "-1"), ("seed",)),
         (("space6", "--seed", "1", "--set", "seed=2"), ("seed is given already",)),
         (("space6", "--set", "robot=ur10"), ("robot is given already",)),
-        (("space6", "--after", "trajectory.json:no"), ("'no' is no number of periods from 1 to 10000",)),
         (("space6", "--after", "trajectory.json:0"), ("'0' is no number of periods",)),
         (("space6", "--set", "effort_fraction=2"), ("effort_fraction",)),
         (("space6", "--set", "colour=red"), ("colour: is no parameter",)),
         (("space6", "--set", "colour"), ("NAME=VALUE",)),
-        (("space6", "--harmonics", "0"), ("--harmonics", "whole number")),
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
@@ -117,35 +94,17 @@ def test_nonsense_is_refused(tmp_path: Path, arguments: tuple[str, ...], words: 
     assert not (tmp_path / "out").exists()
 
 
-def test_options_and_parameters_are_judged_together(arm2: Path, tmp_path: Path) -> None:
-    """The frequency to avoid suits the period that is given, not the one that is the default."""
-    done = thetad(
-        "excite", arm2, "-o", tmp_path, "--json", "--period", 20, "--harmonics", 3, "--rate", 20,
-        "--set", "f_avoid_hz=0.2", "iterations=8",
-    )  # fmt: skip
-    assert done.code in (0, 1), done
-    assert [search["seed"] for search in done.json["searches"]] == [0, 1, 2, 3]
-
-
-@pytest.mark.soak
 def test_periods_of_an_earlier_motion_count(arm2: Path, tmp_path: Path) -> None:
+    """The frequency to avoid suits the period that is given, not the one that is the default."""
     first, second = tmp_path / "first", tmp_path / "se:cond"
-    quick = ("--period", 5, "--harmonics", 3, "--rate", 20, "--starts", 1, "--set", "iterations=8")
+    quick = ("--period", 20, "--harmonics", 3, "--rate", 20, "--starts", 1, "--set", "f_avoid_hz=0.2", "iterations=8")
     assert thetad("excite", arm2, "-o", first, *quick).code in (0, 1)
-    done = thetad("excite", arm2, "-o", second, "--json", "--after", first / "trajectory.json:7", *quick)
-    assert dict(done.json["facts"])["counted besides"] == "1 earlier trajectories, 35 s of them"
-    done = thetad("excite", arm2, "-o", tmp_path / "c", "--json", "--after", second / "trajectory.json", *quick)
-    assert dict(done.json["facts"])["counted besides"] == "1 earlier trajectories, 5 s of them"
-    other = tmp_path / "other"
-    other.mkdir()
-    changed = other / arm2.name
+    for out, after, told in ((second, f"{first}/trajectory.json:7", 140), (tmp_path, f"{second}/trajectory.json", 20)):
+        done = thetad("excite", arm2, "-o", out, "--json", "--after", after, *quick)
+        assert dict(done.json["facts"])["counted besides"] == f"1 earlier trajectories, {told} s of them"
+    changed = tmp_path / "other" / arm2.name
+    changed.parent.mkdir()
     changed.write_text(arm2.read_text().replace("viscous = 3.0", "viscous = 3.5"))
     after = ("-o", tmp_path / "d", "--after", first / "trajectory.json", *quick)
     thetad("excite", changed, *after).refused("another version of the description", "--changed-robot")
     assert thetad("excite", changed, "--changed-robot", *after).code in (0, 1)
-
-
-def test_an_output_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("mine")
-    thetad("excite", "space6", "-o", tmp_path / "out", *QUICK).refused("out")
-    assert (tmp_path / "out").read_text() == "mine"

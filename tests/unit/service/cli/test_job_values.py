@@ -17,7 +17,7 @@ from pydantic import ConfigDict
 from service.cli._common import CliError
 from service.cli.daemon.events import new_events
 from service.cli.jobs.jobs import new_text
-from service.cli.jobs.text import columns, job_text, left_text, line, metrics_lines, now_line, seconds_text, took
+from service.cli.jobs.text import job_text, left_text, line, now_line, took
 from service.cli.jobs.values import (
     at_most,
     command_again,
@@ -36,29 +36,28 @@ from service.jobs.queue.queue import Queue
 from service.jobs.queue.store import Event, Store
 from service.operations.kind import Kind, Outcome, Parameters
 from service.operations.workspace import Workspace
-from service.protocol import job_replies as answers
-from service.protocol.control import VERBS
-from tests.lab.command_line import ROOT
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("0", 0), ("90", 90), ("1.5", 1.5), (".5s", 0.5), ("10m", 600), ("2h", 7200), ("3d", 259200)]
+    ("text", "seconds"), [("0", 0), ("1.5", 1.5), (".5s", 0.5), ("10m", 600), ("2h", 7200), ("3d", 259200)]
 )
 def test_durations(text: str, seconds: float) -> None:
     assert duration(text) == seconds
 
 
 @pytest.mark.parametrize("read", [duration, count, job_id, megabytes, at_most(1000)])
-@pytest.mark.parametrize("text", ["", "x", "-1", "1e3", "inf", "nan", "٣", "1 ", "9" * 400])
-def test_other_texts_are_no_numbers(read: Any, text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is not"):
-        read(text)
+def test_other_texts_are_no_numbers(read: Any) -> None:
+    for text in ("", "x", "-1", "1e3", "inf", "nan", "٣", "1 ", "9" * 400):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not"):
+            read(text)
 
 
 def test_numbers_have_a_limit_where_an_answer_has() -> None:
     assert [at_most(1000)(text) for text in ("1", "1000")] == [1, 1000]
     with pytest.raises(argparse.ArgumentTypeError, match=r"'1001' is more than 1000"):
         at_most(1000)("1001")
+    with pytest.raises(argparse.ArgumentTypeError, match="'0' is not"):
+        count("0")
     assert [megabytes(text) for text in ("900", "900.5")] == [900.0, 900.5]
     for wrong in ("0", "0.0", "900MB"):
         with pytest.raises(argparse.ArgumentTypeError, match="is not a number of megabytes"):
@@ -77,7 +76,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("pair", "value"),
     [
         ("seed=3", 3),
-        ("essential=true", True),
         ("span=0:0.6", "0:0.6"),
         ('span="0:0.6"', "0:0.6"),
         ("weight=null", None),
@@ -89,12 +87,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("prior=cad.toml", "{here}/cad.toml"),
         ("recording=live:60", "live:60"),
         ("recording=job:12", "job:12"),
-        ("recording=rec.mcap", "{here}/rec.mcap"),
         ("recording=./a=b.mcap", "{here}/a=b.mcap"),
         ("recording=7", "{here}/7"),
         ("recording=/tmp/x.mcap", "/tmp/x.mcap"),
         ("recording=nowhere", "{here}/nowhere"),
-        ("recording=gone.bag", "{here}/gone.bag"),
         ("recording=../live:60", "{here}/../live:60"),
         ("recording=active", "active"),
     ],
@@ -105,10 +101,10 @@ def test_values_of_parameters(here: Path, pair: str, value: Any) -> None:
     assert read_parameters(find_kind("identify"), pairs)[pair.partition("=")[0]] == wanted
 
 
-@pytest.mark.parametrize("text", ["active", "job:12", "model:3fa9", "live:60"])
-def test_references_are_no_paths(here: Path, text: str) -> None:
-    (here / text).touch()
-    assert whole_path(text) == text
+def test_references_are_no_paths(here: Path) -> None:
+    for text in ("active", "job:12", "model:3fa9", "live:60"):
+        (here / text).touch()
+        assert whole_path(text) == text
 
 
 def test_models_are_named_in_four_ways(here: Path) -> None:
@@ -162,27 +158,17 @@ LIMITS = "--time 3600 --memory 4000"
 @given(st.dictionaries(st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True), json_values, max_size=4))
 def test_the_command_that_repeats_a_job_gives_its_parameters(parameters: dict[str, Any]) -> None:
     """Whatever the values are, the shell and the parser read them back."""
-    words = shlex.split(command_again(a_job(kind="any", arm="panda", parameters=parameters), {}))
-    parsed = parser().parse_args(words[1:])
-    assert (parsed.kind, parsed.arm) == ("any", "panda")
-    assert read_parameters(ANYTHING, parsed.pairs) == parameters
-
-
-@given(st.integers(-100, 100), st.floats(1.0, 1e6), st.floats(100.0, 1e7))
-def test_the_command_that_repeats_a_job_has_its_limits_and_priority(priority: int, time_s: float, mb: float) -> None:
-    job = a_job(priority=priority, limits={"time_s": time_s, "memory_mb": mb})
+    job = a_job(kind="any", arm="panda", parameters=parameters, priority=-3, limits={"time_s": 1.5, "memory_mb": 2e6})
     parsed = parser().parse_args(shlex.split(command_again(job, {}))[1:])
-    assert parsed.priority == priority
-    assert (parsed.time, parsed.memory) == pytest.approx((time_s, mb), rel=1e-9)
+    assert (parsed.kind, parsed.arm, parsed.priority, parsed.time, parsed.memory) == ("any", "panda", -3, 1.5, 2e6)
+    assert read_parameters(ANYTHING, parsed.pairs) == parameters
 
 
 def test_the_command_that_repeats_a_job_takes_the_same_files() -> None:
     inputs = {"recording": {"path": "/w/a.window", "sha256": "0"}, "model": {"job": 7}}
-    parameters = {"recording": "live:60", "model": "job:0", "span": None}
-    job = a_job(parameters=parameters, inputs=inputs)
-    assert (
-        command_again(job, {"span": None}) == f"thetad jobs submit validate recording=/w/a.window model=job:7 {LIMITS}"
-    )
+    job = a_job(parameters={"recording": "live:60", "model": "job:0", "span": None}, inputs=inputs)
+    again = f"thetad jobs submit validate recording=/w/a.window model=job:7 {LIMITS}"
+    assert command_again(job, {"span": None}) == again
     job["inputs"]["model"], job["parameters"]["model"] = {"path": "/o/3f", "sha256": "3f"}, "active"
     assert "model=/o/3f" in command_again(job, {})
 
@@ -195,13 +181,10 @@ def test_a_described_robot_is_told_of_in_words() -> None:
     text = job_text(job)
     assert re.search(r"^repeat +by no command: the description of robot is part of the job", text, re.M)
     assert "thetad jobs submit" not in text
-    job["parameters"] = given | {"prior": '{"name": "cad"}'}
-    assert "the description of robot and prior is part" in job_text(job)
     job["parameters"] = given | {"robot": "emps"}
     assert described(job) == []
-    assert f"repeat      thetad jobs submit identify recording=/r.mcap robot=emps prior=emps --arm axis {LIMITS}" in (
-        job_text(job).splitlines()
-    )
+    repeat = f"repeat      thetad jobs submit identify recording=/r.mcap robot=emps prior=emps --arm axis {LIMITS}"
+    assert repeat in job_text(job).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -209,23 +192,17 @@ def test_a_described_robot_is_told_of_in_words() -> None:
     [
         ("succeeded", 0, 8, "8.0 s"),
         ("failed", 0, 8, "8.0 s"),
-        ("failed", 0, 0, "0.0 s"),
         ("cancelled", 0, 8, ""),  # perhaps while it waited to be run again
-        ("queued", 0, 8, ""),
         ("running", 8, 0, ""),
         ("failed", 8, 0, ""),  # the beginning is of another run
         ("failed", None, 8, ""),
-        ("succeeded", 0, None, ""),
     ],
 )
 def test_the_time_of_a_job_is_that_of_a_run_that_ended(
-    state: Any, started: int | None, finished: int | None, text: str
+    state: Any, started: int | None, finished: int, text: str
 ) -> None:
-    times = {
-        name: None if second is None else f"2026-11-22T05:00:0{second}.000+00:00"
-        for name, second in (("started", started), ("finished", finished))
-    }
-    job = a_job(state=state, **times)
+    first = None if started is None else f"2026-11-22T05:00:0{started}.000+00:00"
+    job = a_job(state=state, started=first, finished=f"2026-11-22T05:00:0{finished}.000+00:00")
     assert took(job) == text
     assert line(job).partition(" in ")[2] == (text if state == "succeeded" else "")
 
@@ -261,27 +238,14 @@ def test_pairs_may_stand_anywhere() -> None:
     assert sorted(parsed.pairs) == ["a=1", "b=--x", "c=3"]
 
 
-@pytest.mark.parametrize(
-    ("left_s", "text"),
-    [
-        (None, "time left unknown"),
-        ((1.0, float("inf")), "time left unknown"),
-        ((0.0, 0.0), "up to 1 s left"),
-        ((12.7, 33.2), "12 to 34 s left"),
-        ((130.0, 290.0), "2 to 5 min left"),
-        ((20.0, 290.0), "up to 5 min left"),
-        ((120.0, 120.0), "2 min left"),
-        ((5000.0, 11000.0), "1 to 4 h left"),
-    ],
-)
-def test_time_left(left_s: tuple[float, float] | None, text: str) -> None:
-    assert left_text(left_s) == text
-
-
+@example(1.0, float("inf"))
 @given(st.floats(0.0, 1e6), st.floats(0.0, 1e6))
 def test_time_left_covers_the_interval(a: float, b: float) -> None:
     low, high = sorted((a, b))
     text = left_text((low, high))
+    if high == float("inf"):
+        assert text == left_text(None) == "time left unknown"
+        return
     found = re.fullmatch(r"(?:(\d+) to |up to )?(\d+) (s|min|h) left", text)
     assert found is not None, text
     unit = {"s": 1, "min": 60, "h": 3600}[found[3]]
@@ -299,35 +263,3 @@ def test_a_followed_log_is_printed_once(lines: list[int], cut: int, window: int)
     assert whole.endswith(new)
     if len(whole) - len(first) < window:  # nothing was lost between the two looks
         assert first + new == whole
-
-
-def test_the_wire_format_says_what_jobs_are_asked_and_told() -> None:
-    text = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8").partition("### Jobs")[2]
-    rows = dict(re.findall(r"^\| `(\w+)` \|(.*)$", text, re.M))
-    for name, verb in VERBS.items():
-        if verb.target == "jobs":
-            assert [one for one in verb.arguments if f"`{one}`" not in rows[name]] == [], name
-    forms = (answers.JobDetail, answers.OutcomeEntry, answers.EventEntry, answers.ArmModels, answers.ModelEntry)
-    for form in (*forms, answers.PromotionEntry, answers.PartCounts, answers.PartEntry, answers.Rollback):
-        assert [key for key in form.__annotations__ if f"`{key}`" not in text] == [], form.__name__
-
-
-def test_columns_are_aligned() -> None:
-    text = columns(("id", "what", ""), [("7", "a", "x"), ("12", "bcd", "")], right=("id",))
-    assert text == "id  what\n 7  a     x\n12  bcd"
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0.04, "0.0 s"), (41.2, "41 s"), (200.0, "3 min"), (9000.0, "2.5 h")])
-def test_time_spans(seconds: float, text: str) -> None:
-    assert seconds_text(seconds) == text
-
-
-def test_metrics_are_shown_without_tables() -> None:
-    metrics = {
-        "error": 0.0123456,
-        "R": [1.0, None],
-        "data": {"rows": [1, 2], "deep": {"x": 1}},
-        "rows": [{"a": 1}],
-        "n": None,
-    }
-    assert metrics_lines(metrics) == ["error = 0.012346", "R = 1 –", "data.rows = 1 2"]

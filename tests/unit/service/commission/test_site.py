@@ -70,44 +70,42 @@ def make(_here: object, _measured: object) -> Any:
     return SimpleNamespace(as_message=dict)
 
 
-def test_a_run_that_is_lost_was_stopped_and_its_recording_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost() -> dict[str, Any]:
-        raise ControlError("unavailable", "the acquisition was restarted")
-
-    arm, answers = site(monkeypatch, lost)
-    move = arm.move(make, 1.0, name="sweep")
-    assert str(move.path) == "/rec/one.mcap"
-    assert move.stopped == "run_trajectory: it was lost: the acquisition was restarted"
-    assert answers.asked[-2:] == ["disarm", "record stop"]
-
-
-def test_a_run_whose_first_heartbeat_is_not_answered_may_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That heartbeat lets it begin."""
-
+@pytest.mark.parametrize("outcome", ["running", "checked"])  # the first heartbeat lets it begin
+def test_a_run_that_is_lost_was_stopped_and_its_recording_is_kept(
+    monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
     def lost() -> dict[str, Any]:
         raise ControlError("timeout", "a/acquisition: no answer")
 
     arm, answers = site(monkeypatch, lost)
-    answers.outcome = "checked"
+    answers.outcome = outcome
     move = arm.move(make, 1.0, name="sweep")
     assert str(move.path) == "/rec/one.mcap"
     assert move.stopped == "run_trajectory: it was lost: a/acquisition: no answer"
     assert answers.asked.count("run_trajectory") == 1
+    assert answers.asked[-2:] == ["disarm", "record stop"]
     with pytest.raises(StepFailedError, match=r"the sweep was stopped: run_trajectory: it was lost") as caught:
         move.check("the sweep", {"recordings": [str(move.path)]})
     assert caught.value.result == {"recordings": ["/rec/one.mcap"]}
 
 
-@pytest.mark.parametrize("state", ["guiding", "approach", "running"])
-def test_an_arm_that_somebody_else_moves_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
-    said = [ControlError("unavailable", f"arm: the arm is in state '{state}': abort the run, or wait for its end")]
+def once(words: str) -> Callable[[], str]:
+    """A permit that is refused at first."""
+    said = [ControlError("unavailable", words)]
 
     def permit() -> str:
         if said:
             raise said.pop()
-        return "p"  # that session has ended, and the hand may still be on the arm
+        return "p"
 
-    arm, answers = site(monkeypatch, permit=permit)
+    return permit
+
+
+@pytest.mark.parametrize("state", ["guiding", "approach", "running"])
+def test_an_arm_that_somebody_else_moves_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    """When that session has ended, the hand may still be on the arm."""
+    refused = f"arm: the arm is in state '{state}': abort the run, or wait for its end"
+    arm, answers = site(monkeypatch, permit=once(refused))
     with pytest.raises(StepFailedError, match=f"in state '{state}'"):
         arm.move(make, 1.0)
     assert answers.asked[-1] == "arm"
@@ -126,14 +124,7 @@ def test_an_arm_that_somebody_else_moves_is_not_waited_for(monkeypatch: pytest.M
 def test_drives_that_stop_and_an_estimator_that_is_not_ready_are_waited_for(
     monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
-    said = [ControlError("unavailable", words)]
-
-    def permit() -> str:
-        if said:
-            raise said.pop()
-        return "p"
-
-    arm, answers = site(monkeypatch, permit=permit)
+    arm, answers = site(monkeypatch, permit=once(words))
     assert arm.move(make, 1.0).stopped == ""
     assert answers.asked.count("arm") == 2
 
@@ -149,20 +140,18 @@ def test_drives_that_a_late_answer_may_have_switched_on_are_switched_off(monkeyp
     assert "record start" not in answers.asked
 
 
+@pytest.mark.parametrize("mine", [False, True])
 def test_only_the_recorder_that_a_killed_call_has_left_on_is_taken_over(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mine: bool
 ) -> None:
-    left_on = {"state": "recording", "path": "/rec/left.mcap", "owner": "0123"}
-    arm, answers = site(monkeypatch, recorder=left_on)
+    arm, answers = site(monkeypatch, recorder={"state": "recording", "path": "/rec/left.mcap", "owner": "0123"})
     arm.journal = tmp_path / "recording.txt"
-    arm.journal.write_text("4567\n", encoding="utf-8")
-    with pytest.raises(StepFailedError, match="on already"):
-        arm.move(make, 1.0)
-    assert "arm" not in answers.asked
-
-    arm, answers = site(monkeypatch, recorder=left_on)
-    arm.journal = tmp_path / "recording.txt"
-    arm.journal.write_text("0123\n", encoding="utf-8")
-    assert arm.move(make, 1.0).stopped == ""
-    assert answers.asked.index("record stop") < answers.asked.index("arm")
-    assert not arm.journal.exists()
+    arm.journal.write_text("0123\n" if mine else "4567\n", encoding="utf-8")
+    if not mine:
+        with pytest.raises(StepFailedError, match="on already"):
+            arm.move(make, 1.0)
+        assert "arm" not in answers.asked
+    else:
+        assert arm.move(make, 1.0).stopped == ""
+        assert answers.asked.index("record stop") < answers.asked.index("arm")
+        assert not arm.journal.exists()

@@ -64,8 +64,6 @@ def test_a_good_file(tmp_path: Path) -> None:
     assert config.recording_dir(left) == tmp_path / "rec"
     assert right.driver.kind == "sim"
     assert (right.driver.pace, right.driver.settings.rate_hz) == (2, 500)
-    assert (right.driver.mode, right.safety.permit_s) == ("csp", 30.0)
-    assert config.base == tmp_path
     assert config.find("right") is right
     assert Config.model_validate_json(config.model_dump_json()) == config
 
@@ -76,12 +74,9 @@ def test_a_good_file(tmp_path: Path) -> None:
         ({}, "127.0.0.1"),
         ({"bind": "127.0.0.5"}, "127.0.0.5"),
         ({"http": False}, ""),
-        ({"http": False, "http_port": 9871}, ""),
-        ({"http_token_file": "token"}, "127.0.0.1"),
         ({"require_keys": True}, ""),
         ({"bind": "192.168.7.2"}, ""),
         ({"bind": "192.168.7.2", "http_token_file": "token"}, "127.0.0.1"),
-        ({"bind": "192.168.7.2", "http_token_file": "token", "http": True}, "127.0.0.1"),
     ],
 )
 def test_http_is_on_loopback_and_never_beside_keys_without_a_token(daemon: dict[str, Any], served: str) -> None:
@@ -103,27 +98,21 @@ def sim(**settings: Any) -> Change:
         (lambda d: d["daemon"].update(frames_port=70000), ["daemon.frames_port", "65535", "70000"]),
         (lambda d: d["daemon"].update(frames_port="9870"), ["daemon.frames_port", "'9870'"]),
         (lambda d: d["daemon"].update(frames_port=9871), ["daemon", "must differ"]),
-        (lambda d: d["daemon"].update(http_port=9871), ["daemon", "must differ"]),
         (lambda d: d["daemon"].update(mirror_port=9871), ["daemon", "must differ"]),
         (lambda d: d["daemon"].update(mirror_port=9872, mirror_hz=0), ["daemon.mirror_hz"]),
-        (lambda d: d["daemon"].update(htp_port=1), ["daemon.htp_port", "did you mean 'http_port'"]),
         (lambda d: d["daemon"].update(require_keys=True, http=True), ["daemon: http", "http_token_file"]),
         (lambda d: d["daemon"].update(bind="0.0.0.0"), ["daemon.bind", "loopback"]),
         (lambda d: d["daemon"].update(bind="localhost"), ["daemon.bind", "loopback"]),
         (lambda d: d["daemon"].update(hang_s=float("nan")), ["daemon.hang_s", "finite"]),
-        (lambda d: d["daemon"].update(hang_s=0), ["daemon.hang_s"]),
         (lambda d: d.update(demon={}), ["demon", "did you mean 'daemon'"]),
         (lambda d: d.update(base="/"), ["base"]),
         (lambda d: d.pop("arm"), ["no [[arm]]"]),
-        (lambda d: d.update(arm=[]), ["no [[arm]]"]),
         (lambda d: d["arm"].append(d["arm"][0]), ["'a'", "differ"]),
         (lambda d: d["arm"][0].update(name="a/b"), ["arm[0].name", "a/b"]),
         (lambda d: d["arm"][0].pop("robot"), ["arm[0].robot", "missing"]),
-        (lambda d: d["arm"][0].update(robott="x"), ["arm[0].robott", "did you mean 'robot'"]),
         (lambda d: d["arm"][0]["driver"].update(kind="canopen"), ["arm[0].driver", "canopen", "replay", "ads"]),
         (lambda d: d["arm"][0]["driver"].pop("kind"), ["arm[0].driver", "kind"]),
         (lambda d: d["arm"][0]["driver"].update(sped=1), ["arm[0].driver.sped", "did you mean 'speed'"]),
-        (lambda d: d["arm"][0]["driver"].update(speed=-1), ["arm[0].driver.speed", "greater than 0"]),
         (lambda d: d["arm"][0]["driver"].update(speed="fast"), ["arm[0].driver.speed", "'max'"]),
         (lambda d: d["arm"][0]["driver"].update(loop="yes"), ["arm[0].driver.loop", "boolean"]),
         (sim(motion={"amplitud": 0.1}), ["arm[0].driver.motion.amplitud", "did you mean 'amplitude'"]),
@@ -136,8 +125,6 @@ def sim(**settings: Any) -> Change:
         (lambda d: d["arm"][0].update(safety={"heart_beat_s": 1.0}), ["did you mean 'heartbeat_s'"]),
         (lambda d: d["arm"][0].update(safety={"heartbeat_s": 0.2}), ["arm[0].safety.heartbeat_s", "0.5"]),
         (lambda d: d["arm"][0].update(safety={"silence_s": 0.05}), ["arm[0].safety.silence_s", "0.1"]),
-        (lambda d: d["arm"][0].update(publish={"estimate_hz": 0}), ["arm[0].publish.estimate_hz", "greater than 0"]),
-        (lambda d: d["arm"][0].update(recorder={"chunk": 1}), ["arm[0].recorder.chunk", "did you mean 'chunk_bytes'"]),
         (lambda d: d["arm"][0].update(state={"every_s": 1e9}), ["arm[0].state.every_s", "3600"]),
     ],
 )
@@ -148,26 +135,21 @@ def test_each_mistake_is_named(change: Change, words: list[str]) -> None:
         parse_config(content, "my.toml", Path("/base"))
     message = str(caught.value)
     assert message.startswith("my.toml: ")
-    assert "\n" not in message
     for word in words:
         assert word in message
 
 
 @pytest.mark.parametrize(
     ("content", "word"),
-    [("[daemon\n", "line 1"), ("x = 2020-01-01", "dates"), ("\ud800".encode("utf-8", "surrogatepass"), "utf-8")],
+    [(b"[daemon\n", "line 1"), (b"x = 2020-01-01", "dates"), (b"\xed\xa0\x80", "utf-8"), (None, "No such file")],
 )
-def test_a_file_that_is_no_toml(tmp_path: Path, content: str | bytes, word: str) -> None:
+def test_a_file_that_is_no_toml(tmp_path: Path, content: bytes | None, word: str) -> None:
     path = tmp_path / "bad.toml"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(ConfigError, match=word) as caught:
         load_config(path)
     assert str(path) in str(caught.value)
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="No such file"):
-        load_config(tmp_path / "none.toml")
 
 
 JSON = st.recursive(
@@ -181,9 +163,7 @@ JSON = st.recursive(
 def test_any_value_anywhere_is_accepted_or_refused_with_its_place(data: st.DataObject, value: Any) -> None:
     content = table()
     target = data.draw(st.sampled_from([content, content["daemon"], content["arm"][0], content["arm"][0]["driver"]]))
-    known = [
-        "daemon", "arm", "name", "robot", "driver", "hang_s", "speed", "span", "loop", "kind", "estimator", "recorder",
-    ]  # fmt: skip
+    known = ["daemon", "arm", "name", "robot", "driver", "hang_s", "speed", "span", "kind", "estimator", "recorder"]
     target[data.draw(st.sampled_from(known) | st.text(max_size=5))] = value
     message = ""
     try:
@@ -197,7 +177,6 @@ def test_any_value_anywhere_is_accepted_or_refused_with_its_place(data: st.DataO
 def test_settings_of_the_estimator_are_checked_by_name_and_range() -> None:
     where = "my.toml: arm[0].estimator"
     assert check_settings(OnlineSettings, {"memory_s": 7}, where).memory_s == 7
-    assert check_settings(OnlineSettings, {}, where) == OnlineSettings()
     for bad, words in (
         ({"memry_s": 1.0}, "estimator.memry_s: unknown key; did you mean 'memory_s'"),
         ({"memory_s": "long"}, "estimator.memory_s: .*number"),

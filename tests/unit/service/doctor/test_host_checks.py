@@ -44,21 +44,17 @@ def card(root: Path, changes: dict[str, str | None] | None = None, coalescing: s
 def test_a_host_that_was_set_up_is_well(tmp_path: Path) -> None:
     found = host(tmp_path)
     assert {name: each.verdict for name, each in found.items()} == dict.fromkeys(found, "ok")
-    assert found["kernel"].value == "6.1.0-29-rt-amd64, PREEMPT_RT"
     assert found["isolated_processors"].value == "3 of 0-3"
     assert found["governor"].value == "performance"  # of the loop's processor
-    assert found["realtime_share"].value == "95% of each 1 s"
 
 
 def test_a_host_that_tells_nothing(tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     facts = read_facts(tmp_path / "bare")
-    found = {each.name: each for each in check_host(facts, Needs(), None, None)}
-    assert found["realtime_share"].verdict == found["clocksource"].verdict == found["clock"].verdict == "unknown"
-    assert found["interpreter_rights"].verdict == "unknown"
-    assert found["governor"].verdict == "not applicable"
-    assert found["raw_ethernet"].verdict == "not applicable"
-    assert not [each for each in found.values() if each.verdict == "failed" and each.name != "open_files"]
+    found = {each.name: each.verdict for each in check_host(facts, Needs(), None, None)}
+    unknown = ("realtime_share", "clocksource", "clock", "interpreter_rights")
+    assert [found[name] for name in (*unknown, "governor", "raw_ethernet")] == ["unknown"] * 4 + ["not applicable"] * 2
+    assert [name for name, verdict in found.items() if verdict == "failed"] in ([], ["open_files"])
 
 
 @pytest.mark.parametrize(
@@ -66,14 +62,12 @@ def test_a_host_that_tells_nothing(tmp_path: Path) -> None:
     [
         (KERNEL, "kernel", "warning", "PREEMPT_RT"),
         ({f"{CPU}/isolated": ""}, "isolated_processors", "warning", "isolcpus=3 nohz_full=3 rcu_nocbs=3"),
-        ({f"{CPU}/nohz_full": "(null)"}, "isolated_processors", "warning", "nohz_full=3 rcu_nocbs=3"),
         ({f"{CPU}/online": "0-1"}, "isolated_processors", "failed", "processors that are there"),
         ({f"{CPU}/cpu3/cpufreq/scaling_governor": "powersave"}, "governor", "warning", "performance"),
         ({"proc/sys/kernel/sched_rt_runtime_us": "500000"}, "realtime_share", "failed", "sched_rt_runtime_us"),
         (PLAIN, "realtime_priority", "failed", "rtprio 98"),
         (PLAIN, "locked_memory", "failed", "memlock"),
         (PLAIN, "raw_ethernet", "failed", "sudo"),
-        ({"proc/self/limits": LIMITS.format(files="256", memlock="8", rtprio="0")}, "open_files", "warning", "1024"),
         ({"proc/self/limits": LIMITS.format(files="64", memlock="8", rtprio="0")}, "open_files", "failed", "1024"),
         ({f"{CLOCK}/current_clocksource": "hpet"}, "clocksource", "warning", "echo tsc"),
     ],
@@ -123,25 +117,19 @@ def test_the_kernel_is_asked_which_processors_this_process_may_take() -> None:
 def test_a_limit_that_is_too_low_for_the_priority(tmp_path: Path) -> None:
     limits = {**PLAIN, "proc/self/limits": LIMITS.format(files="1024", memlock="unlimited", rtprio="50")}
     found = host(tmp_path, limits)
-    assert found["realtime_priority"].verdict == "failed"
+    assert (found["realtime_priority"].verdict, found["locked_memory"].verdict) == ("failed", "ok")
     assert "up to 50; [arm.realtime] asks for 80" in found["realtime_priority"].value
-    assert found["locked_memory"].verdict == "ok"
 
 
-def test_rights_of_the_interpreter_are_named(tmp_path: Path) -> None:
-    found = host(tmp_path, interpreter=1 << 13 | 1 << 23)["interpreter_rights"]
-    assert found.verdict == "warning"
-    assert "CAP_NET_RAW, CAP_SYS_NICE" in found.value
-
-
-def test_a_clock_that_nobody_sets(tmp_path: Path) -> None:
-    assert host(tmp_path, synchronised=False)["clock"].verdict == "warning"
+def test_rights_of_the_interpreter_and_a_clock_that_nobody_sets_are_named(tmp_path: Path) -> None:
+    found = host(tmp_path, interpreter=1 << 13 | 1 << 23, synchronised=False)
+    assert found["interpreter_rights"].verdict == found["clock"].verdict == "warning"
+    assert "CAP_NET_RAW, CAP_SYS_NICE" in found["interpreter_rights"].value
 
 
 def test_a_card_that_was_set_up_is_well(tmp_path: Path) -> None:
     found = card(tmp_path, coalescing="Adaptive RX: off\nrx-usecs: 0\nrx-frames: 0\ntx-usecs: 0\n")
     assert [each.verdict for each in found.values()] == ["ok"] * 4
-    assert found["card_driver"].value == f"{CARD}: igb"
     assert found["card_coalescing"].value == f"{CARD}: rx-usecs 0, tx-usecs 0"
 
 
@@ -178,10 +166,9 @@ def test_cards_behind_usb_and_virtual_ones(tmp_path: Path) -> None:
 def test_coalescing(tmp_path: Path) -> None:
     on = card(tmp_path / "a", coalescing="rx-usecs: 3\ntx-usecs: 0\n")["card_coalescing"]
     assert (on.verdict, on.remedy) == ("warning", f"ethtool -C {CARD} rx-usecs 0 tx-usecs 0 (as root)")
-    assert card(tmp_path / "b", coalescing="")["card_coalescing"].verdict == "not applicable"
-    assert card(tmp_path / "c", coalescing=None)["card_coalescing"].verdict == "unknown"
-    chosen = card(tmp_path / "d", coalescing="Adaptive RX: on  TX: off\nrx-usecs: 0\ntx-usecs: 0\n")["card_coalescing"]
-    assert (chosen.verdict, chosen.value) == ("warning", f"{CARD}: rx-usecs 0, tx-usecs 0, adaptive RX")
+    assert card(tmp_path / "b", coalescing=None)["card_coalescing"].verdict == "unknown"
+    chosen = card(tmp_path / "c", coalescing="Adaptive RX: on  TX: off\nrx-usecs: 0\ntx-usecs: 0\n")["card_coalescing"]
+    assert chosen.verdict == "warning"
     assert chosen.remedy == f"ethtool -C {CARD} adaptive-rx off rx-usecs 0 tx-usecs 0 (as root)"
 
 
@@ -208,8 +195,6 @@ def test_a_card_that_is_not_there(tmp_path: Path) -> None:
     assert found.remedy == f"name one of: {CARD}"
 
 
-@pytest.mark.parametrize(
-    ("text", "processors"), [("", ()), ("0", (0,)), ("0-2,5", (0, 1, 2, 5)), ("(null)", ()), ("2-3,x", (2, 3))]
-)
-def test_lists_of_processors(text: str, processors: tuple[int, ...]) -> None:
-    assert processor_list(text) == processors
+def test_lists_of_processors() -> None:
+    texts = ("", "0", "0-2,5", "(null)", "2-3,x")
+    assert [processor_list(text) for text in texts] == [(), (0,), (0, 1, 2, 5), (), (2, 3)]

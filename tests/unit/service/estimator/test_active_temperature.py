@@ -11,7 +11,6 @@ import pytest
 from drivers.files.robots.file import RobotFile, load_robot
 from rt_core.hand_guiding import GuidingModel
 from rt_core.model.parameters import standard_parameters
-from rt_core.model.temperature import TemperatureRange
 from rt_core.online import OnlineEstimator, OnlineSettings
 from service.config.load import ArmConfig
 from service.estimator._active_model import ActiveModel
@@ -57,10 +56,12 @@ class Arm:
             self._seq += 1
 
 
-def test_beyond_its_temperatures_the_model_is_doubted(robot: RobotFile) -> None:
-    arm = Arm(robot)
-    arm.active.start(None, None)
-    arm.active.activate(arm.request(**LIMITS))
+def test_beyond_its_temperatures_the_model_is_doubted_after_a_restart_too(robot: RobotFile, tmp_path: Path) -> None:
+    first, arm = Arm(robot), Arm(robot)
+    first.active.start(None, None)
+    first.active.activate(first.request(**LIMITS))
+    save_state(tmp_path / "state", first.active.state(), "owner")
+    arm.active.start(None, arm.active.read(load_state(tmp_path / "state", "owner")))
     assert arm.active.invalid_reason == ""
     arm.frames(5, [20.0, 25.0, 30.0, 35.0, 40.0, 30.0])
     arm.active.check_temperature()
@@ -98,62 +99,6 @@ def test_a_missing_temperature_is_an_event(robot: RobotFile) -> None:
     assert "joint_1" in arm.active.invalid_reason
 
 
-def test_temperatures_of_the_model_last_over_a_restart(robot: RobotFile, tmp_path: Path) -> None:
-    first, second = Arm(robot), Arm(robot)
-    first.active.start(None, None)
-    first.active.activate(first.request(**LIMITS))
-    save_state(tmp_path / "state", first.active.state(), "owner")
-    second.active.start(None, second.active.read(load_state(tmp_path / "state", "owner")))
-    found = second.active.status()["temperature"]
-    assert found["fitted"] == LIMITS["temperatures"]
-    seen = first.estimator.temperatures
-    assert seen is not None
-    assert seen.plain == LIMITS["temperatures"]
-
-
-@pytest.mark.parametrize("limits", [[[1.0]], "hot", [[0.0] * 6]])
-def test_limits_that_are_none_are_refused(robot: RobotFile, limits: object) -> None:
-    arm = Arm(robot)
-    arm.active.start(None, None)
-    with pytest.raises(ControlError, match="temperatures"):
-        arm.active.activate(arm.request(temperatures=limits))
-    assert arm.active.theta is None
-
-
-def test_an_arm_without_temperature_has_no_such_status() -> None:
-    plain = load_robot("space6")
-    arm = Arm(plain)
-    arm.active.start(None, None)
-    assert "temperature" not in arm.active.status()
-    assert arm.estimator.temperature is None
-
-
-def test_guiding_takes_friction_at_the_present_temperature(robot: RobotFile) -> None:
-    table = {"name": "one", "robot": "space6_temperature", "driver": {"kind": "sim", "mode": "csp"}, "guiding": {}}
-    arm = Arm(robot)
-    arm.active.start(None, None)
-    arm.active.activate(arm.request(**LIMITS))
-    source = HandGuidingModelSource(ArmConfig.model_validate(table), arm.active).handlers["guiding_model"]
-    with pytest.raises(ControlError, match="that of a joint is not known"):
-        source({"arm": "one"})  # no frame yet
-    assert arm.active.status()["temperature"]["state"] == "ok"
-    arm.frames(3, [30.0] * 6)
-    assert source({"arm": "one"})
-    arm.estimator.restart_stream(1)
-    with pytest.raises(ControlError, match="not valid: no temperature of joint_1"):
-        source({"arm": "one"})
-    arm.frames(3, [30.0] * 6)
-    arm.frames(round(11 * RATE), None)
-    with pytest.raises(ControlError, match="not valid: no temperature of joint_1"):
-        source({"arm": "one"})
-    arm.frames(3, [60.0] * 6)
-    with pytest.raises(ControlError, match="friction is not known there"):
-        source({"arm": "one"})
-    arm.pause()
-    arm.frames(3, [30.0] * 6)
-    assert source({"arm": "one"})
-
-
 def test_friction_of_the_controllers_model_is_that_of_the_temperature(robot: RobotFile) -> None:
     arm = Arm(robot)
     base, d = arm.estimator.base, robot.model.dynamics
@@ -163,7 +108,6 @@ def test_friction_of_the_controllers_model_is_that_of_the_temperature(robot: Rob
     for T in (-10.0, 20.0, 50.0):
         model = GuidingModel.of(robot.model, base, arm.theta, temperature=np.full(6, T))
         np.testing.assert_allclose(model.coordinates[:, 0], d.coulomb + d.coulomb_temperature * (T - 20.0), rtol=1e-6)
-    assert not TemperatureRange(np.full(6, 20.0), np.full(6, 20.0)).outside(np.full(6, 20.0)).any()
 
 
 def test_a_model_without_its_temperatures_is_not_activated(robot: RobotFile) -> None:
@@ -172,6 +116,9 @@ def test_a_model_without_its_temperatures_is_not_activated(robot: RobotFile) -> 
     for adopt in (True, False):
         with pytest.raises(ControlError, match="does not say at which it was identified"):
             arm.active.activate(arm.request(adopt=adopt))
+    for limits in ([[1.0]], "hot", [[0.0] * 6]):
+        with pytest.raises(ControlError, match="temperatures"):
+            arm.active.activate(arm.request(temperatures=limits))
     assert arm.active.theta is None
     arm.active.activate({"theta": None})  # the estimate
 
@@ -193,6 +140,21 @@ class Guided(Arm):
         result = self.handlers[verb]({"arm": "one", **args})
         assert result is not None
         return dict(result)
+
+
+def test_guiding_by_the_active_model_needs_the_present_temperature(robot: RobotFile) -> None:
+    arm = Guided(robot)
+    arm.active.activate(arm.request(**LIMITS))
+    with pytest.raises(ControlError, match="that of a joint is not known"):
+        arm.ask("guiding_model")  # no frame yet
+    arm.frames(3, [30.0] * 6)
+    assert arm.ask("guiding_model")
+    arm.frames(round(11 * RATE), None)
+    with pytest.raises(ControlError, match="not valid: no temperature of joint_1"):
+        arm.ask("guiding_model")
+    arm.frames(3, [60.0] * 6)
+    with pytest.raises(ControlError, match="friction is not known there"):
+        arm.ask("guiding_model")
 
 
 def test_a_model_of_the_request_holds_at_its_temperatures(robot: RobotFile) -> None:

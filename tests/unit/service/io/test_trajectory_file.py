@@ -27,12 +27,8 @@ SERIES = FourierSeries(
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    head = {
-        "format": "thetad-excitation/1",
-        "robot": {"name": "arm2", "sha256": "ab" * 32},
-        "joints": list(JOINTS),
-        "units": list(UNITS),
-    }
+    robot = {"name": "arm2", "sha256": "ab" * 32}
+    head = {"format": "thetad-excitation/1", "robot": robot, "joints": list(JOINTS), "units": list(UNITS)}
     return head | SERIES.as_dict() | changes
 
 
@@ -54,6 +50,9 @@ def test_a_design_is_read_to_the_bit_and_survives_the_wire(tmp_path: Path) -> No
     again = Trajectory.from_message(unpack_map(pack_map(found.as_message(), MAX_REQUEST), MAX_REQUEST))
     np.testing.assert_array_equal(again.positions(t), SERIES.sample(t)[0])
     assert (again.joints, again.robot_sha256) == (JOINTS, "ab" * 32)
+    for message in (None, [], {"joints": ["a"], "units": ["rad"], "q": [[1.0], ["x"], [2.0]], "rate_hz": 1}):
+        with pytest.raises(TrajectoryError):
+            Trajectory.from_message(message)
 
 
 def test_a_table_of_a_design_is_read_and_joined_smoothly(tmp_path: Path) -> None:
@@ -84,12 +83,9 @@ def cell(line: int, column: int, value: str) -> Change:
     [
         (cell(0, 0, "t"), "first column is 't'"),
         (cell(0, 1, "q1"), "column 2 is 'q1'"),
-        (cell(0, 1, "shoulder q [deg]"), "joint shoulder is in degrees"),
         (cell(0, 1, "shoulder q [°]"), "joint shoulder is in degrees"),
-        (cell(0, 1, "shoulder q [mrad]"), "joint shoulder is in 'mrad'"),
         (cell(0, 2, "shoulder q [rad]"), "different names"),
         (cell(7, 1, "nan"), "joint shoulder: nan is no position, at 0.12 s"),
-        (cell(7, 2, "inf"), "joint slide: inf is no position"),
         (cell(7, 1, "half"), "line 8: could not convert"),
         (cell(7, 0, "nan"), "line 8: nan is no time"),
         (cell(7, 0, "0.125"), "equidistant"),
@@ -97,7 +93,6 @@ def cell(line: int, column: int, value: str) -> Change:
         (lambda lines: lines[:3], "2 rows"),
         (lambda lines: [*lines[:9], lines[9] + ",1.0", *lines[10:]], "line 10 has 8 values"),
         (lambda lines: [line.split(",")[0] for line in lines], "no column holds positions"),
-        (lambda lines: [""], "first column is ''"),
         (cell(3, 1, 200_000 * "1"), "no table of comma-separated values"),
     ],
 )
@@ -107,14 +102,12 @@ def test_a_table_that_cannot_be_used(tmp_path: Path, change: Change, words: str)
         read_trajectory(path)
     assert str(error.value).startswith(f"{path}: ")
     assert words in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (document(format="thetad-excitation/9"), "its format is 'thetad-excitation/9'"),
-        ([1, 2], "format is None"),
         ("{", "is not JSON"),
         (document(joints=["shoulder"]), "2 units for 1 joints"),
         (document(joints=None), "joints: expected a list"),
@@ -171,6 +164,10 @@ def test_a_period_has_a_whole_number_of_cycles() -> None:
     fine = Trajectory(JOINTS, UNITS, rate_hz=2000.0, table=np.zeros((4001, 2)))
     with pytest.raises(TrajectoryError, match="2000 rows a second, and the arm 1000 cycles"):
         fine.cycles(0.001)
+    slow = Trajectory(JOINTS, UNITS, rate_hz=5e-324, table=np.zeros((5, 2)))
+    for endless in (slow, replace(mine, series=replace(SERIES, f0_hz=5e-324))):
+        with pytest.raises(TrajectoryError, match="2 to 200000 can be run"):
+            endless.cycles(0.001)
 
 
 def test_a_table_that_no_request_holds() -> None:
@@ -181,23 +178,3 @@ def test_a_table_that_no_request_holds() -> None:
     Trajectory.from_message(largest)
     with pytest.raises(TrajectoryError, match="4001 rows of 2 positions"):
         Trajectory.from_message(largest | {"q": [*largest["q"], [0.0, 0.0]]})
-
-
-@pytest.mark.parametrize(
-    "message", [None, [], {"joints": ["a"], "units": ["rad"], "q": [[1.0], ["x"], [2.0]], "rate_hz": 1}]
-)
-def test_messages_of_strangers(message: object) -> None:
-    with pytest.raises(TrajectoryError):
-        Trajectory.from_message(message)
-
-
-@pytest.mark.parametrize("rate_hz", [1e-308, 5e-324, 1e-9])
-def test_a_period_without_end_is_refused(rate_hz: float) -> None:
-    table = Trajectory(JOINTS, UNITS, rate_hz=rate_hz, table=np.zeros((5, 2)))
-    with pytest.raises(TrajectoryError, match="2 to 200000 can be run"):
-        table.cycles(0.001)
-
-
-def test_a_series_without_end_is_refused() -> None:
-    with pytest.raises(TrajectoryError, match="2 to 200000 can be run"):
-        Trajectory(JOINTS, UNITS, series=replace(SERIES, f0_hz=5e-324)).cycles(0.001)

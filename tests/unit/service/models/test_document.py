@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import hashlib
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +18,7 @@ from drivers.files.recordings.recording import Span, read_recording
 from drivers.files.robots.file import load_robot
 from rt_core.identification.identify import Identification
 from rt_core.model.base import base_parameters
-from service.models._schema import SIZE_LIMIT, read_yaml
+from service.models._schema import SIZE_LIMIT
 from service.models.document import (
     ModelFile,
     ModelFileError,
@@ -30,7 +27,6 @@ from service.models.document import (
     load_model,
     model_text,
     online_document,
-    parameter_table,
     write_model,
     write_text,
 )
@@ -70,10 +66,8 @@ def test_round_trip_to_the_last_bit(
     result = identified[1]
     np.testing.assert_array_equal(model.theta, result.theta)
     np.testing.assert_array_equal(model.covariance, result.uncertainty.covariance)
-    assert model.base.names == result.base.names
     assert model.document == document
-    assert model.fit_error == result.metrics.relative_error
-    assert model.origin == "axis.mcap"
+    assert (model.fit_error, model.origin) == (result.metrics.relative_error, "axis.mcap")
     assert (model.settings.cutoff_hz, model.settings.trim) == (100.0, document["settings"]["trim_s"])
     write_model(model.document, tmp_path / "again.yaml")
     assert (tmp_path / "again.yaml").read_bytes() == (tmp_path / "model.yaml").read_bytes()
@@ -81,12 +75,10 @@ def test_round_trip_to_the_last_bit(
 
 
 def test_the_embedded_robot_is_enough(tmp_path: Path, space6_recording: Path) -> None:
-    folder = tmp_path / "lab"
+    folder, out = tmp_path / "lab", tmp_path / "model.yaml"
     folder.mkdir()
-    for name in ("space6.toml", "space6.urdf"):
-        (folder / name).write_bytes((ROOT / "configs/robots" / name).read_bytes())
-    (folder / "space6.toml").rename(folder / "mine.toml")
-    out = tmp_path / "model.yaml"
+    for name, copy_ in (("space6.toml", "mine.toml"), ("space6.urdf", "space6.urdf")):
+        (folder / copy_).write_bytes((ROOT / "configs/robots" / name).read_bytes())
     done = thetad("identify", space6_recording, "--robot", folder / "mine.toml", "-o", out)
     assert done.code == 0, done
     expected = load_robot(folder / "mine.toml")
@@ -95,7 +87,6 @@ def test_the_embedded_robot_is_enough(tmp_path: Path, space6_recording: Path) ->
     model = load_model(out)
     assert model.robot.sha256 == expected.sha256
     np.testing.assert_array_equal(model.robot.model.geometry, expected.model.geometry)
-    assert thetad("validate", out, space6_recording).code == 0
     assert thetad("models", "export", out, "--format", "urdf").code == 0
 
 
@@ -103,86 +94,34 @@ def test_hashes_tell_robot_data_and_settings(identified: tuple[dict[str, Any], I
     document, result = identified
     robot = load_robot(work / "axis.toml")
     recording = read_recording(work / "axis.mcap")
-    chosen = signal_settings(robot)
-    again = batch_document(identify_recording(recording, robot, chosen, span=SPAN), robot, recording, chosen, SPAN)
-    assert {**again, "created": ""} == {**document, "created": ""}
-    assert document["data"]["sha256"] == recording.sha256
-    assert document["data"]["span"] == "0:0.7"
+    assert (document["data"]["sha256"], document["data"]["span"]) == (recording.sha256, "0:0.7")
     assert document["robot"]["sha256"] == robot.sha256
-    other = signal_settings(robot, trim_s=0.3)
-    changed = batch_document(result, robot, recording, other, SPAN)
+    changed = batch_document(result, robot, recording, signal_settings(robot, trim_s=0.3), SPAN)
     assert changed["settings_sha256"] != document["settings_sha256"]
     assert digest({"a": 1, "b": [2.5]}) == digest({"b": [2.5], "a": 1})
-    assert digest({"a": 1}) == hashlib.sha256(b'{"a": 1}').hexdigest()
-
-
-def test_undetermined_parameters_have_no_value_but_theta_is_full(
-    identified: tuple[dict[str, Any], Identification], tmp_path: Path
-) -> None:
-    document, result = copy.deepcopy(identified[0]), identified[1]
-    std = np.array([np.inf, *result.std[1:]])
-    status = ("undetermined", *result.status[1:])
-    document["parameters"] = parameter_table(result.base, result.theta, std, status, ("undetermined",))
-    model = load_model(written(document, tmp_path))
-    first, second = model.document["parameters"][:2]
-    assert (first["value"], first["std"], first["relative_std"], first["status"]) == (None, None, None, "undetermined")
-    assert second["value"] == result.theta[1]
-    assert second["relative_std"] == pytest.approx(result.std[1] / abs(result.theta[1]))
-    np.testing.assert_array_equal(model.theta, result.theta)
-
-
-def test_online_estimate(identified: tuple[dict[str, Any], Identification], work: Path, tmp_path: Path) -> None:
-    result = identified[1]
-    robot = load_robot(work / "axis.toml")
-    covariance = result.uncertainty.covariance
-    p = result.theta.size
-
-    def document(*status: str) -> dict[str, Any]:
-        source = {"arm": "axis", "t_ns": 7, "frames": 5}
-        return online_document(
-            robot, result.base, signal_settings(robot), result.theta, result.std, covariance, status, source
-        )
-
-    model = load_model(written(document(*("estimated",) * p), tmp_path))
-    assert (model.document["verdict"], model.fit_error, model.origin) == ("ok", None, "axis")
-    weak = document("unestimated", *("estimated",) * (p - 1))
-    assert (weak["verdict"], weak["parameters"][0]["value"]) == ("weak_excitation", None)
-    assert weak["reasons"] == [f"1 of {p} parameters are not estimated"]
-    assert document("invalid", *("estimated",) * (p - 1))["verdict"] == "not_explained"
 
 
 Edit = Callable[[dict[str, Any]], object]
 
 EDITS: dict[str, tuple[Edit, str]] = {
     "format": (lambda d: d.update(format="thetad-model/9"), "thetad-model/9"),
-    "no format": (lambda d: d.pop("format"), "no format"),
     "theta shorter": (lambda d: d["theta"].pop(), "theta or covariance do not have"),
     "theta NaN": (lambda d: d["theta"].__setitem__(0, float("nan")), "theta[0]"),
-    "theta infinite": (lambda d: d["theta"].__setitem__(1, float("inf")), "theta[1]"),
     "theta text": (lambda d: d["theta"].__setitem__(1, "12,5"), "theta[1]"),
     "theta enormous": (lambda d: d["theta"].__setitem__(1, 10**400), "theta[1]"),
     "theta true": (lambda d: d["theta"].__setitem__(1, True), "theta[1]"),
-    "theta map": (lambda d: d.update(theta={"a": 1}), "theta"),
     "theta gone": (lambda d: d.pop("theta"), "theta: is missing"),
     "covariance ragged": (lambda d: d["covariance"][0].pop(), "theta or covariance do not have"),
     "covariance negative": (lambda d: d["covariance"][0].__setitem__(0, -1.0), "negative variance"),
     "covariance lopsided": (lambda d: d["covariance"][0].__setitem__(1, 1e3), "covariance is not symmetric"),
     "covariance NaN": (lambda d: d["covariance"][1].__setitem__(0, float("nan")), "covariance[1][0]"),
-    "covariance gone": (lambda d: d.pop("covariance"), "covariance: is missing"),
     "robot edited": (lambda d: d["robot"]["source"].update(gravity="ceiling"), "robot.sha256 does not match"),
     "robot misspelt": (lambda d: d["robot"]["source"].update(gravitee="floor"), "gravitee"),
-    "robot a list": (lambda d: d.update(robot=[1, 2]), "robot"),
-    "robot source gone": (lambda d: d["robot"].pop("source"), "robot.source: is missing"),
-    "robot hash gone": (lambda d: d["robot"].pop("sha256"), "robot.sha256: is missing"),
     "settings edited": (lambda d: d["settings"].update(cutoff_hz=20.0), "settings_sha256 does not match"),
     "cut-off negative": (lambda d: d["settings"].update(cutoff_hz=-1.0), "settings.cutoff_hz"),
     "order enormous": (lambda d: d["settings"].update(filter_order=10**9), "settings.filter_order"),
-    "settings null": (lambda d: d.update(settings=None), "settings"),
     "parameter renamed": (lambda d: d["parameters"][0].update(name="zz"), "not the base parameters"),
     "parameter value text": (lambda d: d["parameters"][0].update(value="much"), "parameters[0].value"),
-    "parameters gone": (lambda d: d.pop("parameters"), "parameters: is missing"),
-    "metrics a list": (lambda d: d.update(metrics=[1]), "metrics"),
-    "data null": (lambda d: d.update(data=None), "data"),
     "verdict unknown": (lambda d: d.update(verdict="splendid"), "verdict"),
     "unknown key": (lambda d: d.update(thetta=[1.0]), "thetta"),
 }
@@ -199,15 +138,14 @@ def test_damaged_or_edited(document: dict[str, Any], tmp_path: Path, name: str) 
     assert str(path) in message
     assert words in message
     assert len(message) < 500
-    for command in (("models", "show"), ("models", "export", "--format", "python")):
-        thetad(*command, path).refused(str(path), words)
 
 
 def test_settings_of_another_robot(document: dict[str, Any], tmp_path: Path) -> None:
     document["settings"]["min_velocity"] = [0.1, 0.1]
     document["settings_sha256"] = digest(document["settings"] | {"method": document["method"]})
-    with pytest.raises(ModelFileError, match="min_velocity has 2 values for 1 joints"):
-        load_model(written(document, tmp_path))
+    path = written(document, tmp_path)
+    for command in (("models", "show"), ("models", "export", "--format", "python")):
+        thetad(*command, path).refused(str(path), "min_velocity has 2 values for 1 joints")
 
 
 def test_not_a_model_file(tmp_path: Path, document: dict[str, Any]) -> None:
@@ -220,19 +158,17 @@ def test_not_a_model_file(tmp_path: Path, document: dict[str, Any]) -> None:
     refused(tmp_path, "is not a file")
     refused(Path("/dev/zero"), "is not a file")
     path = tmp_path / "x.yaml"
-    for content in (b"", b"null\n", b"- 1\n", b"just text\n", b"format: thetad-model/0\n"):
+    for content, words in (
+        (b"", "not a model file of this version"),
+        (b"- 1\n", "not a model file of this version"),
+        (b"format: thetad-model/0\n", "not a model file of this version"),
+        (b"a: [1, 2\n", "not valid YAML"),
+        (b"a: !!python/object/apply:os.system [ls]\n", "not valid YAML"),
+        (b"\xff\xfe\x00", "cannot be read as text"),
+        (b" " * (SIZE_LIMIT + 1), "too large"),
+    ):
         path.write_bytes(content)
-        refused(path, "not a model file of this version")
-    for content in (b"a: [1, 2\n", b"a: b: c\n", b"\t", b"a: !!python/object/apply:os.system [ls]\n"):
-        path.write_bytes(content)
-        refused(path, "not valid YAML")
-    path.write_bytes(b"\xff\xfe\x00")
-    refused(path, "cannot be read as text")
-    path.write_bytes(b"a")
-    with path.open("r+b") as stream:
-        stream.truncate(SIZE_LIMIT + 1)
-    refused(path, "too large")
-    path.unlink()
+        refused(path, words)
     whole = written(document, tmp_path).read_bytes()
     for part in (10, len(whole) // 3, len(whole) - 40):
         path.write_bytes(whole[:part])
@@ -260,21 +196,6 @@ def loads_or_refuses(path: Path) -> ModelFile | None:
     return None
 
 
-@settings(max_examples=200)
-@given(data=st.binary(max_size=400))
-def test_any_bytes(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.getbasetemp() / "random.yaml"
-    path.write_bytes(data)
-    assert loads_or_refuses(path) is None
-
-
-@settings(max_examples=150)
-@given(text=st.text(alphabet="[]{}:,-&*!?|>'\"%@#ab01.~<= \n\t", max_size=200))
-def test_any_yaml_text(text: str) -> None:
-    with contextlib.suppress(ValueError):
-        read_yaml(text)
-
-
 junk = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates() | st.binary(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -282,7 +203,7 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_field_replaced_by_anything(
     data: st.DataObject, identified: tuple[dict[str, Any], Identification], tmp_path_factory: pytest.TempPathFactory
@@ -299,9 +220,7 @@ def test_any_field_replaced_by_anything(
     model = loads_or_refuses(path)
     if model is not None:
         assert np.isfinite(model.theta).all()
-        shown = thetad("models", "show", path, "--json")
-        assert shown.code == 0
-        assert "theta" not in json.loads(shown.out)
+        assert thetad("models", "show", path, "--json").code == 0
 
 
 @settings(max_examples=60)
@@ -319,9 +238,6 @@ def test_any_byte_flipped(
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("old")
-    write_text(tmp_path / "file", "new")
-    assert (tmp_path / "file").read_text() == "new"
     for umask, mode in ((0o022, 0o644), (0o077, 0o600)):
         before = os.umask(umask)
         try:
@@ -339,17 +255,22 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "new"
 
 
-def test_an_online_model_keeps_the_constants_it_went_on_with(tmp_path: Path) -> None:
+def test_an_online_estimate_keeps_the_constants_it_went_on_with(tmp_path: Path) -> None:
     robot = load_robot("space6_stribeck")
     base = base_parameters(robot.model)
     constants = np.where(base.layout.shape[:, 0] > 0.0, 0.07, 0.0)
-    p = len(base)
-    known, source = ("estimated",) * p, {"arm": "x"}
-    document = online_document(
-        robot, base, signal_settings(robot), np.ones(p), np.full(p, 0.1), np.eye(p), known, source, constants
-    )
-    write_model(document, tmp_path / "online.yaml")
-    found = load_model(tmp_path / "online.yaml")
+    p, settings, source = len(base), signal_settings(robot), {"arm": "axis", "t_ns": 7, "frames": 5}
+
+    def document(first: str) -> dict[str, Any]:
+        values = (np.ones(p), np.full(p, 0.1), np.eye(p), (first, *("estimated",) * (p - 1)))
+        return online_document(robot, base, settings, *values, source, constants)
+
+    found = load_model(written(document("estimated"), tmp_path))
+    assert (found.document["verdict"], found.fit_error, found.origin) == ("ok", None, "axis")
     assert found.robot.model.dynamics is not None
     np.testing.assert_array_equal(found.robot.model.dynamics.stribeck_velocity, np.full(6, 0.07))
     np.testing.assert_array_equal(found.base.layout.shape[:, 0], constants)
+    weak = document("unestimated")
+    assert (weak["verdict"], weak["parameters"][0]["value"]) == ("weak_excitation", None)
+    assert weak["reasons"] == [f"1 of {p} parameters are not estimated"]
+    assert document("invalid")["verdict"] == "not_explained"

@@ -12,9 +12,12 @@ import pytest
 import yaml
 from scipy.stats import norm
 
+from drivers.files.robots.file import load_robot
+from rt_core.model.base import base_parameters
 from service.models.diff import SPEEDS, compare_models
-from service.models.document import load_model, write_model
-from tests.lab.command_line import mounted, simulate, thetad
+from service.models.document import load_model, online_document, write_model
+from service.operations.identify import signal_settings
+from tests.lab.command_line import mounted, thetad
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +95,6 @@ def test_what_differs_is_shown_and_nothing_else(space6_model: Path, tmp_path: Pa
     row = next(row for row in content(space6_model)["parameters"] if row["name"] == "fc3")
     moved = changed(space6_model, tmp_path / "moved.yaml", {"fc3": row["value"] + 10.0 * row["std"]})
     out = thetad("models", "diff", space6_model, moved).out
-    assert out.startswith("space6: 1 of 58 parameters")
     shown = re.findall(r"^(\S+) .* N\*m +([+-][\d.]+)$", out.partition("friction of")[0], re.M)
     assert shown == [("fc3", f"{10.0 / math.sqrt(2.0):+.1f}")]
     joints = dict(re.findall(r"^(joint_\d) .* N\*m +([+-][\d.]+)$", out, re.M))
@@ -104,44 +106,30 @@ def test_what_only_one_model_knows_is_named(space6_model: Path, tmp_path: Path) 
     unknown = changed(space6_model, tmp_path / "unknown.yaml", {"fc2": None, "mx6": None})
     found = thetad("models", "diff", space6_model, unknown)
     assert "known to one of them: fc2 (only A), mx6 (only A)" in found.out
-    rows = {
-        row["joint"]: row["z"] for row in thetad("models", "diff", unknown, space6_model, "--json").json["friction"]
-    }
-    assert rows["joint_2"] is None
-    assert rows["joint_1"] == 0.0
+    rows = thetad("models", "diff", unknown, space6_model, "--json").json["friction"]
+    assert {row["joint"]: row["z"] for row in rows}.items() >= {"joint_2": None, "joint_1": 0.0}.items()
 
 
-def test_certain_values_that_differ_are_reported(space6_model: Path, tmp_path: Path) -> None:
-    certain = changed(space6_model, tmp_path / "a.yaml", {"fc2": 1.0}, std=0.0)
-    other = changed(space6_model, tmp_path / "b.yaml", {"fc2": 2.0}, std=0.0)
-    found = compare_models(load_model(certain), load_model(other)).beyond(2.0)
-    assert [(q.name, q.z) for q in found] == [("fc2", math.inf)]
-
-
-def test_velocity_constants_are_compared_by_their_logarithms(work: Path, tmp_path: Path) -> None:
-    recording = simulate(tmp_path / "stribeck.mcap", "space6_stribeck", seed=4, seconds=24.0)
-    path = tmp_path / "stribeck.yaml"
-    assert thetad("identify", recording, "--robot", "space6_stribeck", "-o", path).code == 0
-    document = content(path)
+def test_velocity_constants_are_compared_by_their_logarithms(stribeck_model: Path, tmp_path: Path) -> None:
+    document = content(stribeck_model)
     known = [row for row in document["constants"] if row["value"] is not None]
     assert known
     for row in known:
         row["value"], row["lower"], row["upper"] = (2.0 * row[key] for key in ("value", "lower", "upper"))
     write_model(document, tmp_path / "twice.yaml")
-    found = {
-        row["name"]: row for row in thetad("models", "diff", path, tmp_path / "twice.yaml", "--json").json["constants"]
-    }
+    done = thetad("models", "diff", stribeck_model, tmp_path / "twice.yaml", "--json")
+    found = {row["name"]: row["z"] for row in done.json["constants"]}
     for row in known:
         spread = math.log(row["upper"] / row["lower"]) / (2.0 * norm.ppf(0.975))
-        assert found[row["name"]]["z"] == pytest.approx(math.log(2.0) / (math.sqrt(2.0) * spread), rel=1e-5)
+        assert found[row["name"]] == pytest.approx(math.log(2.0) / (math.sqrt(2.0) * spread), rel=1e-5)
 
 
 def test_models_of_other_robots_are_refused(space6_model: Path, arm7_model: Path, tmp_path: Path) -> None:
-    thetad("models", "diff", space6_model, arm7_model).refused(
-        f"{space6_model} is a model of space6, {arm7_model} one of arm7", "only models of one robot"
-    )
-    robot = mounted("space6", "+x", tmp_path)
-    recording = simulate(tmp_path / "wall.mcap", robot, seed=1, seconds=12.0)
-    model = tmp_path / "wall.yaml"
-    assert thetad("identify", recording, "--robot", robot, "-o", model).code == 0
-    thetad("models", "diff", model, space6_model).refused("other parameters", "gravity")
+    words = f"{space6_model} is a model of space6, {arm7_model} one of arm7"
+    thetad("models", "diff", space6_model, arm7_model).refused(words, "only models of one robot")
+    robot = load_robot(mounted("space6", "+x", tmp_path))
+    base, settings = base_parameters(robot.model), signal_settings(robot)
+    p = len(base)
+    values = (np.ones(p), np.full(p, 0.1), np.eye(p))
+    write_model(online_document(robot, base, settings, *values, ("estimated",) * p, {"arm": "w"}), tmp_path / "w.yaml")
+    thetad("models", "diff", tmp_path / "w.yaml", space6_model).refused("other parameters", "gravity")

@@ -21,7 +21,7 @@ from rt_core.model.base import base_parameters
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.friction import LAW_LINK
 from rt_core.model.inertia import from_pseudo_inertia, is_physical, pseudo_inertia
-from rt_core.model.parameters import friction_constants, standard_parameters, with_constants
+from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from service.models.document import ModelFile, ModelFileError, load_model
@@ -37,7 +37,7 @@ from tests.lab.arms.simulated import random_arm, twin
 from tests.lab.command_line import thetad
 
 # joints, seed, share of prismatic joints, coupled transmission; gravity is tilted in all of them
-ARMS = [(1, 1, 0.0, False), (2, 2, 1.0, False), (4, 3, 0.5, False), (6, 4, 0.0, True), (7, 5, 0.3, True)]
+ARMS = [(2, 2, 1.0, False), (4, 3, 0.5, False), (7, 5, 0.3, True)]
 STATES = 40
 
 CALL = """
@@ -105,18 +105,12 @@ def close(found: np.ndarray, wanted: np.ndarray) -> None:
 @pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
 def test_python_module(n: int, seed: int, prismatic: float, coupled: bool) -> None:
     model = random_arm(n, seed, prismatic=prismatic, coupled=coupled)
-    states = random_states(model, seed)
-    exact = model_file(model)
+    q, dq, ddq = random_states(model, seed)
+    dq[-5:] = ddq[-5:] = 0.0  # it stands
+    states = (q, dq, ddq)
+    exact, off = model_file(model), identified(model, seed)
     close(run_bare(to_python(exact), states), true_torque(model, states))
-    off = identified(model, seed)
     close(run_bare(to_python(off), states), expected(off, states))
-
-
-def test_python_module_of_a_standing_arm() -> None:
-    model = random_arm(3, 8, coupled=True)
-    q, dq, ddq = random_states(model)
-    states = (q, 0.0 * dq, 0.0 * ddq)
-    close(run_bare(to_python(model_file(model)), states), true_torque(model, states))
 
 
 def links_of(found: ModelFile, phi: np.ndarray) -> np.ndarray:
@@ -128,6 +122,22 @@ def links_of(found: ModelFile, phi: np.ndarray) -> np.ndarray:
     return links
 
 
+def urdf_torque(text: str, model: RobotModel, states: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Torque of a URDF in Pinocchio."""
+    pinned = pin.buildModelFromXML(text)
+    pinned.gravity = pin.Motion(np.array(model.gravity), np.zeros(3))
+    store = pinned.createData()
+    assert [j for j in range(model.n) if pinned.joints[j + 1].nq == 2] == []  # no continuous joint
+    return np.array([pin.rnea(pinned, store, *state) for state in zip(*states, strict=True)])
+
+
+def beside_links(found: ModelFile, states: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Torque of what a model has beside its links."""
+    extra = found.base.standard.law != LAW_LINK
+    Y = regressor(found.robot.model, found.base.standard, *states)
+    return np.asarray(Y[:, :, extra] @ full_parameters(found)[extra])
+
+
 def check_urdf(found: ModelFile, folder: Path, seed: int = 0) -> tuple[np.ndarray, list[str]]:
     """Assert that the URDF loads to the same torque, here and in Pinocchio; links as read, and warnings."""
     model = found.robot.model
@@ -135,16 +145,8 @@ def check_urdf(found: ModelFile, folder: Path, seed: int = 0) -> tuple[np.ndarra
     states = random_states(model, seed)
     phi = full_parameters(found)
     close(found.base.mapping @ phi, found.theta)
-    extra = found.base.standard.law != LAW_LINK
-    added = regressor(model, found.base.standard, *states)[:, :, extra] @ phi[extra]
-    wanted = expected(found, states)
-
-    pinned = pin.buildModelFromXML(text)
-    pinned.gravity = pin.Motion(np.array(model.gravity), np.zeros(3))
-    store = pinned.createData()
-    assert [j for j in range(model.n) if pinned.joints[j + 1].nq == 2] == []  # no continuous joint
-    rigid = np.array([pin.rnea(pinned, store, *state) for state in zip(*states, strict=True)])
-    close(rigid + added, wanted)
+    added, wanted = beside_links(found, states), expected(found, states)
+    close(urdf_torque(text, model, states) + added, wanted)
 
     (folder / "arm.urdf").write_text(text)
     loaded = load_robot(folder / "arm.urdf").model
@@ -207,96 +209,38 @@ def test_a_consistent_model_is_written_as_it_is(tmp_path: Path) -> None:
         to_urdf(replace(found, standard=1.001 * truth))
 
 
-def test_a_parameter_without_variance_keeps_its_value(tmp_path: Path) -> None:
-    found = identified(random_arm(4, 12), 12, size=1e-3)
-    covariance = found.covariance.copy()
-    covariance[2] = covariance[:, 2] = 0.0
-    check_urdf(replace(found, covariance=covariance), tmp_path)
-
-
-def test_velocity_constants_stand_in_the_comment() -> None:
-    robot = load_robot("space6")
-    model = replace(robot.model, friction=replace(robot.model.friction, law="stribeck"))
-    constants = friction_constants(model)
-    model = with_constants(model, dict.fromkeys(constants, 0.0625))
-    text, _ = to_urdf(model_file(model))
-    comment = text[: text.index("-->")]
-    assert constants
-    for name in constants:
-        assert f"{name} = 0.0625 rad/s" in comment
-
-
-def test_the_truth_is_physical_and_a_disturbed_model_is_named() -> None:
+def test_a_disturbed_model_is_named() -> None:
     model = random_arm(5, 6, prismatic=0.0)
-    exact = model_file(model)
-    phi = standard_from_base(model, exact.base, exact.theta)
-    np.testing.assert_allclose(phi, standard_parameters(model, exact.base.standard), atol=1e-9)
-    assert to_urdf(exact)[1] == []
     wild = identified(model, 3, size=2.0)
     text, warnings = to_urdf(wild)
-    links = ET.fromstring(text).findall("link/inertial")
-    assert len(links) == model.n
+    assert len(ET.fromstring(text).findall("link/inertial")) == model.n
     assert consistent_parameters(wild) is None
-    phi = standard_from_base(model, wild.base, wild.theta)
-    bad = [
-        joint.name
-        for i, joint in enumerate(model.joints)
-        if not is_physical(phi[(wild.base.standard.law == LAW_LINK) & (wild.base.standard.source // 10 == i)])
-    ]
+    links = links_of(wild, standard_from_base(model, wild.base, wild.theta))
+    bad = [joint.name for joint, link in zip(model.joints, links, strict=True) if not is_physical(link)]
     assert bad
     of_links = [warning for warning in warnings if warning.startswith("link")]
-    assert len(of_links) == len(bad)
     for name, warning in zip(bad, of_links, strict=True):
         assert f"({name})" in warning
         assert "not physically possible" in warning
         assert "--method physical" in warning
 
 
-@pytest.mark.parametrize(("n", "inertial"), [(4, None), (4, "zeros"), (1, "zeros")])
+@pytest.mark.parametrize(("n", "inertial"), [(4, None), (1, "zeros")])
 def test_an_arm_without_link_figures_gets_an_assumed_mass(n: int, inertial: str | None) -> None:
     truth = random_arm(n, 9, prismatic=0.0)
     model = replace(truth, inertial=None if inertial is None else np.zeros((n, 10)), dynamics=None)
-    theta = identified(truth, 9).theta
-    found = model_file(model, theta)
-    states = random_states(model)
+    found = model_file(model, identified(truth, 9).theta)
     text, _ = to_urdf(found)
     masses = [float(m.get("value", "nan")) for m in ET.fromstring(text).findall("link/inertial/mass")]
     assert len(masses) == n
     assert min(masses) > 0.1
-    pinned = pin.buildModelFromXML(text)
-    pinned.gravity = pin.Motion(np.array(model.gravity), np.zeros(3))
-    store = pinned.createData()
-    rigid = np.array([pin.rnea(pinned, store, *state) for state in zip(*states, strict=True)])
-    phi = full_parameters(found)
-    extra = found.base.standard.law != LAW_LINK
-    added = regressor(model, found.base.standard, *states)[:, :, extra] @ phi[extra]
-    close(rigid + added, expected(found, states))
-
-
-def test_a_link_without_mass_but_with_a_moment_has_no_urdf() -> None:
-    model = random_arm(1, 10, prismatic=0.0)
-    assert model.inertial is not None
-    massless = replace(model, inertial=model.inertial * (np.arange(10) > 0))
-    theta = model_file(model).theta
-    assert to_urdf(model_file(massless, theta))[1] == []  # a body with a mass has the same torque
-    inertia = [k for k, name in enumerate(model_file(model).base.names) if name.startswith("I")]
-    theta[inertia] *= -1.0  # but none has an inertia below zero
-    with pytest.raises(ValueError, match="URDF cannot express it"):
-        to_urdf(model_file(massless, theta))
+    states = random_states(model)
+    close(urdf_torque(text, model, states) + beside_links(found, states), expected(found, states))
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        'x""" + open("/tmp/hacked") + """',
-        "a\\",
-        "--> <robot/>",
-        "a---b----",
-        "line\nbreak",
-        "\x00\x1b[31m",
-        "{n}",
-        "é日本",
-    ],
+    ['x""" + open("/tmp/x") + """', "a\\", "--> <robot/>", "a---b----", "line\nbreak", "\x00\x1b[31m", "{n}"],
 )
 def test_names_from_outside_do_no_harm(name: str) -> None:
     model = random_arm(2, 11)
@@ -318,47 +262,33 @@ def test_commands(space6_model: Path, tmp_path: Path) -> None:
     done = thetad("models", "export", space6_model, "--format", "python")
     assert (done.code, done.err) == (0, "")
     close(run_bare(done.out, states), expected(model, states))
-    assert "space6" in done.out.splitlines()[0]
 
     done = thetad("models", "export", space6_model, "--format", "urdf", "-o", tmp_path / "a" / "arm.urdf")
     assert (done.code, done.out) == (0, "")
-    warned = [line for line in done.err.splitlines() if line]
-    assert all(line.startswith("thetad: warning: link ") for line in warned)
     text, warnings = to_urdf(model)
     assert (tmp_path / "a" / "arm.urdf").read_text() == text
-    assert len(warned) == len(warnings)
-    assert "armature" not in text
+    assert [line.startswith("thetad: warning: link ") for line in done.err.splitlines()] == [True] * len(warnings)
     assert "Ia1 = " in text
-    assert thetad("models", "show", space6_model).code == 0
 
-    done = thetad("models", "export", space6_model, "--format", "yaml")
-    assert done.out == space6_model.read_text()
+    assert thetad("models", "export", space6_model, "--format", "yaml").out == space6_model.read_text()
     thetad("models", "export", space6_model, "--format", "python", "-o", space6_model / "x.py").refused("x.py")
     assert thetad("models", "export", space6_model, "--format", "matlab").code == 2
 
+    found = thetad("models", "show", space6_model, "--json").json
+    assert {"theta", "covariance"}.isdisjoint(found)
+    shown = thetad("models", "show", space6_model).out
+    for row in found["parameters"]:
+        assert row["expression"] in shown
+    assert found["data"]["sha256"] in shown
 
-def test_physical_model_from_a_recording(arm7_recording: Path, tmp_path: Path) -> None:
+
+def test_physical_model_from_a_recording(arm7_physical: Path, tmp_path: Path) -> None:
     """The URDF of a consistent fit: possible links only, no warning, the torque of the model."""
-    out = tmp_path / "m.yaml"
-    done = thetad("identify", arm7_recording, "--robot", "arm7", "--method", "physical", "--span", "0:0.6", "-o", out)
-    assert done.code == 0, done
-    done = thetad("models", "export", out, "--format", "urdf", "-o", tmp_path / "arm7.urdf")
+    done = thetad("models", "export", arm7_physical, "--format", "urdf", "-o", tmp_path / "arm7.urdf")
     assert (done.code, done.err) == (0, "")
-    model = load_model(out)
+    model = load_model(arm7_physical)
     links, warnings = check_urdf(model, tmp_path)
     assert (tmp_path / "arm7.urdf").read_text() == to_urdf(model)[0]
     assert warnings == []
     assert all(is_physical(link) for link in links)
     np.testing.assert_allclose(links, links_of(model, model.standard), rtol=1e-9, atol=1e-12)
-
-
-def test_show(space6_model: Path) -> None:
-    found = thetad("models", "show", space6_model, "--json").json
-    assert found["verdict"] == "ok"
-    assert {"theta", "covariance"}.isdisjoint(found)
-    assert "source" not in found["robot"]
-    assert len(found["robot"]["sha256"]) == len(found["data"]["sha256"]) == len(found["settings_sha256"]) == 64
-    shown = thetad("models", "show", space6_model).out
-    for row in found["parameters"]:
-        assert row["expression"] in shown
-    assert found["data"]["sha256"] in shown

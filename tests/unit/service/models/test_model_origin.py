@@ -65,7 +65,6 @@ def test_rows_of_any_of_them_are_known(seen: Recording) -> None:
 def test_a_file_of_one_recording_is_read_as_ever() -> None:
     data = origin_of(A, ROWS)
     assert set(data) == {"recording", "sha256", "first_s", "last_s", "frames"}
-    assert share_seen(data, A, ROWS) == 1.0
-    assert share_seen(data, B, ROWS) == 0.0
+    seen = [share_seen(data, recording, ROWS) for recording in (A, B, replace(A, path=None))]
+    assert seen == [1.0, 0.0, 1.0]
     assert share_seen({"arm": "axis", "t_ns": 7}, A, ROWS) == 0.0  # of an online estimate
-    assert share_seen(data, replace(A, path=None), ROWS) == 1.0

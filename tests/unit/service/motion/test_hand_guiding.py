@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
-from rt_core.hand_guiding import ZeroForceSettings
+from drivers.driver import CommandRefusedError
+from drivers.frame import JointFrame
 from rt_core.safety import PermitError, SafetyError
 from service.config.hand_guiding import GuidingConfig
 from service.models.hand_guiding_arrays import guiding_model, plain_model
 from service.motion._hand_guiding import HandGuiding
+from sim_backend.drive.commanded_driver import STATUS
 from tests.lab.daemon.guiding_bench import PUSH, GuidingBench, model
 from tests.lab.daemon.motion_bench import MODEL, PERIOD_S, START
 from tests.lab.hand_guiding.rig import believed, with_payload
-
-
-def test_the_table_has_the_settings_of_the_controller_with_their_defaults() -> None:
-    table, settings = GuidingConfig(), ZeroForceSettings()
-    assert set(GuidingConfig.model_fields) == {field.name for field in fields(ZeroForceSettings)}
-    assert table.settings() == settings
-    assert table.settings(friction_share=0.5).friction_share == 0.5
-    for name in GuidingConfig.model_fields:
-        with pytest.raises(ValidationError, match=name):
-            GuidingConfig(**{name: -1.0})
 
 
 def test_a_model_comes_back_from_its_lists() -> None:
@@ -40,13 +31,18 @@ def test_a_model_comes_back_from_its_lists() -> None:
             guiding_model(MODEL, bad)
 
 
-def test_it_hovers_and_comes_back_to_the_hold_of_the_drives() -> None:
-    bench = GuidingBench()
-    bench.guide(for_s=3.0)
+def test_it_hovers_a_hand_moves_it_and_it_comes_back_to_the_hold_of_the_drives() -> None:
+    bench = GuidingBench(PUSH | {"after_s": 1.5})
+    bench.guide(for_s=4.0)
+    while bench.frames[-1].t_bus_ns < 1.4e9:
+        bench.turn()
+    assert np.degrees(np.abs(bench.channel("q") - START)).max() < 0.1
     bench.until("disarmed")
-    assert (bench.session.outcome, bench.session.reason) == ("completed", "the 3 s are over")
-    q = bench.channel("q")
-    assert np.degrees(np.abs(q - START)).max() < 0.1
+    assert (bench.session.outcome, bench.session.reason) == ("completed", "the 4 s are over")
+    q, dq = bench.channel("q"), bench.channel("dq")
+    assert np.abs(q[-1] - q[0]).max() > 0.1
+    resting = bench.modes.index("cst") + 3000
+    assert np.abs(dq[resting : resting + 500]).max() < 1e-3
     assert {"csp", "cst"} == set(bench.modes)
     bench.held_softly()
     jerk = np.abs(np.diff(bench.channel("tau")[200:-200], axis=0)).max(axis=0)
@@ -56,19 +52,6 @@ def test_it_hovers_and_comes_back_to_the_hold_of_the_drives() -> None:
     assert not bench.driver.enabled
     with pytest.raises(PermitError):
         bench.controller.check_permit(bench.token, bench.now)
-
-
-def test_a_hand_moves_it_and_it_rests_when_let_go() -> None:
-    bench = GuidingBench(PUSH)
-    bench.guide(for_s=5.0)
-    bench.until("disarmed")
-    assert bench.session.outcome == "completed", bench.session.reason
-    q, dq = bench.channel("q"), bench.channel("dq")
-    assert np.abs(q[-1] - q[0]).max() > 0.1
-    assert np.abs(dq).max() > 0.1
-    resting = bench.modes.index("cst") + 4000
-    assert np.abs(dq[resting : resting + 500]).max() < 1e-3
-    bench.held_softly()
 
 
 def test_nothing_begins_before_a_heartbeat() -> None:
@@ -109,10 +92,9 @@ def test_the_drives_hold_until_a_sample_can_be_used(bad: int, words: str) -> Non
     assert (bench.session.outcome, bench.session.reason) == ("stopped", words)
 
 
-@pytest.mark.parametrize("mass", [4.0, 8.0])
-def test_a_model_of_another_load_is_refused_while_the_drives_still_hold(mass: float) -> None:
+def test_a_model_of_another_load_is_refused_while_the_drives_still_hold() -> None:
     bench = GuidingBench()
-    bench.prepare(by=believed(with_payload(MODEL, mass)))
+    bench.prepare(by=believed(with_payload(MODEL, 4.0)))
     bench.until("disarmed")
     assert bench.session.outcome == "stopped"
     assert "model not valid" in bench.session.reason
@@ -129,50 +111,29 @@ def test_a_permit_has_to_last_for_the_session() -> None:
     assert not bench.controller.busy
 
 
-def abort(bench: GuidingBench) -> None:
-    bench.controller.stop("aborted by request", bench.driver)
+REASONS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "abort": ({}, {}, "aborted by request"),
+    "client gone": ({}, {}, "the client has not been heard of for"),
+    "permit": ({}, {}, "the permit has expired"),
+    "steady push": (PUSH | {"duration_s": 9.0}, {"residual_time_s": 0.4}, "model not valid"),
+    "speed": (PUSH | {"force": (0.0, 60.0, 0.0)}, {"speed_share": 0.05}, "moves at"),
+    "heat": ({"kind": "heat", "after_s": 0.8, "joint": "joint_3", "value": 90.0}, {}, "joint_3: temperature 90"),
+}
 
 
-def leave(bench: GuidingBench) -> None:
-    bench.beats = False
-
-
-REASONS: list[tuple[str, list[dict[str, Any]], dict[str, Any], Callable[[GuidingBench], None] | None, str]] = [
-    ("abort", [], {}, abort, "aborted by request"),
-    ("client gone", [], {}, leave, "the client has not been heard of for"),
-    ("permit", [], {"for_s": 2.0}, None, "the permit has expired"),
-    ("steady push", [PUSH | {"duration_s": 9.0}], {"guiding": {"residual_time_s": 0.4}}, None, "model not valid"),
-    ("speed", [PUSH | {"force": (0.0, 60.0, 0.0)}], {"guiding": {"speed_share": 0.05}}, None, "moves at"),
-    (
-        "heat",
-        [{"kind": "heat", "after_s": 0.8, "joint": "joint_3", "value": 90.0}],
-        {},
-        None,
-        "joint_3: temperature 90",
-    ),
-]
-
-
-@pytest.mark.parametrize(("faults", "settings", "act", "words"), [r[1:] for r in REASONS], ids=[r[0] for r in REASONS])
-def test_every_reason_leads_to_a_hold_and_off(
-    faults: list[dict[str, Any]],
-    settings: dict[str, Any],
-    act: Callable[[GuidingBench], None] | None,
-    words: str,
-) -> None:
-    bench = GuidingBench(*faults, guiding=settings.get("guiding"))
-    bench.token = "a"
-    if "for_s" in settings:
-        bench.arm(settings["for_s"])
-        bench.guiding.prepare(bench.token, bench.now, bench.config.settings(), None)
-        bench.guiding.set_model(model(), "m", bench.now)
-        bench.until_phase("guiding")
-    else:
-        bench.guide()
+@pytest.mark.parametrize("what", REASONS)
+def test_every_reason_leads_to_a_hold_and_off(what: str) -> None:
+    fault, guiding, words = REASONS[what]
+    bench = GuidingBench(*([fault] if fault else []), guiding=guiding)
+    bench.arm(2.0 if what == "permit" else 60.0)
+    bench.prepare()
+    bench.until_phase("guiding")
     bench.turns(100)
-    if act is not None:
-        act(bench)
+    if what == "abort":
+        bench.controller.stop(words, bench.driver)
+    bench.beats = what != "client gone"
     bench.until("disarmed")
+    bench.beats = True
     assert bench.session.outcome == "stopped"
     assert words in bench.session.reason
     bench.held_softly()
@@ -216,3 +177,210 @@ def test_settings_that_come_too_late_for_the_cycle_are_refused() -> None:
         HandGuiding(MODEL, limits, state, GuidingConfig(), 4.0 * PERIOD_S)
     with pytest.raises(SafetyError, match="guiding: speed_limit has 2 values, arm7 has 7 joints"):
         HandGuiding(MODEL, limits, state, GuidingConfig(speed_limit=(1.0, 1.0)), PERIOD_S)
+
+
+# ---------------------------------------------------------------- what is wrong during the hand-over
+
+
+VELOCITY = np.array([joint.velocity for joint in MODEL.joints])
+EFFORT = np.array([joint.effort for joint in MODEL.joints])
+
+
+def spoil(bench: GuidingBench, change: Callable[[JointFrame], None]) -> None:
+    """Let every frame be changed on its way."""
+    read = bench.driver.read
+
+    def spoiled(timeout_s: float) -> JointFrame:
+        frame = read(timeout_s)
+        change(frame)
+        return frame
+
+    bench.driver.read = spoiled  # type: ignore[assignment,method-assign]
+
+
+def aborted() -> GuidingBench:
+    """An arm whose guiding was just aborted."""
+    bench = GuidingBench()
+    bench.guide()
+    bench.controller.stop("aborted by request", bench.driver)
+    return bench
+
+
+def reported(bench: GuidingBench) -> dict[str, Any]:
+    report = bench.guiding.report()
+    assert report is not None
+    return report
+
+
+def back_in_csp(bench: GuidingBench) -> int:
+    """Cycle in which the drives got their first set position again."""
+    return next(k for k in range(1, len(bench.modes)) if bench.modes[k - 1 : k + 1] == ["cst", "csp"])
+
+
+def test_an_arm_that_is_pushed_out_of_its_hold_is_switched_off_for_it() -> None:
+    bench = aborted()
+    while bench.driver.mode == "cst":
+        bench.turn()
+
+    def pushed(frame: JointFrame) -> None:
+        assert frame.q is not None
+        frame.q = frame.q + np.where(np.arange(MODEL.n) == 2, 0.25, 0.0)
+
+    spoil(bench, pushed)
+    bench.turn()
+    assert bench.phase == "disarmed"
+    assert bench.session.reason == "aborted by request"
+    assert "joint_3 is 0.25 rad from its command" in reported(bench)["later"][0]
+
+
+@pytest.mark.parametrize(("swings", "held"), [(600, (600, 1000)), (10_000, (1990, 2010))])
+def test_the_drives_hold_until_the_arm_rests_but_not_for_ever(swings: int, held: tuple[int, int]) -> None:
+    bench, count = aborted(), [0]
+
+    def swinging(frame: JointFrame) -> None:
+        if bench.driver.mode == "csp" and count[0] < swings:
+            count[0] += 1
+            assert frame.q is not None
+            frame.q = frame.q + 0.05 * np.sin(2.0 * np.pi * 2.0 * PERIOD_S * count[0])
+
+    spoil(bench, swinging)
+    bench.until("disarmed")
+    assert held[0] < len(bench.modes) - back_in_csp(bench) < held[1]
+    told = [later for later in reported(bench)["later"] if "not come to rest in its hold within 2 s" in later]
+    assert len(told) == (swings > 2000)
+
+
+ENDS: list[tuple[Callable[[GuidingBench], None], str]] = [
+    (lambda bench: bench.controller.stop("aborted by request", bench.driver), "aborted by request"),
+    (lambda bench: setattr(bench, "beats", False), "the client has not been heard of for"),
+    (
+        lambda bench: spoil(bench, lambda frame: setattr(frame, "temperature", np.full(MODEL.n, 90.0))),
+        "joint_1: temperature 90",
+    ),
+]
+
+
+@pytest.mark.parametrize(("act", "words"), ENDS, ids=["abort", "client gone", "heat"])
+def test_what_is_found_in_the_slow_end_makes_it_a_quick_one(act: Callable[[GuidingBench], None], words: str) -> None:
+    bench = GuidingBench(guiding={"ramp_s": 3.0, "takeover_watch_s": 0.0})
+    bench.guide(for_s=3.1)
+    while bench.phase == "guiding":
+        bench.turn()
+    bench.turns(50)
+    act(bench)
+    began = len(bench.modes)
+    bench.until("disarmed")
+    assert bench.session.outcome == "stopped"
+    assert words in bench.session.reason
+    assert back_in_csp(bench) - began < 1250  # 3 s otherwise; the client has 1 s
+    report = reported(bench)
+    assert report["stopped_ns"] < report["at_once_ns"]
+    assert report["later"] == []
+    bench.held_softly()
+
+
+def test_values_that_are_old_are_no_place_to_hold() -> None:
+    bench = GuidingBench(PUSH | {"duration_s": 3.0}, guiding={"frozen_s": 0.02, "residual_time_s": 9.0})
+    noise = np.random.default_rng(1)
+    last: list[JointFrame] = []
+
+    def change(frame: JointFrame) -> None:
+        if last and bench.driver.mode == "cst":
+            frame.q, frame.dq, frame.tau = last[0].q, last[0].dq, last[0].tau
+        elif frame.tau is not None:
+            frame.tau = frame.tau + noise.normal(0.0, 1e-6, MODEL.n)
+
+    spoil(bench, change)
+    bench.guide()
+    while np.abs(bench.channel("dq")[-1]).max() < 0.3:
+        bench.turn()
+    last.append(bench.frames[-1])
+    bench.until("disarmed")
+    assert "measured torque stands still in all joints" in bench.session.reason
+    assert bench.modes[-1] == "cst"  # never a set position from where the arm was
+    bench.turns(500)
+    assert not bench.driver.enabled
+
+
+def refuse_torque(bench: GuidingBench) -> None:
+    """Let the driver refuse the next torque, so that its drives have to hold at once."""
+    command, refusals = bench.driver.command, [1]
+
+    def refusing(target: Any) -> None:
+        if bench.driver.mode == "cst" and refusals:
+            refusals.pop()
+            raise CommandRefusedError("command refused: too much")
+        command(target)
+
+    bench.driver.command = refusing  # type: ignore[method-assign]
+
+
+def limited(bench: GuidingBench, room: float) -> int:
+    """Guide until a joint is pushed at speed, `room` before a position limit of its own from now on; returns it."""
+    bench.guide()
+    while np.abs(bench.channel("dq")[-1]).max() < 0.3:
+        bench.turn()
+    q, dq = bench.channel("q")[-1], bench.channel("dq")[-1]
+    fast = int(np.argmax(np.abs(dq)))
+    here, own = np.arange(MODEL.n) == fast, bench.controller.limits
+    limit = q + room * np.sign(dq)
+    bench.guiding._limits = replace(
+        own, upper=np.where(here & (dq > 0.0), limit, own.upper), lower=np.where(here & (dq < 0.0), limit, own.lower)
+    )
+    return fast
+
+
+def test_before_a_position_limit_the_arm_comes_to_rest_before_brakes_close() -> None:
+    bench = GuidingBench(PUSH)
+    fast = limited(bench, 0.003)
+    q, dq = bench.channel("q")[-1], bench.channel("dq")[-1]
+    refuse_torque(bench)
+    bench.until("disarmed")
+    assert bench.session.reason == "command refused: too much"
+    back = back_in_csp(bench)
+    assert len(bench.modes) - back > 200  # the drives held until the arm was at rest
+    assert np.abs(bench.channel("dq")[-1]).max() < 0.01
+    after = bench.setpoints()[back + 2 :, fast]
+    assert (np.sign(dq[fast]) * (after - q[fast]) <= 0.003 + 1e-9).all()
+
+
+def test_beyond_a_position_limit_drives_brake_all_joints_along_their_own_ramps() -> None:
+    """No set position may be told there; to hold at once would stop the other joints dead, too."""
+    bench = GuidingBench(PUSH)
+    limited(bench, -0.05)
+    before = bench.channel("dq")[-1]
+    assert (np.abs(before) > 0.02).sum() > 1
+    refuse_torque(bench)
+    bench.until("disarmed")
+    assert bench.session.reason == "command refused: too much"
+    assert (bench.session.outcome, bench.modes[-1]) == ("stopped", "cst")  # never a hold without set positions
+    bench.turns(800)
+    assert not bench.driver.enabled
+    words = np.array([frame.status_word for frame in bench.frames])
+    stopping = (words == STATUS["stopping"]).all(axis=1)
+    after = bench.setpoints()[stopping]
+    assert len(after) > 20
+    ramp = np.abs(np.diff(after, 2, axis=0)).max(axis=0) / PERIOD_S**2
+    assert (ramp <= bench.driver._quick_stop * (1.0 + 1e-5)).all()
+    assert np.abs(bench.channel("dq")[-1]).max() < 1e-3
+
+
+def test_no_limit_is_above_what_runs_of_the_arm_keep() -> None:
+    bench = GuidingBench(
+        guiding={"speed_limit": tuple(0.2 * VELOCITY), "torque_share": 1.0}, velocity_fraction=0.1, effort_fraction=0.5
+    )
+    bench.prepare()
+    settings = bench.session.settings
+    assert settings.speed_limit is not None
+    assert settings.torque_limit is not None
+    np.testing.assert_allclose(settings.speed_limit, 0.1 * VELOCITY)
+    np.testing.assert_allclose(settings.torque_limit, 0.5 * EFFORT)
+    asked = GuidingBench(guiding={"speed_limit": tuple(0.2 * VELOCITY)})
+    asked.prepare(speed_share=0.02)
+    slower = asked.session.settings.speed_limit
+    assert slower is not None
+    np.testing.assert_allclose(slower, 0.02 * VELOCITY)
+    limits, state = bench.controller.limits, bench.controller.state
+    for name, value in (("speed_limit", 2.0 * VELOCITY), ("torque_limit", 2.0 * EFFORT)):
+        with pytest.raises(SafetyError, match=f"guiding: {name} of joint_1 is .*: at most .* of the robot file"):
+            HandGuiding(MODEL, limits, state, GuidingConfig.model_validate({name: tuple(value)}), PERIOD_S)

@@ -89,9 +89,8 @@ class Rig:
     ) -> None:
         self.drives = Drives(bridged, lead)
         config = SafetyConfig.model_validate({"following_error": 9.0} | safety)
-        self.controller = MotionController(
-            model, ROBOT.sha256, config, PERIOD_S, bridged, lead * PERIOD_S, bounds=bounds
-        )
+        lead_s = lead * PERIOD_S
+        self.controller = MotionController(model, ROBOT.sha256, config, PERIOD_S, bridged, lead_s, bounds=bounds)
         self.now, self._seq = 100.0, -1
 
     @property
@@ -138,30 +137,31 @@ class Rig:
         self.controller.stop("aborted by request", self.drives)
 
 
-@pytest.mark.parametrize("late", [1, 3, 5])
-def test_a_stop_goes_on_from_where_the_drives_extrapolated_to(late: int) -> None:
-    rig = Rig(bridged=5)
+@pytest.mark.parametrize(
+    ("bridged", "lead", "turns", "late"), [(5, 0, 2, 1), (5, 0, 2, 5), (5, 0, 0, 5), (0, 100, 1, 4), (0, 100, 1, 10)]
+)
+def test_a_stop_keeps_the_limit_over_lost_cycles(bridged: int, lead: int, turns: int, late: int) -> None:
+    """It goes on from where the drives extrapolated to, or where set positions that are sent ahead lead."""
+    rig = Rig(bridged, lead)
     rig.run()
     rig.stop()
-    rig.turn()
-    rig.turn()
+    for _ in range(turns):
+        rig.turn()
     rig.turn(late)
     rig.finish()
     assert rig.accelerations().max() <= 1.0 + 1e-6
     assert rig.drives.rested
 
 
-@pytest.mark.parametrize("late", [1, 5])
-def test_a_stop_that_begins_where_cycles_were_lost(late: int) -> None:
-    rig = Rig(bridged=5)
-    rig.run()
-    rig.stop()
-    rig.turn(late)
+def completes(rig: Rig) -> None:
+    """Go on to the end of the trajectory, within the limit."""
     rig.finish()
+    assert rig.current.outcome == "completed"
     assert rig.accelerations().max() <= 1.0 + 1e-6
+    np.testing.assert_allclose(rig.drives.played[-1], trajectory().positions(np.zeros(1))[0], atol=1e-8)
 
 
-@pytest.mark.parametrize("late", [1, 3, 5])
+@pytest.mark.parametrize("late", [1, 5])
 def test_a_run_goes_on_over_cycles_that_drives_bridge_and_comes_back_to_its_trajectory(late: int) -> None:
     rig = Rig(bridged=5)
     rig.run()
@@ -177,24 +177,17 @@ def test_a_run_goes_on_over_cycles_that_drives_bridge_and_comes_back_to_its_traj
     assert apart[0] > 1e-7  # drives did leave it
     assert max(apart) < 1e-3
     assert apart[-1] < 1e-7
-    rig.finish()
-    assert run.outcome == "completed"
-    assert rig.accelerations().max() <= 1.0 + 1e-6
-    np.testing.assert_allclose(rig.drives.played[-1], trajectory().positions(np.zeros(1))[0], atol=1e-8)
+    completes(rig)
 
 
 def test_the_way_back_ends_before_a_run_does() -> None:
     """Cycles are lost shortly before the end: the run goes on until set positions rest on the trajectory."""
     rig = Rig(bridged=5)
     rig.run()
-    run = rig.current
-    while run.cycle < run.cycles - 60:
+    while rig.current.cycle < rig.current.cycles - 60:
         rig.turn()
     rig.turn(5)
-    rig.finish()
-    assert run.outcome == "completed"
-    assert rig.accelerations().max() <= 1.0 + 1e-6
-    np.testing.assert_allclose(rig.drives.played[-1], trajectory().positions(np.zeros(1))[0], atol=1e-8)
+    completes(rig)
 
 
 def limited(low: FloatArray, high: FloatArray) -> RobotModel:
@@ -208,58 +201,52 @@ EXTREMES = trajectory().positions(np.arange(0.0, 2.0, PERIOD_S))
 LOW, HIGH = EXTREMES.min(axis=0), EXTREMES.max(axis=0)
 
 
+def refused(rig: Rig, spare: float) -> bool:
+    """Whether the run was refused, and nothing moved; else finish it: `spare` beyond its extremes is a limit."""
+    if rig.current.outcome == "refused":
+        assert "a stop begun at" in rig.current.reason
+        assert (np.array(rig.drives.played) == START).all()
+        return True
+    rig.finish()
+    assert rig.accelerations().max() <= 1.0 + 1e-6
+    played = np.array(rig.drives.played)
+    assert (played >= LOW - spare - 1e-9).all()
+    assert (played <= HIGH + spare + 1e-9).all()
+    return False
+
+
 @pytest.mark.parametrize("spare", [1e-4, 0.05])
 def test_drives_that_go_on_by_themselves_beside_a_limit_are_stopped_before_it(spare: float) -> None:
     """Cycles are lost where a joint heads for its limit; or there is no room for that, and nothing moves."""
-    bridged = 20
-    model = limited(LOW - spare, HIGH + spare)
     speed = np.diff(EXTREMES, axis=0) / PERIOD_S
     left = np.where(speed > 0.0, HIGH - EXTREMES[1:], EXTREMES[1:] - LOW) / np.maximum(np.abs(speed), 1e-3)
-    moments = {int(np.argmin(np.abs(left[:, j] - 0.02))) for j in range(N)}  # 20 ms before a limit, at this speed
-    refused = 0
-    for into in sorted(moments):
-        rig = Rig(bridged=bridged, model=model)
+    outcomes = set()
+    for into in sorted({int(np.argmin(np.abs(left[:, j] - 0.02))) for j in range(N)}):  # 20 ms before, at this speed
+        rig = Rig(bridged=20, model=limited(LOW - spare, HIGH + spare))
         rig.run(into)
-        run = rig.current
-        if run.outcome == "refused":
-            refused += 1
-            assert "a stop begun at" in run.reason
-            assert (np.array(rig.drives.played) == START).all()
-            continue
-        rig.turn(bridged)
-        rig.finish()
-        assert rig.accelerations().max() <= 1.0 + 1e-6
-        played = np.array(rig.drives.played)
-        assert (played >= LOW - spare - 1e-9).all()
-        assert (played <= HIGH + spare + 1e-9).all()
-    assert refused == (len(moments) if spare < 1e-3 else 0)
+        if rig.current.outcome != "refused":
+            rig.turn(20)
+        outcomes.add(refused(rig, spare))
+    assert outcomes == {spare < 1e-3}
 
 
-@pytest.mark.parametrize("spare", [1e-5, 1e-4, 0.05])
+@pytest.mark.parametrize("spare", [1e-5, 0.05])
 def test_a_stop_of_set_positions_that_are_sent_ahead_ends_before_a_limit_whatever_is_lost(spare: float) -> None:
     """Set positions of a gap lie on a line: a stop that begins with one changes its speed once in all of that."""
     lost = 10
-    limits, model = safety_limits(MODEL, SafetyConfig()), limited(LOW - spare, HIGH + spare)
     v = np.diff(EXTREMES, axis=0) / PERIOD_S
+    limits = safety_limits(MODEL, SafetyConfig())
     rest = EXTREMES[1:] + lost * PERIOD_S * v + stopping_distance(limits, PERIOD_S, v)
     beyond = np.maximum(rest - HIGH, LOW - rest)
     outcomes = set()
     for into in sorted({int(np.argmax(beyond[:, j])) + 1 for j in range(N)}):
-        rig = Rig(lead=100, model=model)
+        rig = Rig(lead=100, model=limited(LOW - spare, HIGH + spare))
         rig.run(into)
-        run = rig.current
-        outcomes.add(run.outcome)
-        if run.outcome == "refused":
-            assert "a stop begun at" in run.reason
-            continue
-        rig.stop()
-        rig.turn(lost)
-        rig.finish()
-        assert rig.accelerations().max() <= 1.0 + 1e-6
-        played = np.array(rig.drives.played)
-        assert (played >= LOW - spare - 1e-9).all()
-        assert (played <= HIGH + spare + 1e-9).all()
-    assert outcomes == ({"moving"} if spare > beyond.max() else {"refused"})
+        if rig.current.outcome != "refused":
+            rig.stop()
+            rig.turn(lost)
+        outcomes.add(refused(rig, spare))
+    assert outcomes == {spare <= beyond.max()}
 
 
 def test_what_the_driver_would_refuse_is_refused_ahead() -> None:
@@ -272,13 +259,12 @@ def test_what_the_driver_would_refuse_is_refused_ahead() -> None:
         (Rig(bounds=bounds._replace(upper=HIGH + 1.0, velocity=np.full(N, 0.1))), "velocity"),
     ):
         rig.run()
-        run = rig.current
-        assert run.outcome == "refused"
-        assert words in run.reason
+        assert rig.current.outcome == "refused"
+        assert words in rig.current.reason
         assert (np.array(rig.drives.played) == START).all()
 
 
-@pytest.mark.parametrize("into", [100, 300, 500, 900])
+@pytest.mark.parametrize("into", [100, 500])
 def test_a_way_back_that_is_too_fast_is_a_reason_to_stop(into: int) -> None:
     calm = Rig(bridged=5)
     calm.run()
@@ -295,17 +281,14 @@ def test_a_way_back_that_is_too_fast_is_a_reason_to_stop(into: int) -> None:
     assert (np.abs(np.diff(q, 2, axis=0)) / PERIOD_S**2 <= limit * (1.0 + 1e-5)).all()
 
 
-@pytest.mark.parametrize(("bridged", "late"), [(0, 1), (0, 10), (5, 6)])
+@pytest.mark.parametrize(("bridged", "late"), [(0, 1), (5, 6)])
 def test_drives_that_have_held_are_not_set_off_at_full_speed(bridged: int, late: int) -> None:
     rig = Rig(bridged)
     rig.run()
     rig.turn(late)
     rig.finish()
     assert f"{late} cycles were lost, at most {bridged} are bridged" in rig.controller.state.reason
-    for _ in range(100):
-        rig.turn()
-    held = np.array(rig.drives.played[rig.begun + late :])
-    np.testing.assert_array_equal(held, np.tile(held[0], (len(held), 1)))
+    holds(rig, rig.begun + late)
 
 
 def test_a_stop_of_drives_that_have_held_does_not_go_on() -> None:
@@ -315,34 +298,14 @@ def test_a_stop_of_drives_that_have_held_does_not_go_on() -> None:
     rig.turn()
     rig.turn(3)
     rig.finish()
+    holds(rig, rig.begun + 4)
+
+
+def holds(rig: Rig, since: int) -> None:
     for _ in range(100):
         rig.turn()
-    held = np.array(rig.drives.played[rig.begun + 4 :])
+    held = np.array(rig.drives.played[since:])
     np.testing.assert_array_equal(held, np.tile(held[0], (len(held), 1)))
-
-
-@pytest.mark.parametrize("late", [1, 4, 10])
-def test_a_stop_of_set_positions_that_are_sent_ahead_keeps_the_limit_over_lost_cycles(late: int) -> None:
-    rig = Rig(lead=100)
-    rig.run()
-    rig.stop()
-    rig.turn()
-    rig.turn(late)
-    rig.finish()
-    assert rig.accelerations().max() <= 1.0 + 1e-6
-    assert rig.drives.rested
-
-
-def test_a_run_of_set_positions_that_are_sent_ahead_keeps_its_time_over_lost_cycles() -> None:
-    rig = Rig(lead=100)
-    rig.run()
-    run = rig.current
-    before = run.cycle
-    rig.turn(1)
-    assert run.cycle == before + 2
-    rig.finish()
-    assert run.outcome == "completed"
-    assert rig.accelerations().max() <= 1.0 + 1e-6
 
 
 def test_axes_that_set_positions_are_sent_ahead_to_are_switched_off_when_many_are_lost() -> None:
@@ -356,8 +319,7 @@ def test_axes_that_set_positions_are_sent_ahead_to_are_switched_off_when_many_ar
     assert rig.drives.target is None
 
 
-@pytest.mark.parametrize("lead", [100, 700, 1300])
-@pytest.mark.parametrize("what", ["end", "abort"])
+@pytest.mark.parametrize(("lead", "what"), [(100, "end"), (1300, "end"), (1300, "abort")])
 def test_axes_come_to_rest_before_they_are_switched_off(lead: int, what: str) -> None:
     rig = Rig(lead=lead)
     rig.run(600)
@@ -365,8 +327,7 @@ def test_axes_come_to_rest_before_they_are_switched_off(lead: int, what: str) ->
         rig.stop()
     rig.finish()
     assert rig.drives.rested
-    run = rig.current
-    assert run.outcome == ("stopped" if what == "abort" else "completed")
+    assert rig.current.outcome == ("stopped" if what == "abort" else "completed")
 
 
 @pytest.mark.parametrize(("lead", "phase"), [(0, "stopping"), (150, "stopping"), (300, "disarmed")])

@@ -10,18 +10,7 @@ import numpy as np
 import pytest
 
 from drivers.frame import JointFrame
-from rt_core.safety import PermitError
-from tests.lab.daemon.motion_bench import (
-    ACCELERATION,
-    JOINTS,
-    MODEL,
-    PERIOD_S,
-    START,
-    Bench,
-    N,
-    series,
-    trajectory,
-)
+from tests.lab.daemon.motion_bench import ACCELERATION, JOINTS, MODEL, PERIOD_S, START, Bench, N, series, trajectory
 
 
 @pytest.fixture
@@ -40,86 +29,54 @@ def test_a_run_from_the_present_position_to_its_end(bench: Bench) -> None:
     assert bench.reason == "the run is complete"
     bench.commanded_within_limits()
     wanted = series().sample(np.arange(6001) * PERIOD_S)[0]
-    q = bench.setpoints()
-    np.testing.assert_allclose(q[begun : begun + 6001], wanted, atol=1e-9)
+    np.testing.assert_allclose(bench.setpoints()[begun : begun + 6001], wanted, atol=1e-9)
     speed = np.abs(np.diff(approach, axis=0)).max(axis=0) / PERIOD_S
     assert (speed <= 0.15 * ACCELERATION / 5.0 * 1.01).all()
     np.testing.assert_allclose(approach[:100], np.tile(START, (100, 1)), atol=1e-4)
     bench.stays_off()
 
 
-def test_a_run_that_holds_at_the_end_needs_another_permit_for_the_next(bench: Bench) -> None:
-    bench.run(periods=1, hold=True)
-    bench.until("armed")
-    for _ in range(50):
-        bench.turn()
-    assert bench.outcome == ("completed", "")
-    assert bench.driver.enabled
-    with pytest.raises(PermitError, match="served for a run"):
-        bench.start()
-    bench.controller.arm("b", bench.now, 60.0, bench.driver)
-    assert bench.phase == "armed"
-    bench.token = "b"
-    bench.start(periods=1)
-    bench.until("disarmed")
-    assert bench.outcome == ("completed", "")
-
-
-def test_a_permit_that_nobody_uses_expires_and_the_drives_go_off(bench: Bench) -> None:
-    bench.arm(2.0)
-    assert bench.driver.enabled
-    bench.until("disarmed", cycles=2200)
-    assert bench.reason == "the permit has expired"
-    bench.stays_off()
-
-
 # ---------------------------------------------------------------- what stops a run
 
 
-STOPS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-    ("torque", {"kind": "jam", "joint": "joint_2", "value": 900.0}, {"following_error": 3.0}, "joint_2: torque 1"),
-    (
-        "following error",
-        {"kind": "jam", "joint": "joint_2", "value": 900.0},
-        {"following_error": 0.01, "effort_fraction": 1.0},
-        "joint_2 is 0.01",
-    ),
-    ("stuck encoder", {"kind": "stuck_encoder", "joint": "joint_1"}, {"following_error": 0.02}, "joint_1 is 0.02"),
-    ("encoder jump", {"kind": "encoder_jump", "joint": "joint_4", "value": 0.5}, {}, "joint_4 is 0.5 rad from its"),
-    ("temperature", {"kind": "heat", "joint": "joint_3", "value": 90.0}, {}, "joint_3: temperature 90 degC"),
-]  # fmt: skip
+JAM = {"kind": "jam", "joint": "joint_2", "value": 900.0}
+STOPS: list[tuple[str, dict[str, Any], float, dict[str, Any], str]] = [
+    ("torque", JAM, 0.3, {"following_error": 3.0}, "joint_2: torque 1"),
+    ("following error", JAM, 1.4, {"following_error": 0.01, "effort_fraction": 1.0}, "joint_2 is 0.01"),
+    ("stuck encoder", {"kind": "stuck_encoder", "joint": "joint_1"}, 0.3, {"following_error": 0.02}, "joint_1 is 0.02"),
+    ("jump", {"kind": "encoder_jump", "joint": "joint_4", "value": 0.5}, 1.4, {}, "joint_4 is 0.5 rad from its"),
+    ("heat", {"kind": "heat", "joint": "joint_3", "value": 90.0}, 1.4, {}, "joint_3: temperature 90 degC"),
+]
 
 
-@pytest.mark.parametrize(("fault", "safety", "reason"), [stop[1:] for stop in STOPS], ids=[stop[0] for stop in STOPS])
-@pytest.mark.parametrize("after_s", [0.3, 1.4])
+@pytest.mark.parametrize(("fault", "after_s", "safety", "words"), [s[1:] for s in STOPS], ids=[s[0] for s in STOPS])
 def test_a_limit_that_is_not_kept_stops_the_run(
-    fault: dict[str, Any], safety: dict[str, Any], reason: str, after_s: float
+    fault: dict[str, Any], after_s: float, safety: dict[str, Any], words: str
 ) -> None:
-    """In the approach as in the trajectory."""
+    """In the approach, 0.3 s after the start, as in the trajectory."""
     bench = Bench(fault | {"after_s": after_s}, **safety)
     bench.arm()
-    far = trajectory(series=replace(series(), q0=START + 0.1))
-    bench.start(far, periods=4)
+    bench.start(trajectory(series=replace(series(), q0=START + 0.1)), periods=4)
     bench.until("stopping")
-    assert reason in bench.reason
-    moving = np.abs(np.diff(bench.setpoints()[-2:], axis=0)).max() / PERIOD_S
-    assert moving > 0.01
-    bench.until("disarmed")
-    assert bench.outcome[0] == "stopped"
-    assert reason in bench.outcome[1]
-    bench.commanded_within_limits()
-    bench.stays_off()
-    bench.driver.close()
+    assert words in bench.reason
+    assert np.abs(np.diff(bench.setpoints()[-2:], axis=0)).max() / PERIOD_S > 0.01  # while it moved
+    bench.stops(words)
 
 
-def test_a_drive_that_trips_leaves_the_others_to_their_ramps() -> None:
-    bench = Bench({"kind": "drive_fault", "joint": "joint_3", "after_s": 1.0})
+@pytest.mark.parametrize(
+    ("fault", "silence_s", "words"),
+    [
+        ({"kind": "drive_fault", "joint": "joint_3"}, 0.1, "no longer enabled (drive of joint_3 in state 'fault')"),
+        # Drives have come to rest meanwhile: nothing goes on from the speed before.
+        ({"kind": "silence", "duration_s": 0.03}, 1.0, "cycles were lost, at most 0 are bridged"),
+    ],
+)
+def test_drives_that_follow_no_longer_are_left_to_their_ramps(
+    fault: dict[str, Any], silence_s: float, words: str
+) -> None:
+    bench = Bench(fault | {"after_s": 1.0}, silence_s=silence_s)
     bench.run()
-    bench.until("disarmed")
-    assert bench.reason == "the drives are no longer enabled (drive of joint_3 in state 'fault')"
-    assert bench.outcome == ("stopped", bench.reason)
-    bench.stays_off()
-    bench.driver.close()
+    bench.stops(words, commanded=False)
 
 
 def test_silence_disarms_and_the_drives_stop_by_themselves() -> None:
@@ -135,17 +92,6 @@ def test_silence_disarms_and_the_drives_stop_by_themselves() -> None:
     assert np.abs(np.diff([frame.q for frame in bench.frames[before:]], axis=0)).max() < 1e-5
     assert bench.reason.startswith("no frame for")  # not another, now that the drives are off
     bench.stays_off()
-    bench.driver.close()
-
-
-def test_frames_that_are_lost_for_longer_than_drives_bridge_stop_the_run() -> None:
-    """Drives have come to rest meanwhile: nothing goes on from the speed before."""
-    bench = Bench({"kind": "silence", "after_s": 1.0, "duration_s": 0.03}, silence_s=1.0)
-    bench.run()
-    bench.until("disarmed")
-    assert "cycles were lost, at most 0 are bridged" in bench.reason
-    bench.stays_off()
-    bench.driver.close()
 
 
 def test_a_joint_without_values_stops_the_run(bench: Bench) -> None:
@@ -172,11 +118,8 @@ def test_a_client_that_is_gone_stops_the_run() -> None:
     bench.beats = False
     begun = bench.now
     bench.until("stopping")
-    assert "the client has not been heard of for 0.7" in bench.reason
     assert bench.now - begun == pytest.approx(0.7, abs=0.01)
-    bench.until("disarmed")
-    bench.commanded_within_limits()
-    bench.stays_off()
+    bench.stops("the client has not been heard of for 0.7")
 
 
 def test_a_permit_that_expires_stops_the_run(bench: Bench) -> None:
@@ -200,39 +143,28 @@ def test_a_permit_that_expires_stops_the_run(bench: Bench) -> None:
 
 @pytest.mark.parametrize("phase", ["armed", "approach", "running"])
 def test_abort_from_any_phase(bench: Bench, phase: str) -> None:
+    """Another reason during the stop changes nothing."""
     bench.arm()
     if phase != "armed":
-        far = trajectory(series=replace(series(), q0=START + 0.2))
-        bench.start(far)
+        bench.start(trajectory(series=replace(series(), q0=START + 0.2)))
         bench.until(phase)
         for _ in range(300):
             bench.turn()
     bench.controller.stop("aborted by request", bench.driver)
-    bench.until("disarmed")
-    assert bench.reason == "aborted by request"
-    bench.commanded_within_limits()
-    bench.stays_off()
-
-
-def test_another_reason_during_a_stop_changes_nothing(bench: Bench) -> None:
-    bench.run()
-    for _ in range(400):
-        bench.turn()
-    bench.controller.stop("aborted by request", bench.driver)
-    for _ in range(5):
-        bench.turn()
-    assert bench.phase == "stopping"
+    bench.turn()
+    assert bench.phase == ("disarmed" if phase == "armed" else "stopping")
     bench.beats = False
     bench.controller.stop("another", bench.driver)
     bench.until("disarmed")
     assert bench.reason == "aborted by request"
     bench.commanded_within_limits()
+    bench.beats = True
+    bench.stays_off()
 
 
-@pytest.mark.parametrize("joint", [1, 5])
-def test_a_joint_that_is_held_while_it_stops_is_not_pushed_on(joint: int) -> None:
+def test_a_joint_that_is_held_while_it_stops_is_not_pushed_on() -> None:
     """A stop that takes its time must not drive the arm into what has stopped it."""
-    bench = Bench(acceleration=0.5, following_error=0.05)
+    bench, joint = Bench(acceleration=0.5, following_error=0.05), 5
     bench.run(trajectory(series=series(size=0.3, f0_hz=0.05)))
     while abs(np.subtract(*(frame.setpoint[joint] for frame in bench.frames[-2:]))) < 0.29 * PERIOD_S:
         bench.turn()  # from here, 0.08 rad to rest
@@ -256,7 +188,6 @@ def test_a_joint_that_is_held_while_it_stops_is_not_pushed_on(joint: int) -> Non
     for _ in range(500):
         bench.turn()
     assert not bench.driver.enabled
-    bench.driver.close()
 
 
 def test_a_set_position_that_is_no_number_is_never_sent(bench: Bench) -> None:
@@ -264,9 +195,8 @@ def test_a_set_position_that_is_no_number_is_never_sent(bench: Bench) -> None:
     run = bench.controller.run
     assert run is not None
     run.path[run.start + 700, 2] = np.nan
-    bench.until("stopping")
-    assert bench.reason == "joint joint_3: nan is no value"
     bench.until("disarmed")
+    assert bench.reason == "joint joint_3: nan is no value"
     assert np.isfinite(bench.setpoints()).all()
     bench.commanded_within_limits()
     bench.stays_off()

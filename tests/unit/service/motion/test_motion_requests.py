@@ -18,17 +18,7 @@ from rt_core.types import FloatArray
 from service.config.arm_tables import SafetyConfig
 from service.io.trajectory_file import Trajectory, TrajectoryError
 from service.motion._motion_controller import ARMING_S, MotionController
-from tests.lab.daemon.motion_bench import (
-    JOINTS,
-    MODEL,
-    PERIOD_S,
-    ROBOT,
-    START,
-    Bench,
-    N,
-    series,
-    trajectory,
-)
+from tests.lab.daemon.motion_bench import MODEL, PERIOD_S, ROBOT, START, Bench, N, series, trajectory
 
 
 @pytest.fixture
@@ -46,10 +36,8 @@ def checked(bench: Bench) -> None:
     bench.beats = False
     bench.arm()
     bench.start()
-    run = bench.controller.run
-    assert run is not None
     for _ in range(2000):
-        if run.outcome == "checked":
+        if bench.outcome[0] == "checked":
             return
         bench.turn()
     pytest.fail(str(bench.outcome))
@@ -92,21 +80,14 @@ def test_the_client_of_a_run_that_has_ended_is_answered_when_another_has_armed(b
         bench.controller.heartbeat("c", bench.now)
 
 
-@pytest.mark.parametrize("on_s", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("on_s", [0.0, 0.1])
 def test_drives_enabled_by_others_are_switched_off(bench: Bench, on_s: float) -> None:
     """Also drives that are still on their way."""
     bench.driver.enable()
     for _ in range(round(on_s / PERIOD_S)):
         bench.turn()
     bench.controller.stop("disarmed by request", bench.driver)
-    bench.stays_off()
-
-
-def test_drives_that_are_held_off_a_frame_are_switched_off(bench: Bench) -> None:
-    """Nobody has to read a frame for it."""
-    bench.arm()
-    bench.controller.stop("disarmed by request", bench.driver)
-    assert not bench.driver.enabled
+    assert not bench.driver.enabled  # nobody has to read a frame for it
     bench.stays_off()
 
 
@@ -130,7 +111,7 @@ def test_a_permit_is_judged_by_the_clock_not_by_simulated_time(bench: Bench) -> 
     slow.arm("a", bench.now, 6.0, bench.driver)
     for _ in range(300):
         slow.step(bench.driver.read(0.0), bench.driver, bench.now)
-    with pytest.raises(PermitError, match=r"the run takes 10 s|the run takes 10.0 s"):
+    with pytest.raises(PermitError, match=r"the run takes 10(\.0)? s"):
         slow.start(trajectory(), "a", bench.now, periods=2, hold=False, name="x", changed=False)
 
 
@@ -181,10 +162,6 @@ def jumping() -> FloatArray:
         (table(rows()[40:]), "does not begin at rest"),
         (table(rows(), 60.007), "no whole number of cycles of 1 ms"),
         (table(rows(2000.0), 2000.0), "2000 rows a second"),
-        (trajectory(joints=(JOINTS[1], JOINTS[0], *JOINTS[2:])), "in another order"),
-        (trajectory(joints=("shoulder", *JOINTS[1:])), "others"),
-        (trajectory(units=("m", *("rad",) * (N - 1))), "joint_1 is in m"),
-        (trajectory(robot="ur10"), "'ur10'"),
         (trajectory(robot="arm7", robot_sha256="0" * 64), "another version"),
     ],
 )  # fmt: skip
@@ -192,19 +169,13 @@ def test_a_trajectory_that_must_not_be_run(bench: Bench, what: Trajectory, words
     assert words in refused(bench, what)
 
 
-def test_a_start_that_is_too_far_away_for_the_share() -> None:
-    bench = Bench(approach=1e-5)
-    far = trajectory(series=replace(series(), q0=START + 0.3))
-    assert "raise safety.approach" in refused(bench, far)
-    bench.driver.close()
-
-
-def test_a_trajectory_that_takes_too_much_torque() -> None:
-    bench = Bench(effort_fraction=0.2)
-    said = refused(bench, trajectory())
-    assert "torque" in said
-    assert "at most" in said
-    bench.driver.close()
+@pytest.mark.parametrize(
+    ("safety", "words"), [({"approach": 1e-5}, "raise safety.approach"), ({"effort_fraction": 0.2}, "torque")]
+)
+def test_a_start_that_is_too_far_away_for_the_share_and_a_torque_above_its_own(
+    safety: dict[str, float], words: str
+) -> None:
+    assert words in refused(Bench(**safety), trajectory(series=replace(series(), q0=START + 0.3)))
 
 
 def test_a_period_that_does_not_close_is_run_once_only(bench: Bench) -> None:

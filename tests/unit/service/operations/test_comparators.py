@@ -10,7 +10,6 @@ import pytest
 from scipy.interpolate import BSpline
 from scipy.optimize import approx_fprime
 
-from service.operations import comparators
 from service.operations.comparators import ComparatorError, ComparatorUnavailableError, available, fit, kan
 
 needs_extra = pytest.mark.skipif(
@@ -42,28 +41,13 @@ def test_learns_what_no_linear_function_can(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_same_seed_same_network(name: str) -> None:
+def test_same_seed_same_network_whatever_the_units_are(name: str) -> None:
     x, tau = samples(150, 1)
     first, second, other = (fit(name, x, tau, seed=s).predict(x) for s in (5, 5, 6))
     assert np.array_equal(first, second)
     assert not np.array_equal(first, other)
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_units_do_not_matter(name: str) -> None:
-    x, tau = samples(150, 1)
-    plain = fit(name, x, tau, seed=5).predict(x)
     scaled = fit(name, 1024.0 * x, 0.25 * tau, seed=5).predict(1024.0 * x)  # powers of two: no rounding
-    assert np.array_equal(scaled, 0.25 * plain)
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_one_joint_and_a_joint_that_stands(name: str) -> None:
-    x, tau = samples(200, 1, joints=1)
-    assert fit(name, x, tau, seed=0).predict(x).shape == (200, 1)
-    x, tau = samples(200, 1)
-    x[:, [1, 3, 5]] = 0.3, 0.0, 0.0
-    assert np.isfinite(fit(name, x, tau, seed=0).predict(x + 0.1)).all()
+    assert np.array_equal(scaled, 0.25 * first)
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -87,49 +71,30 @@ def test_callback_watches_and_ends_the_training(name: str) -> None:
 
 def test_without_the_extra_the_error_has_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)  # as if it were not installed
-    x, tau = samples(100, 1)
-    reason = available("bp_nn")
-    assert reason is not None
-    assert "pip install 'thetad[comparators]'" in reason
+    assert "pip install 'thetad[comparators]'" in str(available("bp_nn"))
     with pytest.raises(ComparatorUnavailableError, match=r"bp_nn needs sklearn: pip install 'thetad\[comparators\]'"):
-        fit("bp_nn", x, tau, 0)
+        fit("bp_nn", *samples(100, 1), 0)
     assert available("kan") is None
 
 
-@needs_extra
-def test_with_the_extra_all_are_available() -> None:
-    assert [available(name) for name in comparators.NAMES] == [None, None]
-
-
-def test_unknown_name() -> None:
-    with pytest.raises(ComparatorError, match="no comparator 'svm'; there are: bp_nn, kan"):
-        available("svm")
-
-
-def test_what_cannot_be_learned_is_refused() -> None:
+def test_what_cannot_be_learned_or_predicted_is_refused() -> None:
     x, tau = samples(100, 1)
 
     def refused(message: str, x: np.ndarray, tau: np.ndarray) -> None:
         with pytest.raises(ComparatorError, match=message):
             fit("kan", x, tau, 0)
 
-    hole = x.copy()
-    hole[7, 4] = np.nan
-    refused("x: not a finite number at sample 7, column 4", hole, tau)
     hole = tau.copy()
     hole[3, 1] = np.inf
     refused("tau: not a finite number at sample 3, column 1", x, hole)
     refused("x has 100 samples, tau has 99", x, tau[:99])
     refused("x has 5 columns for 2 joints: it needs q, dq and ddq of each, 6", x[:, :5], tau)
-    refused(r"x must be \(samples, columns\)", x[:, 0], tau)
     refused("only 49 samples: a network needs at least 50", x[:49], tau[:49])
     still = tau.copy()
     still[:, 1] = 7.0
     refused("the torque of joint 2 is constant", x, still)
-
-
-def test_what_cannot_be_predicted_is_refused() -> None:
-    x, tau = samples(100, 1)
+    with pytest.raises(ComparatorError, match="no comparator 'svm'; there are: bp_nn, kan"):
+        available("svm")
     predictor = fit("kan", x, tau, 0, lambda done, error: False)
     with pytest.raises(ComparatorError, match="x has 3 columns, kan was trained on 6"):
         predictor.predict(x[:, :3])

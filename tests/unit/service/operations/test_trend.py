@@ -49,19 +49,13 @@ def test_a_long_stream_is_thinned_evenly_and_keeps_both_ends() -> None:
     assert t[-1] > 100.0 + 0.02 * count - 2.0 * steps[0]
 
 
-def test_events_have_the_time_of_the_estimates() -> None:
+def test_events_have_the_time_of_the_estimates_and_names_are_text() -> None:
     trend = watched(100)
     trend.body(body("event", 101.0, event="drift", text="joint_1 has <drifted>"))
     page = trend_page("arm", trend)
     assert re.search(r"<td>1</td><td>1\.0</td><td class=\"text\">drift</td>", page)
     assert "joint_1 has &lt;drifted&gt;" in page
-    assert "joint_1 &lt;b&gt; [N*m]" in page
     assert page.count("data:image/png;base64,") == 1
-    assert "nan" not in re.sub(r"base64,[^\"]+", "", page)
-
-
-def test_the_table_has_only_determined_values() -> None:
-    page = trend_page("arm", watched(100))
     rows = dict(re.findall(r"<tr class=\"[a-z]*\"><td class=\"text\">([^<]+)</td>(.*?)</tr>", page))
     cells = {name: re.findall(r"<td[^>]*>([^<]*)</td>", row) for name, row in rows.items()}
     assert cells["joint_1 fc [N*m]"] == ["1", "100", "0.1", "99", "estimated"]
@@ -72,25 +66,10 @@ def test_the_table_has_only_determined_values() -> None:
 def test_other_settings_are_an_event_and_other_parameters_a_new_beginning() -> None:
     trend = watched(10)
     trend.estimate(estimate(200.0, [1.0, 2.0, 3.0], hash="b"))
-    assert len(trend) == 11
-    assert [event.event for event in trend.events] == ["other settings"]
+    assert (len(trend), [event.event for event in trend.events]) == (11, ["other settings"])
     trend.estimate(estimate(300.0, [1.0, 2.0], hash="c"))
-    assert len(trend) == 1
-    assert trend.restarts == 1
-    assert "began 1 times" in trend_page("arm", trend)
-
-
-def test_no_messages() -> None:
-    page = trend_page("arm", Trend())
-    assert "arm: no estimates" in page
-    assert "data:image" not in page
-
-
-def test_many_parameters_are_several_figures() -> None:
-    trend = Trend()
-    for k in range(30):
-        trend.estimate(estimate(float(k), [float(i) for i in range(40)]))
-    assert trend_page("arm", trend).count("data:image/png;base64,") == 3
+    assert (len(trend), trend.restarts) == (1, 1)
+    assert "arm: no estimates" in trend_page("arm", Trend())
 
 
 def test_breakaway_friction_is_shown_once_it_has_a_value() -> None:
@@ -100,6 +79,8 @@ def test_breakaway_friction_is_shown_once_it_has_a_value() -> None:
         return body("status", t, breakaway={"elbow": known | {"status": status}})
 
     trend = watched(3)
+    trend.body(body("status", 1.0))  # of a daemon that does not know it
+    trend.body(body("status", 2.0, breakaway={}))  # of one that has no joint to tell of
     trend.body(values(0.0, None))
     trend.body(values(0.0, 11.0))  # of an estimator that has begun again, before its first frame: of no time at all
     assert trend.breakaway is None
@@ -111,17 +92,3 @@ def test_breakaway_friction_is_shown_once_it_has_a_value() -> None:
     page = trend_page("lab", trend)
     assert "breakaway friction of elbow [N*m]" in page
     assert "<td>12</td><td>15</td>" in page
-
-
-def test_a_status_without_breakaway_friction_is_ignored() -> None:
-    """Of a daemon that does not know it, or of one that has no joint to tell of."""
-    trend = watched(3)
-    known = {"value": 12.0, "std": 0.4, "unit": "N*m", "status": "estimated"}
-    trend.body(body("status", 1.0))
-    trend.body(body("status", 2.0, breakaway={}))
-    assert trend.breakaway is None
-    trend.body(body("status", 3.0, breakaway={"elbow": known}))
-    trend.body(body("status", 4.0))
-    assert trend.breakaway is not None
-    assert trend.breakaway.arrays()[0].tolist() == [3.0]
-    assert trend.breakaway.names == ["breakaway friction of elbow"]

@@ -11,12 +11,15 @@ import pytest
 from matplotlib import image
 from matplotlib.figure import Figure
 
-from rt_core.identification.friction_curve import FrictionCurve
+from drivers.files.robots.file import load_robot
+from rt_core.hand_guiding import GuidingState
 from rt_core.identification.rows import Rows
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
+from service.operations.hand_guiding_replay import GuidingRecord
 from service.reports.figures import (
-    friction_figure,
+    guiding_figure,
+    guiding_torque_figure,
     histogram_figure,
     history_figure,
     residual_figure,
@@ -24,7 +27,6 @@ from service.reports.figures import (
     torque_figure,
 )
 from service.reports.figures._residual import noise_floor, share_beyond
-from service.reports.figures.panels import MAX_POINTS, thin
 from tests.lab.recordings.some_rows import some_model, some_rows
 
 HOSTILE = ("$x_{$", "\\alpha $", "日本")
@@ -61,49 +63,24 @@ def test_names_are_text_and_a_joint_may_be_empty(draw: Residual) -> None:
     content = draw(some_model(HOSTILE), rows, predicted)
     picture(content)
     assert draw(some_model(HOSTILE), rows, predicted) == content
-
-
-@pytest.mark.parametrize("draw", RESIDUALS)
-def test_nothing_left_over_and_nothing_used(draw: Residual) -> None:
-    rows, _ = some_rows(2, 400)
-    picture(draw(some_model(("a", "b")), rows, rows.tau))
-    empty = replace(rows, use=np.zeros_like(rows.use))
-    picture(draw(some_model(("a", "b")), empty, rows.tau))
+    model, empty = some_model(HOSTILE), replace(rows, use=np.zeros_like(rows.use))
+    picture(draw(model, rows, rows.tau))
+    picture(draw(model, empty, rows.tau))
     constant = replace(rows, tau=np.ones_like(rows.tau), use=np.ones_like(rows.use))
-    picture(draw(some_model(("a", "b")), constant, np.zeros_like(rows.tau)))
+    picture(draw(model, constant, np.zeros_like(rows.tau)))
 
 
-def test_tick_labels_of_logarithmic_axes_are_plain(drawn: list[Figure]) -> None:
+def test_tick_labels_of_logarithmic_axes_are_plain_and_the_edge_of_the_band_is_marked(drawn: list[Figure]) -> None:
     rows, predicted = some_rows(2, 3000)
-    rows = replace(rows, use=np.ones_like(rows.use))
-    spectrum_figure(some_model(("a", "b")), rows, predicted)
+    spectrum_figure(some_model(("a", "b")), replace(rows, use=np.ones_like(rows.use)), predicted)
     history_figure([np.geomspace(100.0, 1.0, 50)])
     for figure in drawn:
         labels = [label.get_text() for axis in figure.axes for label in axis.get_yticklabels() + axis.get_xticklabels()]
         assert any(labels)
         assert not any("$" in text for text in labels)
-
-
-def test_the_edge_of_the_band_is_marked(drawn: list[Figure]) -> None:
-    rows, predicted = some_rows(2, 3000)
-    rows = replace(rows, use=np.ones_like(rows.use))
-    spectrum_figure(some_model(("a", "b")), rows, predicted)
     for axis in drawn[0].axes:
         marked = [line for line in axis.lines if line.get_label() == "edge of the band"]
         assert [float(line.get_xdata()[0]) for line in marked] == [rows.band_hz]  # type: ignore[index, arg-type]
-
-
-def test_no_panel_has_more_points_than_needed(drawn: list[Figure]) -> None:
-    rows, predicted = some_rows(2, 9000)
-    rows = replace(rows, use=np.ones_like(rows.use))
-    residual_figure(some_model(("a", "b")), rows, predicted)
-    velocity = np.linspace(-1.0, 1.0, 9000)
-    line = np.array([-1.0, np.nan, 1.0])
-    friction_figure(some_model(("a",)), [FrictionCurve(0, True, velocity, velocity, line, line, line - 1, line + 1)])
-    for figure in drawn:
-        for axis in figure.axes:
-            assert max(len(line.get_xdata()) for line in axis.lines) == MAX_POINTS  # type: ignore[arg-type]
-    assert drawn[1].axes[0].get_title() == "a, the others at rest"
 
 
 def test_lines_break_between_pieces(drawn: list[Figure]) -> None:
@@ -114,16 +91,6 @@ def test_lines_break_between_pieces(drawn: list[Figure]) -> None:
     assert measured.size == 61
     assert np.flatnonzero(np.isnan(measured)).tolist() == [31]
     np.testing.assert_array_equal(np.delete(measured, 31), rows.tau[:, 0])
-
-
-def test_the_start_that_ends_lowest_stands_out(drawn: list[Figure]) -> None:
-    history_figure([np.array([3.0, 2.0, 1.0]), np.array([np.inf, 2.0, 0.5]), np.array([4.0])])
-    axis = drawn[0].axes[0]
-    widths = [line.get_linewidth() for line in axis.lines]
-    assert widths.index(max(widths)) == 1
-    assert axis.get_yscale() == "log"
-    picture(history_figure([np.zeros(3)]))
-    picture(history_figure([np.array([np.inf])]))
 
 
 def test_stated_figures() -> None:
@@ -138,10 +105,22 @@ def test_stated_figures() -> None:
     assert np.isnan(noise_floor(frequency, density, 0.05))
 
 
-def test_thinning() -> None:
-    assert thin(0).size == 0
-    assert thin(7).tolist() == list(range(7))
-    chosen = thin(123_457)
-    assert chosen.size == MAX_POINTS
-    assert (chosen[0], chosen[-1]) == (0, 123_456)
-    assert (np.diff(chosen) > 0).all()
+def test_motion_torque_and_force_of_a_guided_arm(drawn: list[Figure]) -> None:
+    t, model = np.arange(400) * 0.01, load_robot("arm9").model
+    q, dq, tau, outside, margin = np.random.default_rng(1).uniform(0.1, 1.0, (5, 400, 9))
+    force = np.outer(np.sin(t) > 0.5, [0.0, 0.0, 20.0])
+    states = [GuidingState(name) for name in ("ramping", "guiding", "ramping", "hold_requested") for _ in range(100)]
+    record = GuidingRecord(t, q, dq, tau, outside, margin, states, force)
+    picture(guiding_figure(model, record, "by hand"))
+    position, *others, of_force = drawn[0].axes
+    for axis, values in zip((position, *others), (q, dq, tau, outside), strict=True):
+        assert len(axis.lines) == 9
+        assert axis.lines[4].get_ydata()[-1] == values[-1, 4]  # type: ignore[index]
+    assert np.max(of_force.lines[2].get_ydata()) == 20.0  # type: ignore[arg-type]
+    assert len(position.patches) == 3  # taking over, stopping, hold
+    guiding_figure(model, replace(record, force=None))
+    assert [text.get_text() for text in drawn[1].axes[-1].texts] == ["the force was not measured"]
+    guiding_torque_figure(model, record)
+    axes = [axis for axis in drawn[2].axes if axis.get_visible()]
+    assert [axis.get_title() for axis in axes] == [joint.name for joint in model.joints]
+    assert axes[3].lines[0].get_ydata()[0] == tau[0, 3]  # type: ignore[index]

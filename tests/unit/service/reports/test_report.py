@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 
 import service.reports.identification
-from drivers.files.robots.file import load_robot
-from rt_core.identification.friction_curve import FrictionCurve, friction_curve
 from rt_core.identification.identify import Identification, Verdict, identify
 from rt_core.identification.preprocess import SignalSettings, prepare
 from rt_core.model.base import base_parameters
+from rt_core.model.inertia import inertial_vector
 from rt_core.validation import torque_metrics
 from service.models.document import parameter_table
 from service.operations.identify import ValidationVerdict
-from service.reports.identification import VERDICT_TEXT, certain, html_report, number
+from service.operations.payload import QUANTITIES, PayloadResult, PayloadVerdict, Quantity
+from service.reports.identification import VERDICT_TEXT, html_report
+from service.reports.payload import VERDICT_TEXT as PAYLOAD_TEXT
+from service.reports.payload import payload_html
 from tests.lab.arms.batch import arm, motion
 from tests.lab.command_line import thetad
 from tests.lab.recordings.some_rows import some_model, some_rows
@@ -70,21 +72,12 @@ def self_contained(source: str) -> Page:
         kind, _, content = reference.partition(",")
         assert kind == "data:image/png;base64"
         assert base64.b64decode(content, validate=True).startswith(PNG)
-    assert "http:" not in source
-    assert "https:" not in source
-    assert "@import" not in source
-    assert "url(" not in source
+    assert [words for words in ("http:", "https:", "@import", "url(") if words in source] == []
     assert source.lstrip().lower().startswith("<!doctype html>")
     return page
 
 
-def report(
-    names: tuple[str, ...],
-    verdict: str = "ok",
-    reasons: tuple[str, ...] = (),
-    title: str = "t",
-    **more: Any,
-) -> str:
+def report(names: tuple[str, ...], verdict: str = "ok", reasons: tuple[str, ...] = (), title: str = "t") -> str:
     rows, predicted = some_rows(len(names))
     metrics = torque_metrics(rows.tau, predicted, rows.use)
     base = {"unit": "kg", "expression": names[0], "status": "determined", "relative_std": 0.01}
@@ -93,7 +86,7 @@ def report(
         base | {"name": "b", "value": None, "std": 7.77, "relative_std": 43.0, "status": "undetermined"},
     ]
     facts = [("robot", names[0])]
-    return html_report(title, some_model(names), rows, predicted, metrics, verdict, reasons, facts, parameters, **more)
+    return html_report(title, some_model(names), rows, predicted, metrics, verdict, reasons, facts, parameters)
 
 
 @pytest.fixture(scope="module")
@@ -128,61 +121,34 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("verdict", sorted({*get_args(Verdict), *get_args(ValidationVerdict)}))
-def test_verdict_and_reason(verdict: str) -> None:
-    page = self_contained(report(("a", "b"), verdict, ("joint a: too little", "b & c < d")))
-    assert VERDICT_TEXT[verdict] in page.text
-    assert "joint a: too little" in page.text
-    assert "b & c < d" in page.text
-    assert verdict in page.classes
-    assert page.tags.count("img") == page.tags.count("figcaption") == 4
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_a_dropped_parameter_has_no_interval(fit: Identification) -> None:
-    dropped = ("dropped", *fit.status[1:])
-    table = parameter_table(fit.base, np.zeros_like(fit.theta), np.zeros_like(fit.std), dropped, ())
-    rows, predicted = some_rows(3)
-    metrics = torque_metrics(rows.tau, predicted, rows.use)
-    source = html_report("t", fit.model, rows, predicted, metrics, "ok", (), (), table)
-    row = source[source.index('<tr class="dropped">') :].partition("</tr>")[0]
-    assert "<td>0</td><td>–</td><td>–</td>" in row
-    assert "<em>Dropped</em>" in source
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_parameter_table() -> None:
-    page = self_contained(report(("a", "b")))
-    assert "1 determined, 1 undetermined." in page.text
-    for text in ("1.25", "1.2255", "1.2745", "1 %", "> 100 %", "undetermined", "–"):
-        assert text in page.text
-    assert "7.77" not in page.text
+def test_verdict_reason_and_parameters() -> None:
+    for verdict in {*get_args(Verdict), *get_args(ValidationVerdict)}:
+        page = self_contained(report(("a", "b"), verdict, ("joint a: too little", "b & c < d")))
+        assert VERDICT_TEXT[verdict] in page.text
+        assert "b & c < d" in page.text
+        assert verdict in page.classes
+        assert page.tags.count("img") == page.tags.count("figcaption") == 4
+    text = self_contained(report(("a", "b"))).text
+    for words in ("1 determined, 1 undetermined.", "1.25", "1.2255", "1.2745", "1 %", "> 100 %", "–"):
+        assert words in text
+    assert "7.77" not in text
 
 
 def test_verdict_then_joints_then_parameters_then_evidence(fit: Identification) -> None:
     source = report_of(fit, constants=CONSTANTS, history=[np.array([3.0, 2.0, 1.0])])
     page = self_contained(source)
     places = [source.index(text) for text in (
-        "Verdict:", "Joint by joint", "<h2>Parameters", "Velocity constants", "What was done", "Torque, joint by joint",
-        "<img", "<h2>Friction", "<h2>Residual", "<h2>Search",
+        "Verdict:", "Joint by joint", "<h2>Parameters", "<h2>Velocity constants", "What was done",
+        "Torque, joint by joint", "<img", "<h2>Friction", "<h2>Residual", "<h2>Search",
     )]  # fmt: skip
     assert places == sorted(places)
     assert page.tags.count("img") == 6
-    joints = source[places[1] : places[2]]
-    for joint in fit.model.joints:
-        assert f">{joint.name}<" in joints
-    assert joints.count("well determined") == 3
+    assert source[places[1] : places[2]].count("well determined") == 3
+    constants = source[places[3] : places[4]]
+    for text in ("vb1", "0.0512", "0.041", "0.077", "vb2", "0.0123", "–"):
+        assert f">{text}<" in constants
     for expression in fit.base.expressions:
         assert f"<code>{expression}</code>" in source
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_velocity_constants_have_a_table_of_their_own(fit: Identification) -> None:
-    source = report_of(fit, constants=CONSTANTS)
-    table = source[source.index("<h2>Velocity constants") : source.index("What was done")]
-    for text in ("vb1", "0.0512", "0.041", "0.077", "vb2", "0.0123", "–"):
-        assert f">{text}<" in table
-    assert 'class="undetermined"' in table
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -197,39 +163,11 @@ def test_a_rejected_fit_shows_no_values(fit: Identification) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_joints_without_a_friction_curve_are_named(fit: Identification, monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_but_one(*arguments: Any) -> FrictionCurve | None:
-        return None if arguments[6] == 1 else friction_curve(*arguments)
-
-    monkeypatch.setattr(service.reports.identification, "friction_curve", all_but_one)
-    assert "Without a curve, for lack of friction or of data: shoulder." in self_contained(report_of(fit)).text
-    monkeypatch.setattr(service.reports.identification, "friction_curve", lambda *_: None)
-    assert "<h2>Friction" not in report_of(fit)
-
-
-def test_report_of_nine_joints_is_small() -> None:
-    model = load_robot("arm9").model
-    rows, predicted = some_rows(9, 6000)
-    metrics = torque_metrics(rows.tau, predicted, rows.use)
-    assert len(html_report("t", model, rows, predicted, metrics, "ok", (), ())) < 2_000_000
-
-
-@pytest.mark.usefixtures("undrawn")
 def test_hostile_names_stay_text() -> None:
     source = report((HOSTILE, "b"), "ok", (HOSTILE,), HOSTILE)
     page = self_contained(source)
     assert page.text.count(HOSTILE) == 8  # title, heading, reason, fact, joint, parameter, expressions of two
     assert "49" not in source.split("</style>")[1].split("<img")[0]
-
-
-def test_numbers() -> None:
-    assert number(None) == number(float("nan")) == number(float("inf")) == "–"
-    assert number(0.0) == "0"
-    assert number(-12.3456) == "-12.35"
-    assert number(1.23456e-7, 2) == "1.2e-07"
-    assert certain(None) == certain(float("inf")) == "–"
-    assert certain(0.0123) == "1.2 %"
-    assert certain(1.5) == "> 100 %"
 
 
 def test_report_of_an_identification_and_of_a_validation(
@@ -239,36 +177,81 @@ def test_report_of_an_identification_and_of_a_validation(
     folder.mkdir()
     recording = folder / "r$a$<i>.mcap"
     recording.write_bytes(space6_recording.read_bytes())
-    done = thetad(
-        "identify", recording, "--robot", "space6", "--span", "0:0.5", "--report", folder / "i.html", "--plot",
-        folder / "new" / "i.png",
-    )  # fmt: skip
+    done = thetad("identify", recording, "--robot", "space6", "--span", "0:0.5", "--report", folder / "i.html")
     assert done.code == 0, done
     page = self_contained((folder / "i.html").read_text(encoding="utf-8"))
-    assert "r$a$<i>.mcap" in page.text
-    assert VERDICT_TEXT["ok"] in page.text
-    base = base_parameters(load_robot("space6").model)
-    for expression in base.expressions:
-        assert expression in page.text
-    assert "10 Hz" in page.text
-    assert page.text.count("well determined") == 6
-    assert page.tags.count("img") == 5
-    assert (folder / "new" / "i.png").read_bytes().startswith(PNG)
+    for text in ("r$a$<i>.mcap", VERDICT_TEXT["ok"], "10 Hz"):
+        assert text in page.text
+    assert (page.text.count("well determined"), page.tags.count("img")) == (6, 5)
 
-    done = thetad(
-        "validate",
-        space6_model,
-        recording,
-        "--span",
-        "0.6:1",
-        "--report",
-        folder / "v.html",
-        "--plot",
-        folder / "v.png",
-    )
+    files = ("--report", folder / "v.html", "--plot", folder / "new" / "v.png")
+    done = thetad("validate", space6_model, recording, "--span", "0.6:1", *files)
     assert done.code == 0, done
     page = self_contained((folder / "v.html").read_text(encoding="utf-8"))
-    assert "identification" not in page.text
     assert "Parameters" not in page.text
     assert page.tags.count("img") == 4
-    assert (folder / "v.png").read_bytes().startswith(PNG)
+    assert (folder / "new" / "v.png").read_bytes().startswith(PNG)
+
+
+# Of a payload ----------------------------------------------------------------------------------------
+
+BODY = inertial_vector(2.5, np.array([0.01, -0.02, 0.08]), np.diag([0.02, 0.015, 0.0123]))
+
+
+def quantity(name: str, unit: str, value: float) -> Quantity:
+    return Quantity(name, unit, value, 0.01, value - 0.0196, value + 0.0196, "determined")
+
+
+def payload(**changes: object) -> PayloadResult:
+    figures = tuple(quantity(name, unit, 1.25 + k) for k, (name, unit) in enumerate(QUANTITIES))
+    return replace(PayloadResult("determined", (), True, figures, BODY, 1.02), **changes)  # type: ignore[arg-type]
+
+
+def payload_page(found: PayloadResult) -> str:
+    return payload_html("t", found, some_model(("a", "b")), [("with payload", "x.mcap")])
+
+
+def test_figures_and_body_of_a_payload() -> None:
+    shown = self_contained(payload_page(payload()))
+    for name, unit in QUANTITIES:
+        assert name in shown.text
+        assert unit in shown.text
+    for text in ("1.25", "1.2304", "1.2696", "10.25", "2.5 kg", "0.01 -0.02 0.08 m", "0.0123", "x.mcap"):
+        assert text in shown.text
+    assert "img" not in shown.tags
+    assert "determined" in shown.classes
+
+
+def test_every_verdict_on_a_payload_has_a_text() -> None:
+    for verdict in get_args(PayloadVerdict):
+        shown = self_contained(payload_page(payload(verdict=verdict, reasons=("because of this",))))
+        assert PAYLOAD_TEXT[verdict] in shown.text
+        assert "because of this" in shown.text
+        assert verdict in shown.classes
+
+
+def test_what_is_open_of_a_payload_has_no_value() -> None:
+    figures = list(payload().quantities)
+    figures[4] = Quantity("inertia_xx", "kg*m^2", None, 7.77, None, None, "undetermined", "known to ± 15 kg*m^2 only")
+    shown = self_contained(payload_page(payload(verdict="partly_determined", quantities=tuple(figures), body=None)))
+    assert "known to ± 15 kg*m^2 only" in shown.text
+    assert "7.77" not in shown.text
+    assert "Nearest real body" not in shown.text
+    shown = self_contained(payload_page(payload(verdict="no_payload", present=False, body=None)))
+    assert "centre_x" not in shown.text
+    assert "1.25" not in shown.text
+
+
+def test_report_of_a_payload(arm7_model: Path, arm7_loaded: Path, tmp_path: Path) -> None:
+    out = tmp_path / "payload.html"
+    done = thetad("payload", arm7_model, arm7_loaded, "--report", out)
+    assert (done.code, done.err) == (0, "")
+    shown = self_contained(out.read_text(encoding="utf-8"))
+    (mass,) = (line.split()[1] for line in done.out.splitlines() if line.startswith("mass "))
+    for text in (mass, "arm7", str(arm7_loaded), "without payload", "times what noise explains", "Nearest real body"):
+        assert text in shown.text
+    assert shown.tags.count("img") == 1
+    refit = thetad("payload", arm7_model, arm7_loaded, "--refit-effects", "--report", out, "--json")
+    assert refit.json["verdict"] == "determined"
+    assert "a fit of its own" in self_contained(out.read_text(encoding="utf-8")).text
+    thetad("payload", arm7_model, arm7_loaded, "--report", tmp_path).refused(tmp_path.name)

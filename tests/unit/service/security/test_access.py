@@ -12,12 +12,12 @@ import zmq
 
 from service.client import ClientKey, Control, ControlError
 from service.io.log import get_log
-from service.protocol.control import ARM_VERBS, STOPPING, VERBS, Request, decode_reply, encode_request
+from service.protocol.control import STOPPING, VERBS, Request, decode_reply, encode_request
 from service.protocol.roles import ROLES, Role, allows
 from service.security.access import Access
 from service.security.files import make_directory
 from service.security.keys import new_pair
-from service.security.registry import CLIENTS, Client, Registry
+from service.security.registry import Client, Registry
 from tests.lab.daemon.desk import LONG_S, Desk
 
 #: Written down a second time, for a change of what a role may do is a change of what people rely on.
@@ -72,29 +72,12 @@ def test_every_verb_is_granted_to_its_role_and_denied_below(desk: Desk, role: Ro
     assert desk.socket.describe()["refused"].get("denied", 0) == len(VERBS) - len(granted)
 
 
-def test_a_key_that_is_revoked_is_refused_at_its_next_request(desk: Desk) -> None:
-    with Control(desk.endpoint, desk.client("anna")) as control, desk.serving():
-        control.request("ping", timeout_s=LONG_S)
-        Registry(desk.keys).revoke("anna")
-        with pytest.raises(ControlError, match="has been revoked") as error:
-            control.request("ping", timeout_s=LONG_S)
-    assert error.value.type == "denied"
-
-
-def test_while_the_registry_cannot_be_read_only_what_stops_an_arm_is_granted(desk: Desk) -> None:
-    with Control(desk.endpoint, desk.client("anna")) as control, desk.serving():
-        control.request("ping", timeout_s=LONG_S)
-        good = (desk.keys / CLIENTS).read_text()
-        (desk.keys / CLIENTS).write_text("{")
-        with pytest.raises(ControlError, match="cannot be used"):
-            control.request("start", timeout_s=LONG_S)
-        control.request("abort", timeout_s=LONG_S)
-        (desk.keys / CLIENTS).write_text(good)
-        control.request("ping", timeout_s=LONG_S)
-
-
-def test_who_is_revoked_is_answered_with_its_request_id(desk: Desk) -> None:
+def test_garbage_and_a_revoked_key_are_answered(desk: Desk) -> None:
     with connected(desk, desk.client("anna")) as socket:
+        for parts in ([b""], [b"rubbish"], [b"", b"rubbish"], [b"one", b"two", b"three"]):
+            socket.send_multipart(parts)
+            assert socket.poll(1000 * LONG_S)
+            assert msgpack.unpackb(socket.recv_multipart()[-1])["error"]["type"] == "bad_request"
         for id in (41, 42):
             socket.send(encode_request(Request(id, "ping")))
             assert socket.poll(1000 * LONG_S)
@@ -104,19 +87,20 @@ def test_who_is_revoked_is_answered_with_its_request_id(desk: Desk) -> None:
                 Registry(desk.keys).revoke("anna")
         assert reply.error is not None
         assert reply.error.type == "denied"
+    assert desk.socket.garbage == 4
 
 
 def test_an_arm_can_be_stopped_while_the_registry_cannot_be_read(
     limited: tuple[Access, Clock, Client, Client], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """By who was let in before, with the role of then; and not by who was revoked before."""
+    """By who was let in before, with the role of then; and not by who was revoked before.  The log says why, once."""
     access, _, anna, bert = limited
     for client in (anna, bert):
         assert access.client(client.public_key) == client
     access.registry.revoke(bert.name)
     with pytest.raises(ControlError, match="revoked"):
         access.client(bert.public_key)
-    access.registry.path.write_text("{")
+    access.registry.path.chmod(0o644)
     for verb in ("abort", "disarm", "disable"):
         assert access.client(anna.public_key, verb) == anna
         with pytest.raises(ControlError, match="cannot be used"):
@@ -124,19 +108,9 @@ def test_an_arm_can_be_stopped_while_the_registry_cannot_be_read(
     for verb in ("ping", "enable", ""):
         with pytest.raises(ControlError, match="cannot be used"):
             access.client(anna.public_key, verb)
-
-
-def test_the_log_says_once_why_the_registry_cannot_be_used(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
-    with Control(desk.endpoint, desk.client("anna")) as control, desk.serving():
-        control.request("ping", timeout_s=LONG_S)
-        capfd.readouterr()
-        (desk.keys / CLIENTS).chmod(0o644)
-        for _ in range(3):
-            with pytest.raises(ControlError, match="log says why"):
-                control.request("ping", timeout_s=LONG_S)
-    out, err = capfd.readouterr()
-    assert (out + err).count("registry_unusable") == 1
-    assert "chmod 600" in out + err
+    said = "".join(capfd.readouterr())
+    assert said.count("registry_unusable") == 1
+    assert "chmod 600" in said
 
 
 def test_a_client_cannot_say_who_it_is_in_the_message(desk: Desk) -> None:
@@ -146,15 +120,6 @@ def test_a_client_cannot_say_who_it_is_in_the_message(desk: Desk) -> None:
         socket.send(msgpack.packb({"v": 1, "id": 1, "verb": "shutdown", "User-Id": admin.pair.public, "role": "admin"}))
         assert socket.poll(1000 * LONG_S)
         assert msgpack.unpackb(socket.recv())["error"]["type"] == "denied"
-
-
-def test_garbage_of_a_client_is_answered_and_counted(desk: Desk) -> None:
-    with connected(desk, desk.client("anna")) as socket:
-        for parts in ([b""], [b"rubbish"], [b"", b"rubbish"], [b"one", b"two", b"three"]):
-            socket.send_multipart(parts)
-            assert socket.poll(1000 * LONG_S)
-            assert msgpack.unpackb(socket.recv_multipart()[-1])["error"]["type"] == "bad_request"
-    assert desk.socket.garbage == 4
 
 
 class Clock:
@@ -194,35 +159,24 @@ def test_a_client_has_its_rate_and_two_seconds_at_once(limited: tuple[Access, Cl
     clock.now += 1000.0
     assert count(access, anna, 100) == 20
     assert access.refused["too_many"] == 80 + 95 + 80 + 80
-
-
-def test_who_asks_too_often_is_granted_the_rate_and_not_nothing(limited: tuple[Access, Clock, Client, Client]) -> None:
-    access, clock, anna, _ = limited
-    assert count(access, anna, 100) == 20
+    for verb in ("abort", "disarm", "disable", "heartbeat"):  # what stops an arm or keeps a run going is always taken
+        assert count(access, anna, 100, verb) == 100
     granted = 0
-    for _ in range(150):  # 15 a second, for ten seconds
+    for _ in range(150):  # who asks too often, 15 a second for ten seconds, is granted the rate and not nothing
         clock.now += 1 / 15
         granted += count(access, anna, 1)
     assert 98 <= granted <= 100
 
 
-def test_what_stops_an_arm_or_keeps_a_run_going_is_always_taken(limited: tuple[Access, Clock, Client, Client]) -> None:
-    access, _, anna, _ = limited
-    assert count(access, anna, 100) == 20
-    for verb in ("abort", "disarm", "disable", "heartbeat"):
-        assert count(access, anna, 100, verb) == 100
-
-
 def test_too_many_requests_are_refused_by_the_socket(tmp_path: Path) -> None:
     desk = Desk(tmp_path, requests_per_s=1.0)
     with Control(desk.endpoint, desk.client("anna")) as control, desk.serving():
-        refused = []
+        refused = set()
         for _ in range(100):
             try:
                 control.request("ping", timeout_s=LONG_S)
             except ControlError as error:
-                refused.append((error.type, "daemon.requests_per_s" in error.message))
-        assert set(refused) == {("too_many", True)}
+                refused.add(error.type)
+        assert refused == {"too_many"}
         assert control.request("abort", timeout_s=LONG_S) == {"verb": "abort"}
-        assert "abort" in ARM_VERBS
     desk.context.destroy(linger=0)

@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 import zmq.auth
-from hypothesis import given
-from hypothesis import strategies as st
 
-from service.protocol.roles import ROLES, allows
 from service.security.files import (
     SecretFileError,
     check_directory,
@@ -26,9 +23,7 @@ from service.security.keys import (
     SERVER_KEY,
     KeyFileError,
     client_key,
-    is_key,
     new_pair,
-    read_public,
     server_pair,
     server_public,
     write_pair,
@@ -50,37 +45,28 @@ def keys(tmp_path: Path) -> Path:
     return directory
 
 
-def test_keys_are_written_for_one_user_alone_whatever_the_mask(keys: Path) -> None:
-    old = os.umask(0)
-    try:
-        write_pair(keys / "a.key", new_pair(), "about", "x")
-        Registry(keys).add("anna", "read", new_pair().public)
-        make_directory(keys.parent / "other")
-    finally:
-        os.umask(old)
-    assert mode(keys / "a.key") == mode(keys / CLIENTS) == 0o600
-    assert mode(keys) == mode(keys.parent / "other") == 0o700
-
-
-@pytest.mark.parametrize("mask", [0, 0o002, 0o022, 0o077])
-def test_directories_that_are_made_are_closed_whatever_the_mask(tmp_path: Path, mask: int) -> None:
-    """All that are missing on the way, also those that the state directory is made of."""
+@pytest.mark.parametrize("mask", [0, 0o077])
+def test_what_is_made_is_closed_whatever_the_mask(tmp_path: Path, mask: int) -> None:
+    """Keys and their folder to all others; to writers all folders on the way, also those of the state directory."""
     state = tmp_path / "lib" / "thetad"
+    keys = state / "more" / "keys"
     old = os.umask(mask)
     try:
         StateLock(state / "state").release()
         for _ in range(2):
-            make_directory(state / "more" / "keys")
+            make_directory(keys)
+        write_pair(keys / "a.key", new_pair(), "about", "x")
+        Registry(keys).add("anna", "read", new_pair().public)
     finally:
         os.umask(old)
-    for path in (tmp_path / "lib", state, state / "state", state / "more", state / "more" / "keys"):
-        assert not path.stat().st_mode & 0o022
+    assert mode(keys / "a.key") == mode(keys / CLIENTS) == 0o600
+    assert mode(keys) == 0o700
+    for path in (tmp_path / "lib", state, state / "state", keys.parent):
+        assert not mode(path) & 0o022
 
 
 def test_a_pair_comes_back_as_it_was_written(keys: Path) -> None:
     pair = new_pair()
-    assert is_key(pair.public)
-    assert is_key(pair.secret)
     write_pair(keys / SERVER_KEY, pair, "about")
     assert server_pair(keys, {}) == pair
     assert server_public(keys, {}) == pair.public
@@ -102,7 +88,7 @@ def test_a_client_finds_the_server_in_its_file_or_is_told_of_it(keys: Path) -> N
         client_key(keys / "gone.key")
 
 
-@pytest.mark.parametrize("others", [0o640, 0o604, 0o620, 0o602, 0o610, 0o601])
+@pytest.mark.parametrize("others", [0o640, 0o602])
 def test_a_file_that_others_may_use_is_refused(keys: Path, others: int) -> None:
     path = keys / SERVER_KEY
     write_pair(path, new_pair(), "about")
@@ -113,20 +99,17 @@ def test_a_file_that_others_may_use_is_refused(keys: Path, others: int) -> None:
     server_pair(keys, {})
 
 
-@pytest.mark.parametrize("others", [0o750, 0o705, 0o701, 0o730])
+@pytest.mark.parametrize("others", [0o750, 0o701])
 def test_a_directory_that_others_may_use_is_refused(keys: Path, others: int) -> None:
     write_pair(keys / SERVER_KEY, new_pair(), "about")
     Registry(keys).add("anna", "read", new_pair().public)
     keys.chmod(others)
-    with pytest.raises(SecretFileError, match="chmod 700"):
-        server_pair(keys, {})
-    with pytest.raises(SecretFileError, match="chmod 700"):
-        Registry(keys).clients()
-    with pytest.raises(SecretFileError, match="chmod 700"):
-        make_directory(keys)
+    for use in (lambda: server_pair(keys, {}), Registry(keys).clients, lambda: make_directory(keys)):
+        with pytest.raises(SecretFileError, match="chmod 700"):
+            use()
 
 
-@pytest.mark.parametrize("others", [0o777, 0o775, 0o757, 0o722])
+@pytest.mark.parametrize("others", [0o775, 0o702])
 def test_a_directory_below_one_that_others_may_write_to_is_refused(tmp_path: Path, others: int) -> None:
     """They could put another directory of keys in its place; with the sticky bit they cannot."""
     keys = tmp_path / "open" / "between" / "keys"
@@ -140,8 +123,6 @@ def test_a_directory_below_one_that_others_may_write_to_is_refused(tmp_path: Pat
         Registry(tmp_path / "link").add("anna", "read", new_pair().public)
     (tmp_path / "open").chmod(others | stat.S_ISVTX)
     server_pair(keys, {})
-    (tmp_path / "open").chmod(0o755)
-    Registry(tmp_path / "link").add("anna", "read", new_pair().public)
 
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -181,8 +162,6 @@ def test_links_that_lead_nowhere_are_refused(keys: Path) -> None:
     (keys.parent / "about").symlink_to("round")
     with pytest.raises(SecretFileError, match="Too many levels of symbolic links"):
         check_directory(keys.parent / "about")
-    with pytest.raises(OSError, match="Too many levels of symbolic links"):
-        list(path_steps(keys.parent / "about"))
     (keys.parent / "up").symlink_to(keys / "..")
     places = [step.place for step in path_steps(keys.parent / "up" / "keys" / ".." / "keys")]
     assert places[-4:] == [keys.parent, keys, keys, keys]  # where it really leads, not as it is written
@@ -229,43 +208,36 @@ def test_no_key_looks_like_an_option_of_a_command() -> None:
 @root_only
 def test_what_belongs_to_somebody_else_is_refused(keys: Path) -> None:
     write_pair(keys / SERVER_KEY, new_pair(), "about")
-    os.chown(keys / SERVER_KEY, 12345, -1)
-    with pytest.raises(SecretFileError, match="belongs to user 12345"):
-        server_pair(keys, {})
-    os.chown(keys, 12345, -1)
-    with pytest.raises(SecretFileError, match="belongs to user 12345"):
-        check_directory(keys)
+    for path in (keys / SERVER_KEY, keys):
+        os.chown(path, MALLORY, -1)
+        with pytest.raises(SecretFileError, match=f"{path}: belongs to user {MALLORY}"):
+            server_pair(keys, {})
 
 
-def test_what_is_no_file_is_refused_at_once(keys: Path) -> None:
+def test_what_is_no_readable_file_is_refused_at_once(keys: Path) -> None:
+    """Also on a disk that fails: nothing is at the beginning of a process's memory."""
     os.mkfifo(keys / "pipe", 0o600)
-    with pytest.raises(SecretFileError, match="is not a file"):
-        read_secret(keys / "pipe")
-    with pytest.raises(SecretFileError, match="is not a file"):
-        read_secret(keys)
-    with pytest.raises(SecretFileError, match="is not a directory"):
-        check_directory(keys / "pipe")
     write_new(keys / "big", "x" * (1 << 20 | 1))
-    with pytest.raises(SecretFileError, match="larger than"):
-        read_secret(keys / "big")
     (keys / "bytes").write_bytes(b"\xff")
     (keys / "bytes").chmod(0o600)
-    with pytest.raises(SecretFileError, match="is not text"):
-        read_secret(keys / "bytes")
-
-
-def test_a_file_that_fails_while_it_is_read_is_refused(keys: Path) -> None:
-    """As on a disk that fails; nothing is at the beginning of a process's memory."""
-    with pytest.raises(SecretFileError, match="mem: cannot be read: Input/output error"):
-        read_secret(Path("/proc/self/mem"))
+    for path, words in (
+        (keys / "pipe", "is not a file"),
+        (keys, "is not a file"),
+        (keys / "big", "larger than"),
+        (keys / "bytes", "is not text"),
+        (Path("/proc/self/mem"), "cannot be read: Input/output error"),
+    ):
+        with pytest.raises(SecretFileError, match=words):
+            read_secret(path)
+    with pytest.raises(SecretFileError, match="is not a directory"):
+        check_directory(keys / "pipe")
     (keys / CLIENTS).symlink_to("/proc/self/mem")
-    for _ in range(2):
-        with pytest.raises(RegistryError, match="cannot be read"):
-            Registry(keys).find(new_pair().public)
+    with pytest.raises(RegistryError, match="cannot be read"):
+        Registry(keys).find(new_pair().public)
 
 
-def test_a_key_that_could_not_be_written_whole_is_not_left(keys: Path) -> None:
-    """As on a full disk; here files may have no more than ten bytes."""
+def test_a_key_is_written_whole_and_once(keys: Path) -> None:
+    """Nothing is left on a full disk, here with no more than ten bytes a file; and a key is never written over."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
     try:
@@ -273,10 +245,6 @@ def test_a_key_that_could_not_be_written_whole_is_not_left(keys: Path) -> None:
             write_pair(keys / SERVER_KEY, new_pair(), "about")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    write_pair(keys / SERVER_KEY, new_pair(), "about")
-
-
-def test_keys_are_never_written_over(keys: Path) -> None:
     write_pair(keys / SERVER_KEY, new_pair(), "about")
     before = (keys / SERVER_KEY).read_text()
     with pytest.raises(SecretFileError, match="is there already"):
@@ -299,14 +267,6 @@ def test_damaged_files_are_named(keys: Path, text: str, words: str) -> None:
     with pytest.raises(KeyFileError, match=words) as error:
         server_pair(keys, {})
     assert str(keys / SERVER_KEY) in str(error.value)
-
-
-@given(text=st.text())
-def test_any_text_is_read_or_refused(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("any") / "x.pub"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(KeyFileError):
-        read_public(path)
 
 
 def test_a_credential_of_systemd_comes_first(keys: Path, tmp_path: Path) -> None:
@@ -348,8 +308,6 @@ def test_clients_come_and_go(keys: Path) -> None:
     with pytest.raises(RegistryError, match="this key is that of 'ben' already: for another role, revoke that client"):
         registry.add("ben", "admin", ben)
     assert [client.name for client in daemon.clients()] == ["anna", "ben", "anna"]
-    registry.revoke("ben")  # as was advised
-    registry.add("ben", "admin", new_pair().public)
 
 
 def test_changes_that_are_refused_change_nothing(keys: Path) -> None:
@@ -371,7 +329,6 @@ def test_changes_that_are_refused_change_nothing(keys: Path) -> None:
     ("change", "words"),
     [
         (lambda file: file.update(version=2), "version"),
-        (lambda file: file.update(more=1), "more"),
         (lambda file: file["clients"][0].update(role="root"), "clients.0.role"),
         (lambda file: file["clients"][0].update(public_key="x"), "clients.0.public_key: is not a key"),
         (lambda file: file["clients"].append(file["clients"][0]), "a public key is there twice"),
@@ -397,9 +354,8 @@ def test_a_registry_is_full_before_it_cannot_be_read_any_more(keys: Path) -> Non
     """As many clients as there may be are found, with the longest names; one more is refused and changes nothing."""
     last = new_pair().public
     distinct = (f"{number:040d}" for number in range(MAX_CLIENTS - 1))
-    entry: dict[str, str | None] = {"role": "operate", "created": "2026-01-01T00:00:00+00:00"}
-    entry["revoked"] = entry["created"]
-    clients = [{"name": "n" * 64, "public_key": key, **entry} for key in (*distinct, last)]
+    entry = {"name": "n" * 64, "role": "operate"} | dict.fromkeys(("created", "revoked"), "2026-01-01T00:00:00+00:00")
+    clients = [entry | {"public_key": key} for key in (*distinct, last)]
     (keys / CLIENTS).write_text(json.dumps({"version": 1, "clients": clients}, indent=2))
     (keys / CLIENTS).chmod(0o600)
     registry = Registry(keys)
@@ -410,29 +366,5 @@ def test_a_registry_is_full_before_it_cannot_be_read_any_more(keys: Path) -> Non
         registry.add("anna", "read", new_pair().public)
     assert (keys / CLIENTS).read_bytes() == before
     (keys / CLIENTS).write_text(json.dumps({"version": 1, "clients": clients[:-1]}))  # as was advised: the last is out
-    anna = new_pair().public
-    registry.add("anna", "read", anna)
-    assert registry.find(anna) is not None
+    registry.add("anna", "read", new_pair().public)
     assert registry.find(last) is None  # unknown, and so not let in
-    entry["revoked"] = None
-    clients = [{"name": f"n{number}", "public_key": f"{number:040d}", **entry} for number in range(MAX_CLIENTS)]
-    (keys / CLIENTS).write_text(json.dumps({"version": 1, "clients": clients}))
-    with pytest.raises(RegistryError, match="0 of them revoked, and no more: revoke clients that are gone, then take"):
-        registry.add("ben", "read", new_pair().public)
-
-
-def test_a_registry_that_others_may_change_is_refused_until_it_is_closed(keys: Path) -> None:
-    key = new_pair().public
-    registry = Registry(keys)
-    registry.add("anna", "read", key)
-    (keys / CLIENTS).chmod(0o666)
-    with pytest.raises(SecretFileError, match="open to others"):
-        registry.find(key)
-    (keys / CLIENTS).chmod(0o600)
-    assert registry.find(key) is not None
-
-
-def test_roles_include_one_another() -> None:
-    for higher, role in enumerate(ROLES):
-        for lower, needed in enumerate(ROLES):
-            assert allows(role, needed) == (higher >= lower)

@@ -30,7 +30,7 @@ def test_they_grow_over_a_step_of_the_clock(tmp_path: Path, step_ns: int, restar
     assert before < after[0] < after[1]
 
 
-@pytest.mark.parametrize("content", [b"", b"noon", b"-5", b"9" * 30, b"\xff\x00"])
+@pytest.mark.parametrize("content", [b"", b"-5", b"9" * 30, b"\xff\x00"])
 def test_a_damaged_file_counts_as_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "epoch").write_bytes(content)
     assert BootCounter(tmp_path / "epoch", lambda: NOON_NS).next() == NOON_NS // 1000

@@ -51,11 +51,3 @@ def test_a_sign_of_life_that_was_not_taken_is_given_again(tmp_path: Path) -> Non
         assert set(heard(listener)) == {"noise"}
         manager.alive(3 * SECOND + 1)
         assert heard(listener) == ["WATCHDOG=1"]
-
-
-def test_without_a_manager_nothing_is_sent() -> None:
-    manager = ServiceManager({})
-    assert manager.watchdog_ns == 0
-    manager.alive(SECOND)
-    manager.ready()
-    manager.stopping()

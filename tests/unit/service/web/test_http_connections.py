@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 
 import pytest
 import uvicorn
@@ -42,9 +42,8 @@ async def serving() -> AsyncIterator[Server]:
         listener.close()
 
 
-async def until(done: object, count: int) -> None:
+async def until(done: Collection[object], count: int) -> None:
     """Wait until a set has so many members."""
-    assert isinstance(done, set)
     deadline = time.monotonic() + DEADLINE_S
     while len(done) != count:
         assert time.monotonic() < deadline, f"{len(done)} connections"
@@ -62,7 +61,7 @@ async def silent_client(server: Server, stack: contextlib.ExitStack, data: bytes
     return raw
 
 
-@pytest.mark.parametrize("data", [ASK, 20 * ASK, LAST, ASK + LAST], ids=["one", "many", "last", "one-and-last"])
+@pytest.mark.parametrize("data", [20 * ASK, LAST, ASK + LAST], ids=["many", "last", "one-and-last"])
 @asynchronous
 async def test_who_takes_no_answer_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     """Also when the answer is the last one, and the connection closing already."""

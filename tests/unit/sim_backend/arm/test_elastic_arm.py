@@ -13,7 +13,6 @@ from scipy.integrate import solve_ivp
 from drivers.files.robots.file import load_robot
 from rt_core.model.friction import Friction
 from rt_core.model.robot import JointDynamics, RobotModel, Transmission
-from sim_backend.arm.driver import SimDriver
 from sim_backend.arm.elastic.springs import deflection
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
 from sim_backend.arm.settings import MotionSettings, SimSettings
@@ -24,7 +23,6 @@ from tests.lab.arms.simulated import (
     EXACT,
     FREE,
     REST,
-    link_energy,
     random_arm,
     rigid_torque,
     single_joint,
@@ -54,16 +52,7 @@ def spring_torque(d: JointDynamics, deflected: np.ndarray, rate: np.ndarray) -> 
     return np.asarray(d.stiffness * deflected + d.stiffness_cubic * deflected**3 + d.spring_damping * rate)
 
 
-def energies(model: RobotModel, data: SimulatedData) -> tuple[np.ndarray, np.ndarray]:
-    """Energy of links, rotors and springs over time, and the potential energy of the links alone [J]."""
-    d, e = model.dynamics, data.elastic
-    kinetic, height = link_energy(model, data.q, data.dq)
-    deflected = e.q_motor - data.q
-    springs = 0.5 * deflected**2 @ d.stiffness + 0.25 * deflected**4 @ d.stiffness_cubic
-    return kinetic + height + springs + 0.5 * e.dq_motor**2 @ d.armature, height
-
-
-@pytest.mark.parametrize(("n", "seed", "rigid"), [(1, 1, ()), (3, 2, ()), (5, 3, (0, 3)), (7, 4, ())])
+@pytest.mark.parametrize(("n", "seed", "rigid"), [(1, 1, ()), (5, 3, (0, 3)), (7, 4, ())])
 def test_samples_obey_the_equations_of_both_sides(n: int, seed: int, rigid: tuple[int, ...]) -> None:
     model = elastic_arm(n, seed, rigid=rigid)
     d = model.dynamics
@@ -119,60 +108,6 @@ def test_the_method_is_of_fourth_order() -> None:
     np.testing.assert_allclose(np.log2(errors[:-1] / errors[1:]), 4.0, atol=0.3)
 
 
-def test_energy_is_conserved_without_friction() -> None:
-    model = elastic_arm(4, 8, friction=False)
-    data = SimulatedArm(model, FREE, REST).simulate(4.0)
-    energy, height = energies(model, data)
-    assert np.ptp(data.q, axis=0).max() > 0.5
-    assert np.ptp(energy) < 1e-6 * np.ptp(height)
-
-
-def test_friction_on_both_sides_and_in_the_spring_takes_its_work_out_of_the_energy() -> None:
-    model = elastic_arm(2, 3)
-    d = model.dynamics
-    data = SimulatedArm(model, FREE, REST).simulate(3.0)
-    e, (energy, _) = data.elastic, energies(model, data)
-    power = data.friction * e.dq_motor + e.link_friction * data.dq + d.spring_damping * (e.dq_motor - data.dq) ** 2
-    power = np.sum(power + d.offset * e.dq_motor, axis=1)
-    work = np.concatenate(([0.0], np.cumsum(0.5e-3 * (power[1:] + power[:-1]))))
-    assert np.ptp(work) > 0.1
-    np.testing.assert_allclose(energy - energy[0], -work, atol=3e-3 * np.ptp(work))
-
-
-def test_links_have_cyclic_friction() -> None:
-    """It keeps its energy, like a spring that is as long as a turn, and the links hang on it at the start."""
-    model = elastic_arm(2, 8, friction=False)
-    waves = {"link_cyclic_sine": np.array([-6.0, 4.0]), "link_cyclic_cosine": np.array([3.0, 5.0])}
-    model = replace(model, dynamics=replace(model.dynamics, **waves))
-    d = model.dynamics
-    data = SimulatedArm(model, FREE, REST).simulate(2.0)
-    e, (energy, height) = data.elastic, energies(model, data)
-    wave = d.link_cyclic_sine * np.sin(data.q) + d.link_cyclic_cosine * np.cos(data.q)
-    np.testing.assert_allclose(e.link_friction, wave, rtol=0, atol=1e-9)
-    links = rigid_torque(model, data.q, data.dq, data.ddq)
-    np.testing.assert_allclose(e.spring - wave, links, rtol=0, atol=1e-9 * np.abs(links).max())
-    assert np.ptp(wave, axis=0).min() > 0.5
-    stored = np.sum(d.link_cyclic_cosine * np.sin(data.q) - d.link_cyclic_sine * np.cos(data.q), axis=1)
-    assert np.ptp(stored) > 1e-3 * np.ptp(height)
-    assert np.ptp(energy + stored) < 1e-6 * np.ptp(height)
-    np.testing.assert_allclose(data.ddq[0], 0.0, atol=1e-6 * np.abs(data.ddq).max())
-
-
-def test_very_stiff_springs_are_none() -> None:
-    rigid = random_arm(4, 5)
-    d = rigid.dynamics
-    truth = SimulatedArm(rigid, EXACT, MOVING).simulate(2.0)
-    assert truth.elastic is None
-    off = []
-    for stiffness in (1e6, 1e8):
-        model = replace(rigid, dynamics=replace(d, stiffness=np.full(4, stiffness)))
-        data = SimulatedArm(model, EXACT, MOVING).simulate(2.0)
-        off.append(max(np.abs(data.q - truth.q).max(), np.abs(data.elastic.q_motor - truth.q).max()))
-    assert off[1] < 0.03 * off[0]
-    assert off[1] < 1e-5
-    assert np.abs(truth.q - truth.q[0]).max() > 0.1
-
-
 def test_a_link_that_its_friction_holds_stands_while_its_motor_winds_the_spring_up() -> None:
     model = replace(single_joint("prismatic", mass=2.0), gravity=np.zeros(3))
     d = replace(model.dynamics, armature=np.ones(1), stiffness=np.array([1e4]), link_coulomb=np.array([5.0]))
@@ -190,14 +125,7 @@ def test_a_link_that_its_friction_holds_stands_while_its_motor_winds_the_spring_
 
 
 @pytest.mark.parametrize(
-    "law",
-    [
-        Friction("stribeck"),
-        Friction("harmonic_drive_input", cyclic=True),
-        Friction(smoothing=0.02),
-        Friction("coulomb_viscous", temperature="coulomb"),
-    ],
-    ids=lambda law: f"{law.law} {law.smoothing} {law.temperature}",
+    "law", [Friction("stribeck", smoothing=0.02), Friction("harmonic_drive_input", cyclic=True, temperature="coulomb")]
 )
 def test_motors_have_every_law_of_friction(law: Friction) -> None:
     model = elastic_arm(2, 11)
@@ -248,35 +176,17 @@ def test_frames_show_both_encoders_and_torque_on_either_side() -> None:
     assert np.abs(e.sensor - link.tau).max() > 5.0
 
 
-def test_equal_seeds_give_equal_samples_however_they_are_asked_for() -> None:
-    model = elastic_arm(3, 5)
-    arm = SimulatedArm(model, SimSettings(seed=3), MOVING)
-    whole = arm.simulate(0.5)
-    arm.reset()
-    frames = [arm.step() for _ in range(300)]
-    later = arm.simulate(0.2)
-    tau = np.vstack([[frame.tau for frame in frames], later.channels["tau"]])
-    np.testing.assert_array_equal(tau, whole.channels["tau"])
-    assert "q_motor" in arm.channels  # both sides have an encoder, even without a transmission
-    assert "current" not in arm.channels
-    with SimDriver(model, SimSettings(seed=3), MOVING, pace="max") as driver:
-        frame = driver.read()
-    np.testing.assert_array_equal(frame.q_motor, frames[0].q_motor)
-
-
-def test_an_event_changes_the_stiffness_and_nothing_jumps() -> None:
-    model = elastic_arm(2, 6, friction=True)
-    event = {"time_s": 0.5, "joint": "joint_1", "parameter": "stiffness", "factor": 0.8}
-    settings = SimSettings.model_validate({**EXACT.model_dump(), "events": [event]})
-    arm = SimulatedArm(model, settings, MOVING)
-    data = arm.simulate(1.0)
-    d, e = model.dynamics, data.elastic
-    np.testing.assert_allclose(arm.dynamics.stiffness, d.stiffness * (0.8, 1.0))
-    before = data.t <= 0.5
-    for truth, part in ((d, before), (arm.dynamics, ~before)):
-        torque = spring_torque(truth, e.q_motor - data.q, e.dq_motor - data.dq)
-        np.testing.assert_allclose(torque[part], e.spring[part], rtol=1e-9, atol=1e-9)
-    assert np.abs(np.diff(data.q, axis=0)).max() < 1e-2
+def test_a_change_of_stiffness_makes_no_jump_and_some_are_refused() -> None:
+    model = elastic_arm(2, 6)
+    arm = SimulatedArm(model, EXACT, MOVING)
+    before = arm.simulate(0.5)
+    arm.set_dynamics(0, "stiffness", factor=0.8)
+    np.testing.assert_allclose(arm.dynamics.stiffness, model.dynamics.stiffness * (0.8, 1.0))
+    data = arm.simulate(0.5)
+    e = data.elastic
+    torque = spring_torque(arm.dynamics, e.q_motor - data.q, e.dq_motor - data.dq)
+    np.testing.assert_allclose(torque[1:], e.spring[1:], rtol=1e-9, atol=1e-9)
+    assert np.abs(data.q[0] - before.q[-1]).max() < 1e-2
     for joint, parameter, value, words in (
         (0, "stiffness", 0.0, "stiffness of joint 'joint_1' cannot become zero"),
         (0, "armature", 0.0, "armature of joint 'joint_1' must be above 0"),
@@ -284,7 +194,6 @@ def test_an_event_changes_the_stiffness_and_nothing_jumps() -> None:
     ):
         with pytest.raises(SimulationConfigError, match=words):
             arm.set_dynamics(joint, parameter, value=value)
-    arm.simulate(0.1)
 
 
 def test_links_hang_on_their_springs_at_the_start() -> None:
@@ -319,7 +228,7 @@ def test_springs_little_stiffer_than_gravity_hold_and_softer_ones_only_what_hang
     assert abs(data.q[0, 0]) < 0.5
 
 
-@pytest.mark.parametrize("share", [0.9, 0.5, 0.2])
+@pytest.mark.parametrize("share", [0.9, 0.2])
 @pytest.mark.parametrize("at", [0.0, 1e-9, 0.02])
 def test_springs_softer_than_gravity_hold_nothing_upright(share: float, at: float) -> None:
     """Exactly upright gravity has no torque, and a little beside it the link would hang far off: neither is a rest."""

@@ -16,7 +16,7 @@ from rt_core.model.robot import RobotModel
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import ForceSettings, SimSettings
 from sim_backend.drive.drive_arm import DRIVE_ARM_SETTINGS, DriveArm
-from sim_backend.drive.modes import CSP, OFF
+from sim_backend.drive.modes import OFF
 from sim_backend.errors import SimulationConfigError
 from tests.lab.arms.simulated import AT_ZERO, random_arm, single_joint, twin
 
@@ -74,62 +74,9 @@ def test_the_equations_of_motion_hold_with_forces_on_a_link_and_the_tip(
     assert np.abs(s.true_dq).max() > 1e-3 or np.all(s.true_friction != 0.0)  # it moves, or friction holds it all
 
 
-@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 3))])
-def test_energy_grows_by_the_work_of_the_force(seed: int) -> None:
-    """A force of constant direction does the work `f . (end - start)`, whatever the way between."""
-    model = random_arm(4, seed, friction=False)
-    model = replace(model, dynamics=None, tip_translation=np.array([0.1, -0.2, 0.3]))
-    oracle = twin(model)
-    store = oracle.createData()
-    force = np.array([20.0, -30.0, 40.0])
-    arm = DriveArm(model, start=np.zeros(4))
-    arm.step([OFF] * 4, np.zeros(4))
-
-    def state() -> tuple[float, np.ndarray]:
-        s = arm.sample()
-        kinetic = pin.computeKineticEnergy(oracle, store, s.true_q, s.true_dq)
-        energy = kinetic + pin.computePotentialEnergy(oracle, store, s.true_q)
-        return energy, placement(oracle, store, s.true_q, 3).act(model.tip_translation)
-
-    arm.set_outside_force(force)
-    before, start = state()
-    for _ in range(400):
-        arm.step([OFF] * 4, np.zeros(4))
-    after, end = state()
-    assert abs(force @ (end - start)) > 1.0
-    assert after - before == pytest.approx(force @ (end - start), rel=1e-6)
-    arm.set_outside_force(np.zeros(3))
-    for _ in range(200):
-        arm.step([OFF] * 4, np.zeros(4))
-    assert state()[0] == pytest.approx(after, rel=1e-6)
-
-
 def slider(**settings: object) -> DriveArm:
     model = replace(single_joint("prismatic"), gravity=np.zeros(3))
     return DriveArm(model, SimSettings.model_validate({**DRIVE_ARM_SETTINGS.model_dump(), **settings}), start=[0.0])
-
-
-def test_a_force_along_the_axis_drives_a_slider_that_way() -> None:
-    arm = slider()
-    arm.set_outside_force([4.0, 100.0, -100.0], [9.0, 9.0, 9.0])
-    for _ in range(100):
-        sample = arm.step([OFF], [0.0])
-    assert sample.true_dq[0] == pytest.approx(4.0 / 2.0 * 0.1, rel=1e-9)
-    assert not sample.true_tau.any()
-
-
-def test_dry_friction_holds_against_a_small_force_and_yields_to_a_larger_one() -> None:
-    model = replace(single_joint("prismatic", coulomb=5.0), gravity=np.zeros(3))
-    arm = DriveArm(model, start=[0.0])
-    arm.set_outside_force([4.9, 0.0, 0.0])
-    for _ in range(50):
-        sample = arm.step([OFF], [0.0])
-    assert sample.true_q[0] == 0.0
-    assert sample.true_friction[0] == pytest.approx(4.9)
-    arm.set_outside_force([7.0, 0.0, 0.0])
-    for _ in range(50):
-        sample = arm.step([OFF], [0.0])
-    assert sample.true_dq[0] == pytest.approx((7.0 - 5.0) / 2.0 * 0.05, rel=1e-6)
 
 
 def test_a_force_of_the_settings_rises_acts_and_ends_in_time() -> None:
@@ -172,12 +119,3 @@ def test_bad_forces_are_refused_by_name() -> None:
         slider(forces=[first, {**first, "time_s": 2.0, "link": "only"}])
     with pytest.raises(ValidationError, match="room for both ramps"):
         ForceSettings(time_s=0.0, duration_s=1.0, ramp_s=0.6)
-
-
-def test_a_held_arm_feels_the_force_in_its_motor_torque() -> None:
-    model = single_joint("revolute")
-    arm = DriveArm(model, start=[0.0])
-    samples = [arm.step([CSP], [0.0]) for _ in range(500)]
-    arm.set_outside_force([0.0, 0.0, -10.0], point=[0.5, 0.0, 0.0])
-    samples += [arm.step([CSP], [0.0]) for _ in range(2000)]
-    assert samples[-1].true_tau[0] - samples[499].true_tau[0] == pytest.approx(-5.0, rel=1e-3)

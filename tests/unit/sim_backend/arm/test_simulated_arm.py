@@ -16,14 +16,13 @@ from scipy.signal import butter, sosfiltfilt
 from drivers.files.robots.file import load_robot
 from rt_core.model.robot import JointDynamics, RobotModel
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
-from sim_backend.arm.settings import DriveSettings, MotionSettings, SimSettings
+from sim_backend.arm.settings import MotionSettings, SimSettings
 from sim_backend.errors import SimulationConfigError
 from tests.lab.arms.simulated import (
     AT_ZERO,
     EXACT,
     FREE,
     REST,
-    link_energy,
     random_arm,
     rigid_torque,
     single_joint,
@@ -51,14 +50,6 @@ def test_samples_obey_the_equations_of_motion_at_their_instant(n: int, seed: int
     assert np.abs(residual(model, data)[moving]).max() < 1e-9 * np.abs(data.tau).max()
 
 
-def test_position_is_the_integral_of_velocity_and_acceleration() -> None:
-    model = random_arm(6, 2)
-    data = SimulatedArm(model, EXACT, MOVING).simulate(8.0)
-    for rate, value in ((data.dq, data.q), (data.ddq, data.dq)):
-        integral = value[0] + np.cumsum(0.5e-3 * (rate[1:] + rate[:-1]), axis=0)
-        assert np.abs(integral - value[1:]).max() < 1e-5  # the trapezium rule's own error
-
-
 def test_motion_equals_that_of_an_independent_integrator() -> None:
     model = random_arm(4, 5, friction=True)
     model = replace(model, dynamics=replace(model.dynamics, coulomb=np.zeros(4)))
@@ -75,16 +66,6 @@ def test_motion_equals_that_of_an_independent_integrator() -> None:
     assert np.abs(data.q[0] - data.q[-1]).max() > 0.3
     assert np.allclose(data.q[-1], truth[:4], rtol=0, atol=1e-6)
     assert np.allclose(data.dq[-1], truth[4:], rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("coupled", [False, True])
-def test_energy_is_conserved_without_friction(coupled: bool) -> None:
-    model = random_arm(5, 8, friction=False, coupled=coupled, prismatic=0.0)
-    data = SimulatedArm(model, FREE, REST).simulate(5.0)
-    kinetic, height = link_energy(model, data.q, data.dq)
-    rotors = 0.5 * (data.dq @ model.coupling.T) ** 2 @ model.dynamics.armature
-    assert np.ptp(data.q, axis=0).max() > 1.0
-    assert np.ptp(kinetic + rotors + height) < 1e-5 * np.ptp(height)
 
 
 def test_a_swinging_pendulum_comes_to_a_stand_for_good() -> None:
@@ -113,7 +94,7 @@ def test_two_standing_joints_under_load_stand_and_the_third_moves_alone() -> Non
     assert np.allclose(need, 0.0, atol=1e-9)  # the friction recorded is the torque that holds them
 
 
-@pytest.mark.parametrize("name", ["space6", "arm7", "arm9"])
+@pytest.mark.parametrize("name", ["space6", "arm9"])
 def test_shipped_arms_follow_and_move_well(name: str) -> None:
     model = load_robot(name).model
     data = SimulatedArm(model, EXACT).simulate(15.0)
@@ -124,21 +105,8 @@ def test_shipped_arms_follow_and_move_well(name: str) -> None:
     assert np.all(np.abs(data.tau).max(axis=0) < [joint.effort for joint in model.joints])
 
 
-@pytest.mark.parametrize("feedforward", ["none", "gravity"])
-def test_feedback_alone_follows_too(feedforward: str) -> None:
+def test_filtered_samples_have_no_delay_between_torque_and_motion() -> None:
     model = load_robot("space6").model
-    drive = DriveSettings.model_validate({"feedforward": feedforward, "integral_time_s": 0.02})
-    data = SimulatedArm(model, EXACT.model_copy(update={"drive": drive})).simulate(15.0)
-    late = data.t > 1.0
-    error = np.abs(data.q - data.channels["setpoint"])[late]
-    assert 1e-5 < error.max() < 0.1
-    moving = np.all(data.dq != 0.0, axis=1)
-    assert np.abs(residual(model, data)[moving]).max() < 1e-8
-
-
-@pytest.mark.parametrize("name", ["space6", "arm9"])
-def test_filtered_samples_have_no_delay_between_torque_and_motion(name: str) -> None:
-    model = load_robot(name).model
     d = model.dynamics
     data = SimulatedArm(model, SimSettings(torque_noise=0.0)).simulate(24.0)
     low_pass = butter(4, 10.0, fs=1000.0, output="sos")
@@ -148,13 +116,8 @@ def test_filtered_samples_have_no_delay_between_torque_and_motion(name: str) -> 
     ddq = np.gradient(dq, 1e-3, axis=0)
     used = slice(3000, -1000, 4)
     assert np.array_equal(model.coupling, np.eye(model.n))
-    error = (
-        rigid_torque(model, q[used], dq[used], ddq[used])
-        + d.armature * ddq[used]
-        + d.offset
-        + friction[used]
-        - tau[used]
-    )
+    need = rigid_torque(model, q[used], dq[used], ddq[used]) + d.armature * ddq[used] + d.offset
+    error = need + friction[used] - tau[used]
     slope = np.gradient(tau, 1e-3, axis=0)[used]
     delay_s = (error * slope).sum(axis=0) / (slope**2).sum(axis=0)
     assert np.abs(delay_s).max() < 10e-6
@@ -163,13 +126,12 @@ def test_filtered_samples_have_no_delay_between_torque_and_motion(name: str) -> 
 
 def test_equal_seeds_give_equal_samples_however_they_are_asked_for() -> None:
     model = random_arm(4, 9, coupled=True)
-    motion = MOVING
-    whole = SimulatedArm(model, motion=motion, seed=7).simulate(0.6)
-    arm = SimulatedArm(model, motion=motion, seed=7)
+    whole = SimulatedArm(model, motion=MOVING, seed=7).simulate(0.6)
+    arm = SimulatedArm(model, motion=MOVING, seed=7)
     parts = [arm.simulate(0.2), arm.simulate(0.003), arm.simulate(0.397)]
     arm.reset()
     frames = [arm.step() for _ in range(600)]
-    other = SimulatedArm(model, motion=motion, seed=8).simulate(0.6)
+    other = SimulatedArm(model, motion=MOVING, seed=8).simulate(0.6)
     assert [f.seq for f in frames] == list(range(600))
     for channel, values in whole.channels.items():
         assert np.array_equal(values, np.concatenate([part.channels[channel] for part in parts]))
@@ -211,13 +173,6 @@ def test_noise_has_the_asked_size_and_motor_channels_agree_with_the_joint_side()
     assert np.allclose(transmission.joint_position(data.channels["q_motor"]), data.q, atol=1e-9)
 
 
-def test_channels_that_are_not_there_are_absent() -> None:
-    model = random_arm(2, 1)
-    frame = SimulatedArm(model, SimSettings(channels=("q", "tau", "current", "q_motor"))).step()
-    names = ("q", "dq", "tau", "current", "q_motor", "temperature")
-    assert [name for name in names if getattr(frame, name) is not None] == ["q", "tau"]
-
-
 def test_torque_stays_within_the_effort_limit() -> None:
     model = random_arm(3, 2, prismatic=0.0)
     arm = SimulatedArm(model, EXACT, MOVING)
@@ -236,15 +191,6 @@ def test_temperature_rises_to_what_the_load_gives() -> None:
     share = (2.0 * 9.81 * 0.5 / 20.0) ** 2
     expected = 20.0 + 30.0 * share * (1.0 - np.exp(-data.t / 0.5))
     assert np.allclose(data.channels["temperature"][:, 0], expected, atol=0.02)
-
-
-def test_a_joint_held_by_its_drive_stands_while_the_others_move() -> None:
-    model = load_robot("space6").model
-    motion = MotionSettings(held=("joint_3",), candidates=1)
-    data = SimulatedArm(model, EXACT, motion).simulate(8.0)
-    assert np.ptp(data.q[:, 2]) < 1e-4
-    assert np.mean(data.dq[:, 2] == 0.0) > 0.95
-    assert np.all(np.abs(np.delete(data.dq, 2, axis=1)).max(axis=0) > 0.2)
 
 
 def test_an_event_changes_friction_from_its_time_on() -> None:
@@ -266,9 +212,6 @@ def test_an_event_changes_friction_from_its_time_on() -> None:
     assert np.array_equal([frames.step().tau for _ in range(3000)], data.channels["tau"][:3000])
     arm.reset()
     assert np.array_equal(arm.dynamics.coulomb, model.dynamics.coulomb)
-    arm.simulate(0.1)
-    arm.set_dynamics(0, "offset", value=-3.0)
-    assert arm.dynamics.offset[0] == -3.0
 
 
 def test_a_value_that_changes_over_a_time_follows_a_line() -> None:

@@ -12,16 +12,12 @@ from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.friction import Friction
 from rt_core.model.parameters import standard_layout, standard_parameters
 from rt_core.model.regressor import regressor
-from sim_backend.arm.robot import SimulatedArm
-from sim_backend.arm.settings import AmbientSettings, EventSettings, MotionSettings, SimSettings
-from sim_backend.drive.drive_arm import DRIVE_ARM_SETTINGS, DriveArm
-from sim_backend.drive.modes import CSV
+from sim_backend.arm.settings import AmbientSettings, SimSettings
 from tests.lab.arms.simulated import single_joint
 from tests.lab.arms.warm import EXACT, simulated, sweep, warm_arm
 
 LAWS = {
     "coulomb": Friction("coulomb_viscous", temperature="coulomb"),
-    "coulomb and viscous": Friction("coulomb_viscous", temperature="coulomb_viscous"),
     "stribeck": Friction("stribeck", temperature="coulomb_viscous"),
     "harmonic drive": Friction("harmonic_drive_input", temperature="coulomb"),
     "load": Friction("coulomb_viscous", load=True, temperature="coulomb"),
@@ -92,38 +88,6 @@ def test_friction_turns_into_heat() -> None:
     expected = 20.0 + 2.0 * np.sum(power * lag) * step / 3.0
     assert expected > 20.5
     assert data.channels["temperature"][-1, 0] == pytest.approx(expected, abs=0.01)
-
-
-def test_samples_do_not_depend_on_how_many_are_asked_for_at_once() -> None:
-    model = warm_arm(LAWS["coulomb"])
-    event = EventSettings(time_s=0.33, joint="joint_2", parameter="coulomb_temperature", value=-0.05)
-    settings = sweep(0.0, 40.0, 1.0).model_copy(update={"events": (event,)})
-    arm = SimulatedArm(model, settings, MotionSettings(candidates=1))
-    once = arm.simulate(0.6)
-    arm.reset()
-    pieces = [arm.simulate(0.037), arm.simulate(0.5), arm.simulate(0.063)]
-    for name in ("tau", "temperature"):
-        again = np.concatenate([piece.channels[name] for piece in pieces])
-        np.testing.assert_array_equal(once.channels[name], again)
-
-
-def test_a_driven_arm_is_stiffer_in_the_cold() -> None:
-    model = single_joint("revolute", coulomb=3.0, mass=0.5, offset=(0.0, 0.0))
-    dynamics = replace(model.dynamics, coulomb_temperature=np.array([-0.05]))
-    model = replace(
-        model, friction=Friction(temperature="coulomb"), dynamics=replace(dynamics, armature=np.array([0.2]))
-    )
-    torque = {}
-    for ambient in (-40.0, 20.0, 60.0):
-        still = DRIVE_ARM_SETTINGS.model_copy(
-            update={"ambient_c": ambient, "temperature_rise_k": 0.0, "friction_heating_k_per_w": 0.0}
-        )
-        arm = DriveArm(model, still)
-        samples = [arm.step([CSV], [0.5]) for _ in range(2000)]
-        torque[ambient] = samples[-1].tau[0]
-    assert torque[20.0] == pytest.approx(3.0, rel=1e-6)
-    assert torque[-40.0] == pytest.approx(6.0, rel=1e-6)
-    assert torque[60.0] == pytest.approx(1.0, rel=1e-6)
 
 
 def test_times_of_a_script_increase() -> None:

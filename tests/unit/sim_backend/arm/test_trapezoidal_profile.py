@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from rt_core.model.dynamics import inverse_dynamics
 from sim_backend.arm._trapezoidal_profile import profile_at
-from sim_backend.arm.robot import SimulatedArm
-from sim_backend.arm.settings import MotionSettings, PieceSettings, SimSettings
+from sim_backend.arm.settings import MotionSettings
 from sim_backend.arm.trajectory import MotionLimits, plan_motion
 from sim_backend.errors import MotionError
 from tests.lab.arms.simulated import random_arm
@@ -58,49 +56,6 @@ def test_limits_are_kept_and_the_nearest_is_used(settings: dict[str, float]) -> 
     np.testing.assert_allclose(np.abs(q - motion.centre).max(axis=0) / room, wanted.amplitude, rtol=1e-6)
 
 
-def test_most_of_it_has_constant_speed() -> None:
-    motion = plan_motion(ARM, MotionSettings(kind="paul", speed=0.1, duration_s=120.0))
-    _, dq, ddq = motion.sample(np.arange(0.0, 100.0, 0.01))
-    steady = (ddq == 0.0).all(axis=1) & (dq != 0.0).all(axis=1)
-    assert steady.mean() > 0.5
-    speeds = np.abs(dq[steady])
-    np.testing.assert_allclose(speeds, np.broadcast_to(speeds[0], speeds.shape), rtol=1e-12)
-
-
-def test_a_schedule_is_a_grid_of_speeds() -> None:
-    speeds = (0.05, 0.1, 0.2, 0.4)
-    pieces = tuple(PieceSettings(kind="paul", speed=speed, duration_s=60.0, amplitude=0.3) for speed in speeds)
-    motion = plan_motion(ARM, MotionSettings(kind="schedule", segments=pieces))
-    t = np.arange(0.0, 240.0, 0.01)
-    _, dq, ddq = motion.sample(t)
-    fastest = [np.abs(dq[(t >= 60.0 * k) & (t < 60.0 * (k + 1))]).max() for k in range(4)]
-    np.testing.assert_allclose(np.array(fastest) / fastest[0], np.array(speeds) / speeds[0], rtol=1e-6)
-    for k in range(5):  # pieces join at rest
-        np.testing.assert_allclose(motion.sample(60.0 * k)[0], motion.centre, atol=1e-12)
-    finer = motion.sample(np.arange(0.0, 240.0, 0.001))[2]  # acceleration is continuous
-    assert np.abs(np.diff(finer, axis=0)).max() < 0.11 * np.abs(np.diff(ddq, axis=0)).max()
-
-
-def test_effort_limits_scale_it_down() -> None:
-    free = plan_motion(ARM, MotionSettings(kind="paul"))
-    needed = np.abs(inverse_dynamics(ARM.geometry, ARM.gravity, ARM.inertial, *free.sample(np.arange(0.0, 20.0, 0.01))))
-    limited = plan_motion(ARM, MotionSettings(kind="paul", effort_fraction=0.5))
-    after = np.abs(
-        inverse_dynamics(ARM.geometry, ARM.gravity, ARM.inertial, *limited.sample(np.arange(0.0, 20.0, 0.01)))
-    )
-    effort = np.array([joint.effort for joint in ARM.joints])
-    assert (after.max(axis=0) <= effort).all()
-    assert (np.abs(limited.coefficients) <= np.abs(free.coefficients)).all()
-    assert needed.max() >= after.max()
-
-
-def test_held_joints_stand_and_others_go_on() -> None:
-    motion = plan_motion(ARM, MotionSettings(kind="paul", held=("joint_2",)))
-    q, dq, _ = motion.sample(np.arange(0.0, 20.0, 0.01))
-    assert (q[:, 1] == motion.centre[1]).all()
-    assert (np.abs(np.delete(dq, 1, axis=1)).max(axis=0) > 0.0).all()
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -111,11 +66,3 @@ def test_held_joints_stand_and_others_go_on() -> None:
 def test_what_is_impossible_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(MotionError, match=message):
         plan_motion(ARM, MotionSettings(kind="paul", **changes))
-
-
-def test_an_arm_follows_it() -> None:
-    motion = MotionSettings(kind="paul", speed=0.2, duration_s=30.0)
-    data = SimulatedArm(ARM, SimSettings(rate_hz=500.0, encoder_bits=None, velocity_noise=0.0), motion).simulate(20.0)
-    wanted, speed, _ = plan_motion(ARM, motion).sample(data.t)
-    assert np.abs(data.channels["q"] - wanted).max() < 0.02
-    assert np.abs(data.channels["dq"] - speed)[2000:].max() < 0.1

@@ -68,11 +68,8 @@ def stacked(frames: list[JointFrame], channel: str) -> FloatArray:
 
 def test_it_fulfils_the_protocols() -> None:
     with driver() as arm:
-        assert isinstance(arm, Driver)
-        assert isinstance(arm, Commandable)
-        assert isinstance(arm, Reporting)
-        assert arm.info.joint_names == tuple(joint.name for joint in MODEL.joints)
-        assert not arm.info.lossless
+        for protocol in (Driver, Commandable, Reporting, ModeChanging):
+            assert isinstance(arm, protocol)
     for call in (arm.read, arm.enable, arm.disable, arm.report, lambda: arm.command(START)):
         with pytest.raises(DriverClosedError):
             call()
@@ -82,6 +79,7 @@ def test_it_is_off_until_it_is_switched_on_and_then_holds() -> None:
     with driver() as arm:
         frames = [arm.read() for _ in range(300)]
         assert not arm.enabled
+        arm.disable()  # drives that are off stay so
         with pytest.raises(CommandRefusedError, match="'off'"):
             arm.command(START)
         assert (frames[-1].status_word == STATUS["off"]).all()
@@ -113,7 +111,12 @@ def test_disable_stops_along_a_ramp_and_nothing_goes_on() -> None:
         moved = follow(arm, 500)
         arm.disable()
         assert not arm.enabled
-        stopping = [arm.read() for _ in range(600)]
+        stopping = []
+        for _ in range(3):  # requested, then under way
+            with pytest.raises(CommandRefusedError, match="still stopping"):
+                arm.enable()
+            stopping.append(arm.read())
+        stopping += [arm.read() for _ in range(600)]
         setpoint = stacked(moved[-2:] + stopping, "setpoint")
         power = stacked(stopping, "status_word")[:, 0]
         ramp = setpoint[: int(np.argmax(power == STATUS["off"]))]
@@ -185,16 +188,6 @@ def test_sensor_faults() -> None:
     assert hot[495].max() < 60.0
     assert (hot[510:, 3] == 95.0).all()
     assert hot[510:, :3].max() < 60.0
-
-
-def test_a_joint_that_is_held_takes_all_torque() -> None:
-    effort = MODEL.joints[1].effort
-    with driver({"kind": "jam", "after_s": 0.3, "joint": "joint_2", "value": 5.0 * effort}) as arm:
-        switched_on(arm)
-        frames = follow(arm, 1000)
-    assert np.abs(stacked(frames, "tau")[:300, 1]).max() < 0.9 * effort
-    assert np.abs(stacked(frames, "tau")[-1, 1]) == pytest.approx(effort)
-    assert (np.diff(stacked(frames, "q")[400:, 1]) == 0.0).all()
 
 
 def test_silence_is_a_gap_and_the_watchdogs_stop_the_drives() -> None:
@@ -281,31 +274,8 @@ def test_incomplete_faults_are_refused(fault: dict[str, Any], words: str) -> Non
         FaultSettings.model_validate(fault)
 
 
-def test_drives_cannot_be_enabled_while_they_stop() -> None:
-    with driver() as arm:
-        switched_on(arm)
-        frames = follow(arm, 500)
-        arm.disable()
-        for _ in range(3):  # requested, then under way
-            with pytest.raises(CommandRefusedError, match="still stopping"):
-                arm.enable()
-            frames.append(arm.read())
-        frames += [arm.read() for _ in range(300)]
-        change = np.abs(np.diff(stacked(frames, "setpoint"), 2, axis=0))[400:550] / PERIOD_S**2
-        assert (change <= 10.0 * VELOCITY * (1.0 + 1e-6)).all()
-        assert not arm.enabled
-        switched_on(arm)
-
-
-def test_disabling_drives_that_are_off_does_nothing() -> None:
-    with driver() as arm:
-        arm.disable()
-        switched_on(arm)
-
-
 def test_drives_change_between_positions_and_torques_while_they_are_on() -> None:
     with driver() as arm:
-        assert isinstance(arm, ModeChanging)
         with pytest.raises(CommandRefusedError, match="mode cst refused: the drives are in state 'off'"):
             arm.change_mode("cst")
         frames = [switched_on(arm)]
@@ -332,21 +302,3 @@ def test_drives_change_between_positions_and_torques_while_they_are_on() -> None
         frames = [arm.read() for _ in range(500)]
         switched_on(arm)
         assert arm.mode == "csp"
-
-
-def test_a_hand_pushes_for_its_time_and_lets_go() -> None:
-    force = np.array([0.0, 25.0, 0.0])
-    with driver({"kind": "push", "after_s": 0.3, "duration_s": 0.4, "force": force.tolist()}) as arm:
-        switched_on(arm)
-        arm.change_mode("cst")
-        tau = np.array(arm.read().tau)
-        frames = []
-        for _ in range(1500):
-            arm.command(tau)
-            frames.append(arm.read())
-    q = stacked(frames, "q")
-    moved = np.abs(q - q[0]).max(axis=1)
-    assert moved[:295].max() < 1e-3
-    assert moved[690] > 0.01
-    speed = np.abs(np.diff(q, axis=0)).max(axis=1)
-    assert speed[1400:].max() < 0.2 * speed[500:700].max()

@@ -71,18 +71,6 @@ def test_samples_obey_the_equations_of_motion_under_changing_commands(n: int, se
     assert np.all(np.abs(own)[~turning] <= (d.coulomb + brake)[~turning] * (1 + 1e-9))
 
 
-def test_position_is_the_integral_of_velocity_and_velocity_that_of_acceleration() -> None:
-    model = random_arm(4, 3, friction=False, coupled=True)
-    arm = DriveArm(model)
-    start = arm.sample().x
-    samples = run(arm, CSP, lambda t: start + 0.2 * (1.0 - np.cos(3.0 * t)), 1.0)
-    for name, rate in (("true_q", "true_dq"), ("true_dq", "true_ddq")):
-        value, slope = column(samples, name)[100:], column(samples, rate)[100:]
-        integral = value[0] + np.cumsum(0.5 * T * (slope[1:] + slope[:-1]), axis=0)
-        # A ripple between the samples would show here, and would be a bias in every fit.
-        assert np.abs(integral - value[1:]).max() < 1e-3 * np.ptp(value)
-
-
 def test_an_arm_with_closed_brakes_stays_to_the_bit_and_falls_when_they_open() -> None:
     model = load_robot("arm9").model
     arm = DriveArm(model, start=np.full(9, 0.4))
@@ -96,17 +84,6 @@ def test_an_arm_with_closed_brakes_stays_to_the_bit_and_falls_when_they_open() -
     fallen = run(arm, OFF, lambda _: np.zeros(9), 0.5)
     assert np.abs(fallen[-1].true_q - 0.4).max() > 0.05
     assert not fallen[-1].true_tau.any()
-
-
-def test_one_braked_joint_stands_while_the_others_move_and_carries_their_reaction() -> None:
-    model = load_robot("space6").model
-    arm = DriveArm(model)
-    start = arm.sample().x
-    mode = [CSP, BRAKED, CSP, CSP, CSP, CSP]
-    samples = [arm.step(mode, start + 0.3 * (1.0 - np.cos(4.0 * k * T))) for k in range(1, 1001)]
-    assert np.all(column(samples, "true_q")[:, 1] == start[1])
-    assert np.all(np.ptp(np.delete(column(samples, "true_q"), 1, axis=1), axis=0) > 0.3)
-    assert np.ptp(column(samples, "true_friction")[:, 1]) > 1.0
 
 
 def test_a_brake_that_closes_on_a_moving_joint_stops_it_by_its_torque() -> None:
@@ -124,9 +101,8 @@ def test_a_brake_that_closes_on_a_moving_joint_stops_it_by_its_torque() -> None:
     assert samples[-1].true_q[0] == pytest.approx(moving.true_q[0] + 0.5 * stopped, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["space6", "arm7", "arm9"])
-def test_csp_follows_and_reports_its_error(name: str) -> None:
-    arm = DriveArm(load_robot(name).model)
+def test_csp_follows_and_reports_its_error() -> None:
+    arm = DriveArm(load_robot("arm7").model)
     start = arm.sample().x
     targets = [start + 0.3 * (1.0 - np.cos(2.0 * k * T)) for k in range(1, 3001)]
     samples = [arm.step([CSP] * arm.n, target) for target in targets]
@@ -136,44 +112,11 @@ def test_csp_follows_and_reports_its_error(name: str) -> None:
     assert error.max() > 1e-5  # nobody feeds friction and inertia forward
 
 
-def test_an_arm_that_is_told_to_stay_where_it_is_does_so_from_the_first_command_on() -> None:
-    arm = DriveArm(load_robot("space6").model)
-    start = arm.sample().x
-    samples = run(arm, CSP, lambda _: start, 0.5)
-    assert not np.any(column(samples, "limited"))
-    assert np.abs(column(samples, "x") - start).max() < 1e-4
-
-
-def test_csp_set_trajectory_has_no_steps_in_velocity() -> None:
-    """Between samples: a period of 1 ms in 100 substeps, and a drive that follows at once."""
-    stiff = DRIVE_ARM_SETTINGS.drive.model_copy(
-        update={"position_bandwidth_hz": 200.0, "velocity_bandwidth_hz": 2000.0}
-    )
-    settings = DRIVE_ARM_SETTINGS.model_copy(update={"substeps": 100, "drive": stiff})
-    model = replace(single_joint("revolute"), gravity=np.zeros(3))
-    arm = DriveArm(model, settings, start=[0.0])
-    target = 0.5 * np.sin(2.0 * np.pi * np.arange(1, 300) * T) ** 2
-    samples = [arm.step([CSP], [value]) for value in target]
-    change = np.abs(np.diff(column(samples, "true_dq")[:, 0]))
-    assert change.max() < 2.0 * T * 0.5 * 2.0 * (2.0 * np.pi) ** 2
-    assert np.abs(column(samples, "x")[:, 0] - target).max() < 1e-3
-
-
 def test_csv_reaches_its_speed_and_keeps_it_under_gravity() -> None:
     arm = DriveArm(single_joint("revolute", coulomb=1.0, viscous=0.5), start=[0.0])
     samples = run(arm, CSV, lambda _: np.array([0.7]), 3.0)
     assert np.abs(column(samples[1000:], "true_dq") - 0.7).max() < 0.01
     assert samples[-1].true_q[0] == pytest.approx(0.7 * 3.0, abs=0.05)
-
-
-def test_cst_gives_its_torque_and_nothing_else() -> None:
-    model = replace(single_joint("revolute"), gravity=np.zeros(3))
-    arm = DriveArm(model, start=[0.0])
-    samples = [arm.step([CST], [2.0], [1.0]) for _ in range(200)]
-    assert np.all(column(samples, "true_tau") == 3.0)
-    t = np.array([s.t_s for s in samples])
-    # The torque rises within the first period.
-    assert np.allclose(column(samples, "true_dq")[:, 0], 3.0 / 0.5 * (t - 0.5 * T), rtol=1e-9)
 
 
 def test_torque_keeps_to_the_limits_and_says_so() -> None:
@@ -202,7 +145,7 @@ def test_a_change_of_mode_makes_no_jump(first: int, second: int) -> None:
     assert np.abs(after.v - last.v).max() < 0.1
 
 
-@pytest.mark.parametrize("period_s", [0.25e-3, 2e-3, 4e-3])
+@pytest.mark.parametrize("period_s", [0.25e-3, 4e-3])
 def test_the_period_can_change_without_changing_the_physics(period_s: float) -> None:
     model = random_arm(3, 5)
     oracle = DriveArm(model, start=np.zeros(3))
@@ -213,28 +156,6 @@ def test_the_period_can_change_without_changing_the_physics(period_s: float) -> 
     assert arm.time_s == pytest.approx(0.4)
     assert np.abs(fine[-1].true_q).max() > 0.05
     assert np.allclose(coarse[-1].true_q, fine[-1].true_q, atol=1e-6)
-
-
-def test_a_value_changes_over_a_time_whatever_the_cycle() -> None:
-    model = random_arm(2, 9, prismatic=0.0)
-    event = {"time_s": 0.2, "joint": "*", "parameter": "viscous", "factor": 3.0, "duration_s": 1.0}
-    settings = SimSettings.model_validate({**DRIVE_ARM_SETTINGS.model_dump(), "events": [event]})
-    arm = DriveArm(model, settings, period_s=0.004)
-    while arm.time_s < 1.3:
-        share = np.clip((arm.time_s - 0.2) / 1.0, 0.0, 1.0)
-        wanted = model.dynamics.viscous * (1.0 + 2.0 * share)
-        assert np.all(np.abs(arm.dynamics.viscous - wanted) <= 0.21 * model.dynamics.viscous)
-        run(arm, BRAKED, lambda _: np.zeros(2), 0.004)
-    assert np.array_equal(arm.dynamics.viscous, 3.0 * model.dynamics.viscous)
-
-
-def test_noise_is_that_of_the_settings_and_the_seed() -> None:
-    model = random_arm(2, 9, prismatic=0.0)
-    settings = DRIVE_ARM_SETTINGS.model_copy(update={"torque_noise": (0.5, 0.1)})
-    arms = [DriveArm(model, settings) for _ in range(2)]
-    samples = [run(arm, BRAKED, lambda _: np.zeros(2), 2.0) for arm in arms]
-    assert np.allclose(column(samples[0], "tau").std(axis=0), (0.5, 0.1), rtol=0.1)
-    assert np.array_equal(column(samples[0], "tau"), column(samples[1], "tau"))
 
 
 def test_a_drive_that_is_too_fast_for_its_substeps_raises() -> None:

@@ -25,36 +25,33 @@ def disturb(benches: tuple[Bench, Bench], rng: np.random.Generator) -> None:
     what = rng.integers(14)
     word = int(rng.choice([0x06, 0x07, 0x0F, 0x0F, 0x1F, 0x8F, 0x02, 0x0B, 0x00]))
     value = int(rng.integers(-3, 4))
+    rare = value == 3
+    objects = {
+        0: (0x6040, word),
+        1: (0x6060, CSV if rare else CSP),
+        2: (0x6065, [0xFFFFFFFF, 2000, 50][abs(value) % 3]),
+        3: (0x60C2, 1 + abs(value), 1),
+        4: (0x6080, 3000 if value else 1),
+        5: (0x60B2, 10 * value),
+    }
+    attributes = {
+        6: ("temperature", 25.0 + 30.0 * abs(value)),
+        7: ("limited", value > 1),
+        8: ("online", not rare),
+        9: ("blocked", rare),
+        10: ("false_speed", 1e12 if rare else None),
+    }
     for bench in benches:
-        drive = bench.drive
-        if what == 0:
-            bench.set(0x6040, word)
-        elif what == 1:
-            bench.set(0x6060, CSV if value > 2 else CSP)
-        elif what == 2:
-            drive.safe_torque_off = value == 3
-        elif what == 3:
-            drive.mains = value != 3
-        elif what == 4:
-            bench.temperature = 25.0 + 30.0 * abs(value)
-        elif what == 5:
-            bench.limited = value > 1
-        elif what == 6:
-            bench.online = value != 3
-        elif what == 7:
-            bench.set(0x6065, [0xFFFFFFFF, 2000, 50][abs(value) % 3])
-        elif what == 8:
-            bench.set(0x60C2, 1 + abs(value), 1)
-        elif what == 9:
-            bench.set(0x6080, 3000 if value else 1)
-        elif what == 10:
-            bench.blocked = value == 3
+        if what in objects:
+            bench.set(*objects[what])
+        elif what in attributes:
+            setattr(bench, *attributes[what])
         elif what == 11:
-            bench.set(0x60B2, 10 * value)
+            bench.drive.safe_torque_off = rare
         elif what == 12:
-            bench.false_speed = 1e12 if value == 3 else None
-        elif value == 3:
-            drive.fault(0x2310)
+            bench.drive.mains = not rare
+        elif rare:
+            bench.drive.fault(0x2310)
 
 
 def recover(benches: tuple[Bench, Bench], cycle: int) -> None:
@@ -67,7 +64,7 @@ def recover(benches: tuple[Bench, Bench], cycle: int) -> None:
         bench.set(0x6065, 0xFFFFFFFF)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("limits", [None, (-4000, 4000)])
 def test_both_ways_are_the_same(seed: int, limits: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)

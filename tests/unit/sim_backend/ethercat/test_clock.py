@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim_backend.ethercat import registers as r
 from sim_backend.ethercat import wire
-from sim_backend.ethercat._clock import Clocks, ClockSettings, SyncGrid, add64, local_time, rebase
+from sim_backend.ethercat._clock import ClockSettings, local_time, rebase
 from sim_backend.ethercat._segment import Segment
 from sim_backend.ethercat.wire import build_frame, parse_frame, physical
 from tests.lab.ethercat.simple_device import Echo
@@ -62,11 +62,6 @@ def follow(bus: Segment, now: int, cycles: int) -> int:
     return now
 
 
-@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
-def test_sum_wraps(a: int, b: int) -> None:
-    assert add64(a, b) == (a + b + 2**63) % 2**64 - 2**63
-
-
 @given(st.integers(-200, 200), st.lists(st.integers(1, 10**8), min_size=1, max_size=40))
 def test_local_time_is_exact_however_often_it_is_rebased(ppm: int, gaps: list[int]) -> None:
     bus = Segment([Echo], None, clocks=[ClockSettings(float(ppm), 5)], now_ns=1000)
@@ -84,11 +79,6 @@ def test_receive_times_tell_the_delays() -> None:
     assert delays == pytest.approx([0, HOP, 2 * HOP, 3 * HOP], abs=2)
     shown = [number(bus, slave, r.DC_SYSTEM_TIME, 8, 10**12) for slave in range(4)]
     assert shown == pytest.approx([12 * 10**9] * 4, abs=2)  # all answer what the first showed as the frame passed it
-
-
-def test_the_last_slave_has_no_time_at_its_closed_port() -> None:
-    bus = configured(CLOCKS, 10**12)
-    assert bus.memory[3, r.DC_RECEIVE_TIME_PORT[1] : r.DC_RECEIVE_TIME_PORT[1] + 4].tolist() == [0, 0, 0, 0]
 
 
 def test_clocks_run_apart_and_compensation_brings_them_together() -> None:
@@ -115,14 +105,6 @@ def test_compensation_recovers_from_a_step_without_a_jump() -> None:
     assert number(bus, 2, r.DC_SYSTEM_TIME_DIFFERENCE, 4, now) >> 31 == 0  # ahead of the received time
     now = follow(bus, now, 2000)
     assert spread(bus, now) <= 5
-
-
-def test_drift_of_one_clock_changes() -> None:
-    bus = configured(CLOCKS, 10**12)
-    before = [bus.clocks.system_ns(slave, 2 * 10**12) for slave in range(4)]
-    bus.drift_clock(1, 40.0)
-    gained = [bus.clocks.system_ns(slave, 2 * 10**12) - before[slave] for slave in range(4)]
-    assert gained == pytest.approx([0, 160e-6 * 10**12, 0, 0], abs=10)
 
 
 def test_a_reset_of_the_control_forgets_the_rate() -> None:
@@ -165,7 +147,7 @@ def test_sync0_comes_on_its_grid(ppm: int, cycle: int, offset: int, lead: int) -
         bus.grid.advance()
 
 
-@pytest.mark.parametrize("start", [300, 5_000_300, 100_000_300, 2**62 + 300 - 2**62 % 250_000])
+@pytest.mark.parametrize("start", [100_000_300, 2**62 + 300 - 2**62 % 250_000])
 def test_the_grid_reaches_back_from_the_start_time(start: int) -> None:
     """So that the arm does not stand still until one slave's SYNC0 begins."""
     bus = Segment([Echo], None, now_ns=0)
@@ -176,30 +158,3 @@ def test_the_grid_reaches_back_from_the_start_time(start: int) -> None:
     assert (bus.grid.due_ns, bus.grid.period_ns) == (300, 250_000)
     set_number(bus, 0, r.DC_ACTIVATION, 1, 0, 20)
     assert (bus.grid.reference, bus.grid.due_ns, bus.grid.period_ns) == (None, 1_000_020, 1_000_000)
-
-
-def test_a_cycle_too_short_does_not_run() -> None:
-    bus = Segment([Echo], None, now_ns=0)
-    set_number(bus, 0, r.DC_SYNC0_CYCLE, 4, 49_999, 0)
-    set_number(bus, 0, r.DC_ACTIVATION, 1, 3, 0)
-    assert bus.grid.reference is None
-
-
-def test_the_grid_is_that_of_the_first_slave_with_power() -> None:
-    bus = Segment([Echo] * 3, None, now_ns=0)
-    for slave in (1, 2):
-        set_number(bus, slave, r.DC_SYNC0_CYCLE, 4, 1_000_000 * slave, 0)
-        set_number(bus, slave, r.DC_ACTIVATION, 1, 3, 0)
-    assert (bus.grid.reference, bus.grid.period_ns) == (1, 1_000_000)
-    bus.power_off(1)
-    assert (bus.grid.reference, bus.grid.period_ns) == (2, 2_000_000)
-
-
-def test_grid_without_clocks_runs_freely() -> None:
-    bus = Segment([Echo], None, now_ns=500)
-    grid = SyncGrid(Clocks(bus.memory, [ClockSettings()]), 500)
-    assert grid.due_ns == 1_000_500
-    grid.choose([0], 900_000)
-    assert grid.due_ns == 1_000_500
-    grid.advance(3)
-    assert grid.due_ns == 4_000_500

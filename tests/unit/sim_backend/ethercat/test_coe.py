@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sim_backend.canopen.dictionary import Access, ObjectDictionary
@@ -81,35 +81,19 @@ def download(server: CoeServer, index: int, subindex: int, data: bytes, room: in
         toggle ^= 0x10
 
 
-def test_four_bytes_and_fewer_are_read_expedited(server: CoeServer) -> None:
+def test_four_bytes_and_fewer_are_expedited(server: CoeServer, dictionary: ObjectDictionary) -> None:
     assert sdo(server, bytes.fromhex("40 18 10 01")) == bytes.fromhex("43 18 10 01 5a 0e 00 00")
     assert sdo(server, bytes.fromhex("40 61 60 00")) == bytes.fromhex("4f 61 60 00 08 00 00 00")
     assert sdo(server, bytes.fromhex("40 5a 60 00")) == bytes.fromhex("4b 5a 60 00 02 00 00 00")
-
-
-def test_four_bytes_and_fewer_are_written_expedited(server: CoeServer, dictionary: ObjectDictionary) -> None:
     assert sdo(server, bytes.fromhex("23 7a 60 00 01 02 03 04")) == bytes.fromhex("60 7a 60 00 00 00 00 00")
     assert dictionary.entry(0x607A).value == 0x04030201
-    assert sdo(server, bytes.fromhex("2b 40 60 00 0f 00 ff ff"))[0] == 0x60
-    assert dictionary.entry(0x6040).value == 15
     assert sdo(server, bytes.fromhex("22 40 60 00 1f 00 00 00"))[0] == 0x60  # without its size
     assert dictionary.entry(0x6040).value == 31
 
 
-def test_a_text_is_read_in_one_normal_response(server: CoeServer) -> None:
-    reply = sdo(server, bytes.fromhex("40 08 10 00"))
-    assert reply == bytes.fromhex("41 08 10 00 0d 00 00 00") + b"generic_servo"
-
-
-@pytest.mark.parametrize("size", [0, 1, 4, 5, 111, 112, 113, 119, 120, 231, 232, 600])
-def test_any_length_is_written_and_read_back(server: CoeServer, dictionary: ObjectDictionary, size: int) -> None:
-    text = bytes(33 + k % 90 for k in range(size))
-    download(server, 0x2000, 0, text)
-    assert dictionary.entry(0x2000).value == text.decode()
-    assert upload(server, 0x2000, 0) == text
-
-
 @given(data=st.binary(max_size=300), room=st.integers(26, 200))
+@example(data=b"", room=ROOM)
+@example(data=bytes(300), room=26)
 def test_segments_fit_any_mailbox(data: bytes, room: int) -> None:
     server = CoeServer(build_dictionary(load_profile("harmonic_actuator")))
     download(server, 0x2270, 0, data, room)
@@ -134,14 +118,10 @@ def test_complete_access_up_and_down(server: CoeServer, dictionary: ObjectDictio
         ("40 18 10 07", 0x06090011),
         ("2b 41 60 00 00 00", 0x06010002),
         ("23 40 60 00 00 00 00 00", 0x06070012),
-        ("2f 40 60 00 00", 0x06070013),
-        ("2b 5c 60 00 07 00", 0x06090031),
         ("60", 0x05040001),  # a segment of nothing
-        ("01", 0x05040001),
         ("a0 00 00 00", 0x05040001),
         ("21 00 20 00 ff ff ff 7f", 0x05040005),
         ("21 00 20 00 59 02 00 00", 0x06070012),  # refused before its segments
-        ("21 41 60 00 64 00 00 00", 0x06010002),
         ("21 55 55 00 64 00 00 00", 0x06020000),
     ],
 )
@@ -149,24 +129,15 @@ def test_what_cannot_be_done_is_aborted(server: CoeServer, request_: str, code: 
     assert abort(sdo(server, bytes.fromhex(request_)))[2] == code
 
 
-def test_the_state_decides_on_writing(server: CoeServer) -> None:
-    assert abort(sdo(server, bytes.fromhex("2f 12 1c 00 00"), SAFEOP)) == (0x1C12, 0, 0x08000022)
-    assert sdo(server, bytes.fromhex("2f 12 1c 00 00"))[0] == 0x60
-
-
-def test_a_wrong_toggle_bit_ends_an_upload(server: CoeServer, dictionary: ObjectDictionary) -> None:
+def test_a_wrong_toggle_bit_ends_a_transfer(server: CoeServer, dictionary: ObjectDictionary) -> None:
     dictionary.entry(0x2000).value = "x" * 500
     sdo(server, struct.pack("<BHB", 0x40, 0x2000, 0))
     assert sdo(server, b"\x60")[0] == 0x00
     assert abort(sdo(server, b"\x60")) == (0x2000, 0, 0x05030000)
     assert abort(sdo(server, b"\x70"))[2] == 0x05040001
-
-
-def test_a_wrong_toggle_bit_ends_a_download(server: CoeServer, dictionary: ObjectDictionary) -> None:
-    before = dictionary.entry(0x2000).value
     sdo(server, struct.pack("<BHBI", 0x21, 0x2000, 0, 40))
     assert abort(sdo(server, b"\x10" + bytes(40))) == (0x2000, 0, 0x05030000)
-    assert dictionary.entry(0x2000).value == before
+    assert dictionary.entry(0x2000).value == "x" * 500
 
 
 def test_a_download_has_the_length_that_it_said(server: CoeServer) -> None:
@@ -189,19 +160,10 @@ def test_a_transfer_ends_with_an_abort_or_a_new_one(server: CoeServer, dictionar
 
 
 def test_messages_that_are_no_requests(server: CoeServer) -> None:
-    for data, too_short in (
-        (b"", True),
-        (b"\0\x20" + bytes(7), True),
-        (b"\0\x80\1", True),
-        (b"\0\x30" + bytes(8), False),
-    ):
+    for data, too_short in ((b"", True), (b"\0\x20" + bytes(7), True), (b"\0\x30" + bytes(8), False)):
         with pytest.raises(CoeError) as caught:
             server.request(data, PREOP, ROOM)
         assert caught.value.too_short == too_short
-
-
-def test_an_emergency_holds_code_register_and_data() -> None:
-    assert CoeServer.emergency(0x7305, 0x21, b"\1\2") == bytes.fromhex("00 10 05 73 21 01 02 00 00 00")
 
 
 # SDO information
@@ -233,23 +195,12 @@ def test_lists_of_objects(server: CoeServer, dictionary: ObjectDictionary, room:
     assert list(od_list(server, 1, room)) == sorted(dictionary.objects)
     rx, tx = list(od_list(server, 2, room)), list(od_list(server, 3, room))
     assert {0x6040, 0x607A, 0x60FE} <= set(rx)
-    assert 0x6041 not in rx
-    assert {0x6041, 0x6064, 0x2030} <= set(tx)
+    assert {0x6041, 0x6064, 0x2030} <= set(tx) - set(rx)
     backup, settings = list(od_list(server, 4, room)), list(od_list(server, 5, room))
     assert 0x6065 in backup
     assert 0x6064 not in backup
     assert settings == [0x1600, 0x1601, 0x1A00, 0x1A01, 0x1C12, 0x1C13]
     assert list(od_list(server, 0, room)) == [len(dictionary.objects), len(rx), len(tx), len(backup), len(settings)]
-
-
-def test_descriptions_of_objects(server: CoeServer) -> None:
-    assert fragments(server, bytes.fromhex("03 00 00 00 40 60")) == (
-        4,
-        bytes.fromhex("40 60 06 00 00 07") + b"Controlword",
-    )
-    opcode, content = fragments(server, bytes.fromhex("03 00 00 00 18 10"), room=26)
-    assert (opcode, content) == (4, bytes.fromhex("18 10 23 00 04 09") + b"Identity object")
-    assert fragments(server, bytes.fromhex("03 00 00 00 8f 60"))[1][2:6] == bytes.fromhex("07 00 02 08")
 
 
 def test_descriptions_of_entries(server: CoeServer) -> None:
@@ -270,20 +221,8 @@ def test_descriptions_of_entries(server: CoeServer) -> None:
         ("03 00 00 00 55 55", 0x06020000),
         ("05 00 00 00 40 60 05 00", 0x06090011),
         ("01 00 00 00 09 00", 0x06040043),
-        ("01 00 00 00 09", 0x06070013),
         ("06 00 00 00 00 00", 0x05040001),
     ],
 )
 def test_information_that_there_is_not(server: CoeServer, data: str, code: int) -> None:
     assert fragments(server, bytes.fromhex(data)) == (7, struct.pack("<I", code))
-
-
-@given(data=st.binary(max_size=130), state=st.sampled_from([1, 2, 4, 8]), room=st.integers(26, 200))
-def test_any_bytes_get_replies_that_fit(data: bytes, state: int, room: int) -> None:
-    server = CoeServer(build_dictionary(load_profile("compact_csp")))
-    for head in (b"", b"\x00\x20", b"\x00\x80"):
-        try:
-            replies = server.request(head + data, state, room)
-        except CoeError:
-            continue
-        assert all(2 < len(reply) <= room for reply in replies)

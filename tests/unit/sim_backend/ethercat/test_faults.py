@@ -7,8 +7,6 @@ from pathlib import Path
 from unittest.mock import Mock, call
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from sim_backend.ethercat import registers as reg
@@ -35,7 +33,6 @@ def script(text: str) -> tuple[Fault, ...]:
         ('kind = "lost_frame"\nafter = "slaves"', "segment", call.drop_replies(1)),
         ('kind = "cut"\nafter = 2', "segment", call.cut(2)),
         ('kind = "mend"', "segment", call.mend()),
-        ('kind = "power_off"\nslave = "joint_4"', "segment", call.power_off(3)),
         ('kind = "power_on"\nslave = "joint_4"', "segment", call.power_on(3)),
         ('kind = "wkc_drop"\nslave = 1\nframes = 2', "segment", call.deaf(1, 2)),
         ('kind = "al_error"\nslave = 5\ncode = 0x002C', "segment", call.al_error(5, 0x2C)),
@@ -47,7 +44,6 @@ def script(text: str) -> tuple[Fault, ...]:
         ('kind = "encoder_jump"\nslave = "joint_4"\ncounts = 1234', "machine", call.encoder_jump(3, 1234)),
         ('kind = "drive_fault"\nslave = 0\ncode = 0x7305', "machine", call.drive_fault(0, 0x7305)),
         ('kind = "sto"\nslave = 1\nactive = false', "machine", call.safe_torque_off(1, False)),
-        ('kind = "mains"\nslave = "joint_3"', "machine", call.mains(2, False)),
         ('kind = "mains"\nslave = "joint_3"\non = true', "machine", call.mains(2, True)),
     ],
 )
@@ -106,30 +102,13 @@ def test_faults_are_due_at_their_times_counted_from_operation_on() -> None:
     assert schedule.due(10**9, 10**6 * S) == []
 
 
-@given(st.lists(st.integers(0, 50), max_size=12), st.lists(st.integers(0, 10), min_size=1, max_size=30))
-def test_each_fault_is_due_once_and_in_order(times: list[int], steps: list[int]) -> None:
-    text = "\n".join(f'[[fault]]\nkind = "lost_frame"\nat_s = {at}\ncount = {k + 1}' for k, at in enumerate(times))
-    schedule = FaultSchedule(script(text))
-    schedule.begin(0)
-    now, seen = 0, []
-    for step in steps:
-        now += step
-        seen += [fault.at_s for fault in schedule.due(0, now * S)]
-    assert seen == sorted(at for at in times if at <= now)
-    assert schedule.left == sum(at > now for at in times)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ('kind = "lost"\nat_s = 1', r"fault\[0\]: .*'lost'.*'lost_frame', 'cut'"),
         ('kind = "mend"', r"fault\[0\].mend: .*either at_s or cycle"),
-        ('kind = "mend"\nat_s = 1\ncycle = 2', "either at_s or cycle"),
-        ('kind = "mend"\nat_s = -1', r"fault\[0\].mend.at_s: .*greater than or equal to 0"),
         ('kind = "mend"\nat_s = 1\nslave = 2', r"fault\[0\].mend.slave: unknown key"),
-        ('kind = "cut"\nat_s = 1', r"fault\[0\].cut.after: Field required"),
         ('kind = "lost_frame"\nat_s = 1\nafter = 2', r"fault\[0\].lost_frame.after: .*'master' or 'slaves'"),
-        ('kind = "al_error"\nat_s = 1\nslave = 1\ncode = 70000', r"fault\[0\].al_error.code"),
     ],
 )
 def test_a_script_that_cannot_be_used_says_where(text: str, message: str) -> None:

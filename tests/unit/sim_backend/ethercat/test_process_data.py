@@ -40,16 +40,11 @@ def test_a_slave_that_falls_below_safeop_takes_no_part_in_process_data(state: in
     assert master.exchange() == 3 * N - 3
 
 
-def test_a_slave_that_falls_to_safeop_goes_on_with_process_data() -> None:
+def test_a_slave_takes_part_from_safeop_on() -> None:
     master = operational()
     master.bus.al_error(2, 0x0050)
     assert master.status(2) == (SAFEOP | ACK, 0x0050)
     assert master.exchange() == 3 * N
-    assert master.inputs[2] != bytes(len(master.inputs[2]))
-
-
-def test_a_slave_that_is_led_up_again_takes_part_from_safeop_on() -> None:
-    master = operational()
     master.bus.al_error(2, 0x0050, fall_to=PREOP)
     assert master.exchange() == 3 * N - 3
     master.write(2, reg.AL_CONTROL, struct.pack("<H", SAFEOP | ACK))
@@ -69,23 +64,6 @@ def test_process_data_begin_with_safeop() -> None:
         master.request(state)
         counters.append(master.exchange())
     assert counters == [0, 0, 3 * N, 3 * N]
-
-
-def test_a_drive_that_needs_sync0_leaves_op_without() -> None:
-    master = operational("harmonic_actuator", 1_000_000)
-    master.sync0(4, 0)
-    master.run(1)
-    assert [master.status(slave) for slave in range(N)] == [
-        (SAFEOP | ACK, 0x002C) if k == 4 else (OP, 0) for k in range(N)
-    ]
-    assert master.exchange() == 3 * N  # SAFEOP has process data
-    master.write(4, reg.AL_CONTROL, struct.pack("<H", OP | ACK))
-    master.run(5)
-    assert master.status(4) == (SAFEOP | ACK, 0x002D)
-    master.sync0(4, 1_000_000)
-    master.write(4, reg.AL_CONTROL, struct.pack("<H", OP | ACK))
-    master.run(5)
-    assert master.status(4) == (OP, 0)
 
 
 def test_process_data_act_when_only_the_reply_is_lost() -> None:

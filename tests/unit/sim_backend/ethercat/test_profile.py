@@ -17,20 +17,6 @@ SHIPPED = files("sim_backend.ethercat") / "devices"
 SERVO = (SHIPPED / "generic_servo.toml").read_text()
 
 
-def test_three_layouts_are_there() -> None:
-    assert known_profiles() == ["compact_csp", "generic_servo", "harmonic_actuator"]
-
-
-def test_profiles_differ_in_what_a_driver_has_to_cope_with() -> None:
-    profiles = [load_profile(name) for name in known_profiles()]
-    for key in ("vendor_id", "product_code", "revision", "device_name"):
-        assert len({getattr(profile.identity, key) for profile in profiles}) == 3
-    assert {profile.pdo_access for profile in profiles} == {"fixed", "select", "remap"}
-    assert {profile.drive.torque_side for profile in profiles} == {"motor", "joint", "none"}
-    assert len({profile.drive.modes for profile in profiles}) == 3
-    assert len({profile.drive.position.units_per_rev for profile in profiles}) == 3
-
-
 @pytest.mark.parametrize("name", known_profiles())
 def test_constants_agree_with_the_objects_that_say_them(name: str) -> None:
     profile = load_profile(name)
@@ -84,24 +70,18 @@ def test_a_file_is_read_by_its_path(tmp_path: Path) -> None:
     [
         (lambda text: text + "\n[[object", "my.toml: not valid TOML"),
         (lambda text: text.replace("pdo_slots", "pdo_slits"), "pdo_slits: Extra inputs"),
-        (lambda text: text.replace("gear_ratio = 101", "gear_ratio = -1"), "drive.gear_ratio"),
         (lambda text: text.replace('"0x6040:0:16"', '"0x6040:16"'), "should read 'index:subindex:bits'"),
         (lambda text: text.replace('"INTEGER32"', '"INT32"', 1), "is no data type: 'INT32'"),
         (lambda text: text.replace("assigned = [0x1600]", "assigned = [0x1A00]"), "outputs.assigned names 0x1A00"),
         (lambda text: text.replace("index = 0x1601", "index = 0x1600"), "PDO 0x1600 appears twice"),
-        (lambda text: text.replace("index = 0x1601", "index = 0x2601"), "PDO 0x2601 is neither"),
         (lambda text: text.replace("send_start = 0x1100", "send_start = 0x10F0"), "runs into mailbox.send at 0x10F0"),
         (lambda text: text.replace("max_bytes = 64", "max_bytes = 8", 1), "longer than its max_bytes = 8"),
         (lambda text: text.replace("value = 5000", "value = 5.5"), "value 5.5 is no UNSIGNED32"),
-        (lambda text: text.replace('encoder = "motor"', 'encoder = "joint"'), "needs joint_counts_per_rev"),
         (lambda text: text.replace('torque_side = "motor"', 'torque_side = "none"'), "mode cst needs a torque_side"),
-        (lambda text: text.replace('kind = "record"', 'kind = "variable"', 1), "object 0x60C2.type: Field required"),
         (
             lambda text: text.replace('kind = "record"', 'kind = "variable"\ntype = "BIT2"', 1),
             "a variable has no entries",
         ),
-        (lambda text: text.replace("index = 0x6080", "index = 'x'"), "object x.index: Input should be a valid integer"),
-        (lambda text: "object = 3\n" + text[: text.index("[[object]]")], "object: Input should be a valid tuple"),
     ],
 )
 def test_a_wrong_profile_is_refused_with_file_and_field(change: Callable[[str], str], says: str) -> None:

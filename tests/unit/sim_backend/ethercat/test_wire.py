@@ -33,16 +33,9 @@ def test_there_and_back(chain: list[wire.Datagram]) -> None:
     assert wire.parse_frame(wire.build_frame(chain)) == chain
 
 
-def test_addresses() -> None:
-    datagram = wire.physical(wire.FPRD, 0x1001, 0x0910, bytes(8))
-    assert (datagram.device, datagram.register) == (0x1001, 0x0910)
-    assert wire.logical(wire.LRW, 0x12345678, b"").address == 0x12345678
-
-
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (b"", "no EtherCAT frame"),
         (bytes(60), "no EtherCAT frame"),
         (bytes(12) + b"\x88\xa4\x0c\x40" + bytes(44), "type 4"),
         (bytes(12) + b"\x88\xa4\xff\x17" + bytes(44), "2063 bytes, the frame has 60"),

@@ -1,4 +1,4 @@
-"""Faults of the PLC, one by one, and their schedule."""
+"""Faults of the PLC, one by one, and their schedule; descriptions of PLCs that are refused."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from drivers.ads import layout
-from sim_backend.plc._faults import Fault
 from sim_backend.plc._variables import Alteration
-from sim_backend.plc.settings import PlcFileError
-from tests.lab.ads.plc_bench import Variables, make, parsed
+from sim_backend.plc.settings import PlcFileError, load_plc
+from tests.lab.ads.plc_bench import JOINTS, Variables, make, parsed
 from tests.lab.ads.simple_client import SYSTEM, PlainClient
 
 MS = 1_000_000
@@ -27,18 +25,6 @@ def state(client, port=851):
     if answer is None:
         return None
     return -answer.error if answer.error else struct.unpack("<IHH", answer.data)[1]
-
-
-def test_dropped_connections_end_with_their_notifications():
-    plc = faulty({"kind": "drop_connection", "cycle": 10})
-    client = PlainClient(plc)
-    client.notify(0x4020, 0, 4, 3)
-    client.advance(10)
-    assert (len(client.stamps), client.session.closed) == (10, False)
-    client.advance(5)
-    assert (len(client.stamps), client.session.closed) == (10, True)
-    assert state(client) is None
-    assert state(PlainClient(plc)) == 5
 
 
 def test_refused_routes():
@@ -58,18 +44,6 @@ def test_only_clients_with_a_route():
     assert not other.session.closed
     assert state(other) is None
     assert other.session.closed
-
-
-def test_a_local_client_has_the_net_id_of_the_plc_and_a_route():
-    plc = make(parsed(routes=[]))
-    client = PlainClient(plc, source=plc.net_id)
-    client.session.receive(struct.pack("<HIH", 0x1000, 2, 0), 0)
-    (answer,) = client.session.outlet.due(0)
-    kind, length, net_id, client.port = struct.unpack("<HI6sH", answer)
-    assert (kind, length, net_id) == (0x1000, 8, plc.net_id)
-    assert client.port >= 0x8000
-    assert state(client) == 5
-    assert state(PlainClient(plc)) is None
 
 
 @pytest.mark.parametrize("single", [True, False])
@@ -173,33 +147,15 @@ def test_restart():
     assert head.nSamples == 10
 
 
-def test_a_restart_starts_a_stopped_program_too():
-    plc = faulty({"kind": "stop", "cycle": 5}, {"kind": "restart", "cycle": 10})
+@pytest.mark.parametrize(("halt", "cycles"), [({"kind": "stop"}, 5), ({"kind": "exceed_task", "cycles": 1000}, 6)])
+def test_a_restart_ends_a_stop_and_a_cycle_that_takes_too_long(halt, cycles):
+    plc = faulty(halt | {"cycle": 5}, {"kind": "restart", "cycle": 10})
     client = PlainClient(plc)
     client.advance(10)
-    assert state(client) == 6
+    assert client.value("MAIN.nCycles") == struct.pack("<I", cycles)
     client.advance(10)
     assert state(client) == 5
     assert client.value("MAIN.nCycles") == struct.pack("<I", 10)
-
-
-def test_a_restart_ends_a_cycle_that_takes_too_long():
-    plc = faulty({"kind": "exceed_task", "cycle": 5, "cycles": 1000}, {"kind": "restart", "cycle": 10})
-    client = PlainClient(plc)
-    client.advance(10)
-    assert client.value("MAIN.nCycles") == struct.pack("<I", 6)
-    client.advance(10)
-    assert client.value("MAIN.nCycles") == struct.pack("<I", 10)
-
-
-def test_config_mode():
-    plc = faulty({"kind": "config_mode", "cycle": 5}, {"kind": "run_mode", "cycle": 10})
-    client = PlainClient(plc)
-    client.advance(7)
-    assert (state(client), state(client, SYSTEM)) == (-6, 15)
-    client.advance(7)
-    assert (state(client), state(client, SYSTEM)) == (5, 5)
-    assert client.value("MAIN.nCycles") == struct.pack("<I", 4)
 
 
 CHANGE = {"kind": "online_change", "cycle": 30, "structure": "ST_ThetaAxis", "field": "fTorque", "type": "LREAL"}
@@ -253,69 +209,6 @@ def test_an_online_change_that_keeps_handles_moves_them():
     assert client.read(0xF005, ring, 8) == (0, struct.pack("<Q", 6))
 
 
-@pytest.mark.parametrize(
-    ("change", "names"),
-    [
-        (Alteration("ST_ThetaAxis", "fCurrent", None), False),
-        (Alteration("ST_ThetaHead", "nExtra", "LREAL"), True),
-        (Alteration("ST_ThetaSample", "nChecksum", None), False),
-        (Alteration("ST_ThetaBlock", "nBlockEnd", "UDINT"), True),
-        (Alteration("ST_ThetaInfo", "nAxes", "ULINT"), True),
-        (Alteration("ST_ThetaHead", "nSamples", None), False),
-        (Alteration("ST_ThetaSample", "nTime", "INT"), True),
-        (Alteration("ST_ThetaSample", "nChecksum", "SINT"), True),
-        (Alteration("ST_ThetaHead", "nStart", "REAL"), True),
-        (Alteration("ST_ThetaAxis", "fPosition", "BOOL"), True),
-    ],
-)
-def test_every_alteration_runs(change, names):
-    plc = make(parsed())
-    client = PlainClient(plc)
-    client.advance(12)
-    plc.online_change([change])
-    client.advance(30)
-    variable = {"Axis": "stLatest.aSample[0].aAxis[0]", "Sample": "stLatest.aSample[0]", "Block": "stLatest",
-                "Info": "stInfo", "Head": "stHead"}[change.structure.removeprefix("ST_Theta")]  # fmt: skip
-    name = f"GVL_Theta.{variable}.{change.field}".encode() + b"\0"
-    assert (client.read_write(0xF003, 0, 4, name)[0] == 0) == names
-    plc.online_change()
-    client.advance(10)
-    Variables(plc).samples()
-    assert Variables(plc).head.nSamples == 52
-
-
-def test_a_cycle_that_takes_too_long():
-    plc = faulty({"kind": "exceed_task", "cycle": 7, "cycles": 4})
-    variables = Variables(plc)
-    variables.advance(19)
-    times = [sample.nTime for sample in variables.samples()]
-    assert [(time - times[0]) // 10_000 for time in times] == [*range(8), *range(12, 19)]
-    assert variables.head.nExceeded == 1
-
-
-def test_lost_notifications():
-    plc = faulty({"kind": "lose_notifications", "cycle": 5, "count": 3})
-    client = PlainClient(plc)
-    handle = client.notify(0xF005, client.handle("MAIN.nCycles"), 4, 3)
-    client.advance(10)
-    assert [struct.unpack("<I", stamp.samples[handle])[0] for stamp in client.stamps] == [1, 2, 3, 4, 5, 9, 10]
-
-
-def test_torn_reads():
-    plc = faulty({"kind": "torn_reads", "cycle": 40, "count": 1})
-    variables = Variables(plc)
-    variables.advance(45)
-    name, shape = "GVL_Theta.aRing[1]", layout.structure("ST_ThetaBlock", variables.sizes)
-
-    def whole():
-        block = shape.from_buffer_copy(variables.client.value(name))
-        sums = all(sample.nChecksum == layout.checksum(bytes(sample)) for sample in block.aSample)
-        return block.nBlock == block.nBlockEnd, sums
-
-    assert whole() == (False, False)
-    assert whole() == (True, True)
-
-
 def test_a_clock_that_is_set():
     plc = faulty({"kind": "clock_step", "cycle": 10, "ms": -250.0})
     variables = Variables(plc)
@@ -323,16 +216,6 @@ def test_a_clock_that_is_set():
     samples = variables.samples()
     assert samples[10].nTime - samples[9].nTime == 10_000 - 2_500_000
     assert samples[10].nDcTime - samples[9].nDcTime == 1_000_000
-
-
-def test_axes_by_name_and_number():
-    plc = faulty(
-        {"kind": "axis_fault", "at_s": 0.01, "axis": "joint_4"},
-        {"kind": "axis_invalid", "at_s": 0.01, "axis": 6},
-    )
-    PlainClient(plc).advance(12)
-    assert plc.machine.failing.tolist() == [k == 3 for k in range(9)]
-    assert plc.machine.silent.tolist() == [k == 6 for k in range(9)]
 
 
 def test_the_clock_of_faults_starts_with_the_first_client():
@@ -353,7 +236,6 @@ def test_the_clock_of_faults_starts_with_the_first_client():
         ({"kind": "stop", "at_s": 1.0, "cycle": 2}, "either at_s or cycle"),
         ({"kind": "explode", "at_s": 1.0}, "fault"),
         (CHANGE | {"field": "aAxis", "structure": "ST_ThetaSample"}, "'aAxis' of ST_ThetaSample cannot be altered"),
-        (CHANGE | {"structure": "ST_ThetaCommand"}, "'ST_ThetaCommand' cannot be altered"),
         (CHANGE | {"type": "TREAL"}, "'TREAL' is not elementary"),
         (CHANGE | {"field": "fNone", "type": None}, "'fNone' of ST_ThetaAxis cannot be altered"),
     ],
@@ -361,18 +243,41 @@ def test_the_clock_of_faults_starts_with_the_first_client():
 def test_bad_entries_are_refused(entry, message):
     with pytest.raises(PlcFileError, match=message):
         parsed(fault=[entry])
+    with pytest.raises(PlcFileError, match=r"fault\[0\].*'joint_12' is no joint"):
+        faulty({"kind": "axis_fault", "cycle": 1, "axis": "joint_12"})
 
 
 @pytest.mark.parametrize(
-    ("axis", "message"),
-    [("joint_12", r"fault\[0\].*'joint_12' is no joint"), (9, "axis is 9, but the 9 axes are 0 to 8")],
-)
-def test_an_axis_that_there_is_not(axis, message):
+    ("change", "message"),
+    [
+        ({"robots": "arm9"}, "robots: unknown key; did you mean 'robot'"),
+        ({"net_id": "1.2.3"}, "net_id: '1.2.3' is no AMS net id"),
+        ({"axis": [{"joint": "joint_1", "unit": "furlong"}]}, r"axis\[0\].unit"),
+        ({"axis": [{"joint": "joint_1"}]}, "torque_unit = 'permille' needs rated_torque_nm"),
+        ({"axis": [{"joint": "joint_1", "torque_unit": "Nm", "gear": 3}]}, r"axis\[0\].gear: unknown key"),
+        ({"axis": [{"joint": "a", "torque_unit": "Nm", "unit": "mm", "side": "motor"}]}, "needs a unit of angle"),
+        ({"axis": [{"joint": j, "torque_unit": "Nm", "name": "A"} for j in JOINTS]}, "same name"),
+        ({"cycle_us": 10_000, "heartbeat_ms": 15}, "heartbeat_ms = 15 is less than two cycles"),
+        ({"block_samples": 10_000, "blocks": 100_000}, "smaller blocks"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_names_the_place(change, message):
     with pytest.raises(PlcFileError, match=message):
-        faulty({"kind": "axis_fault", "cycle": 1, "axis": axis})
+        parsed(**change)
 
 
-def test_every_kind_is_tried_here():
-    kinds = {kind.model_fields["kind"].annotation.__args__[0] for kind in Fault.__args__[0].__args__}
-    text = Path(__file__).read_text(encoding="utf-8")
-    assert not [kind for kind in kinds if f'"{kind}"' not in text]
+def test_axes_that_are_not_the_robots():
+    axes = [{"joint": joint, "torque_unit": "Nm"} for joint in JOINTS[:-1]]
+    with pytest.raises(PlcFileError, match="list one axis for each"):
+        make(parsed(axis=axes))
+    with pytest.raises(PlcFileError, match="robot"):
+        make(parsed(robot="arm99"))
+
+
+def test_files(tmp_path):
+    with pytest.raises(PlcFileError, match="cannot be read"):
+        load_plc(Path(tmp_path / "none.toml"))
+    bad = tmp_path / "bad.toml"
+    bad.write_text("robot = ")
+    with pytest.raises(PlcFileError, match="not valid TOML"):
+        load_plc(bad)

@@ -1,4 +1,4 @@
-"""Requests and their answers, byte by byte: device, state, values, handles, sum commands, errors."""
+"""Requests and their answers, byte by byte: values, handles, sum commands, errors, and device notifications."""
 
 from __future__ import annotations
 
@@ -6,17 +6,7 @@ import struct
 
 import pytest
 
-from tests.lab.ads.plc_bench import make
 from tests.lab.ads.simple_client import PLC, SYSTEM, PlainClient
-
-
-def test_device_and_state(client):
-    info = client.request(1)
-    result, major, minor, build, name = struct.unpack("<IBBH16s", info.data)
-    assert (result, major, minor, name.rstrip(b"\0")) == (0, 3, 1, b"Plc30 App")
-    assert build > 4000
-    assert struct.unpack("<IHH", client.request(4).data) == (0, 5, 0)
-    assert struct.unpack("<IHH", client.request(4, port=SYSTEM).data) == (0, 5, 0)
 
 
 def test_values_by_handle_name_and_address_are_the_same(client):
@@ -42,23 +32,6 @@ def test_a_handle_lasts_until_it_is_released(client):
     assert client.plc.services.handles.count == 0
 
 
-def test_a_handle_comes_with_its_type_where_there_is_room(client):
-    result, data = client.read_write(0xF003, 0, 0xFFFF, b"MAIN.sText\0")
-    handle, size, _, length = struct.unpack_from("<IIIH", data)
-    assert (result, size, data[14:]) == (0, 81, b"STRING(80)\0")
-    assert length == 10
-    assert client.read(0xF005, handle, 6) == (0, b"thetad")
-    assert client.read_write(0xF003, 0, 2, b"MAIN.sText\0") == (0x705, b"")
-
-
-def test_members_and_elements_have_names(client):
-    assert client.value("MAIN.stStation.aTools[1].sName").rstrip(b"\0") == b"screwdriver"
-    assert client.value("main.aNumbers[3]") == struct.pack("<h", 3)
-    client.set("MAIN.aMatrix[1,-1]", struct.pack("<d", 7.5))
-    assert struct.unpack("<6d", client.value("MAIN.aMatrix")) == (0, 0, 0, 7.5, 0, 0)
-    assert client.value("GVL_Theta.aRing[3].aSample[0].aAxis[1].fPosition") == bytes(8)
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -69,18 +42,6 @@ def test_members_and_elements_have_names(client):
 )  # fmt: skip
 def test_a_name_that_there_is_not(client, name):
     assert client.read_write(0xF003, 0, 4, name.encode() + b"\0") == (0x710, b"")
-
-
-def test_a_name_that_is_too_long_is_not_looked_up(client):
-    for zeros, code in ((200, 0), (300, 0x710)):
-        name = f"MAIN.aNumbers[{'0' * zeros}3]\0".encode()
-        assert client.read_write(0xF003, 0, 4, name)[0] == code
-
-
-def test_more_than_there_is_may_be_read_by_handle_but_not_written(client):
-    handle = client.handle("MAIN.nInt")
-    assert client.read(0xF005, handle, 1000) == (0, struct.pack("<h", -12))
-    assert client.write(0xF005, handle, bytes(3)) == 0x705
 
 
 @pytest.mark.parametrize(
@@ -98,15 +59,6 @@ def test_a_request_of_the_wrong_length_is_answered_with_an_error(client):
     assert client.request(77).result == 0x701
 
 
-def test_wrong_port_and_wrong_net_id_are_answered_by_the_router():
-    plc = make()
-    assert PlainClient(plc).request(4, port=852).error == 6
-    assert PlainClient(plc, net_id=bytes((1, 2, 3, 4, 1, 1))).request(4).error == 7
-    quiet = make(unknown_net_id="silent")
-    assert PlainClient(quiet, net_id=bytes((1, 2, 3, 4, 1, 1))).request(4) is None
-    assert PlainClient(quiet).request(4).error == 0
-
-
 class TestSum:
     """Several requests in one; each has its own result."""
 
@@ -116,6 +68,10 @@ class TestSum:
     def test_read(self, client):
         good, text = self.places(client, "MAIN.nDint", "MAIN.sText")
         request = struct.pack("<9I", *good, 0x1234, 0, 4, *text)
+        for group, length in ((0xF083, 24 + 4 + 4 + 81), (0xF084, 24 + 4 + 81)):  # with lengths
+            result, data = client.read_write(group, 3, 4096, request)
+            assert (result, len(data)) == (0, length)
+            assert struct.unpack_from("<6I", data) == (0, 4, 0x702, 0, 0, 81)
         result, data = client.read_write(0xF080, 3, 4096, request)
         assert result == 0
         assert struct.unpack_from("<III", data) == (0, 0x702, 0)
@@ -124,53 +80,14 @@ class TestSum:
         assert data[20:26] == b"thetad"
         assert len(data) == 20 + 81
 
-    def test_read_with_lengths(self, client):
-        good, text = self.places(client, "MAIN.nDint", "MAIN.sText")
-        request = struct.pack("<9I", *good, 0x1234, 0, 4, *text)
-        for group, length in ((0xF083, 24 + 4 + 4 + 81), (0xF084, 24 + 4 + 81)):
-            result, data = client.read_write(group, 3, 4096, request)
-            assert result == 0
-            assert struct.unpack_from("<6I", data) == (0, 4, 0x702, 0, 0, 81)
-            assert len(data) == length
-
-    def test_write(self, client):
-        first, second = self.places(client, "MAIN.nInt", "MAIN.nDint")
-        request = struct.pack("<9I", *first, 0x1234, 0, 2, *second) + struct.pack("<hhi", 11, 0, 22)
-        assert client.read_write(0xF081, 3, 12, request) == (0, struct.pack("<III", 0, 0x702, 0))
-        assert client.value("MAIN.nInt") == struct.pack("<h", 11)
-        assert client.value("MAIN.nDint") == struct.pack("<i", 22)
-
     def test_write_with_data_missing(self, client):
         (place,) = self.places(client, "MAIN.nDint")
         assert client.read_write(0xF081, 1, 4, struct.pack("<III", *place)) == (0, struct.pack("<I", 0x705))
-
-    def test_read_write_gives_handles(self, client):
-        names = [b"MAIN.nInt\0", b"MAIN.none\0"]
-        request = b"".join(struct.pack("<IIII", 0xF003, 0, 4, len(name)) for name in names) + b"".join(names)
-        result, data = client.read_write(0xF082, 2, 4096, request)
-        assert result == 0
-        assert struct.unpack_from("<4I", data) == (0, 4, 0x710, 0)
-        handle = struct.unpack_from("<I", data, 16)[0]
-        assert client.read(0xF005, handle, 2) == (0, struct.pack("<h", -12))
 
     def test_no_sum_in_a_sum(self, client):
         inner = struct.pack("<III", 0x4020, 0, 2)
         request = struct.pack("<IIII", 0xF080, 1, 100, len(inner)) + inner
         assert client.read_write(0xF082, 1, 200, request) == (0, struct.pack("<II", 0x702, 0))
-
-    def test_six_hundred_at_once(self, client):
-        (place,) = self.places(client, "MAIN.nDint")
-        result, data = client.read_write(0xF080, 600, 600 * 8, struct.pack("<III", *place) * 600)
-        assert result == 0
-        assert data == bytes(2400) + struct.pack("<i", 100_000) * 600
-
-    @pytest.mark.parametrize("group", range(0xF080, 0xF087))
-    def test_fewer_than_said(self, client, group):
-        assert client.read_write(group, 5, 4096, bytes(20)) == (0 if group == 0xF086 else 0x705, client_sum(group))
-
-
-def client_sum(group):
-    return struct.pack("<5I", *[0x714] * 5) if group == 0xF086 else b""
 
 
 def test_write_control(client):
@@ -200,3 +117,80 @@ def test_values_only(client):
     place = struct.unpack("<III", client.read_write(0xF007, 0, 12, b"MAIN.nDint\0")[1])
     request = struct.pack("<III", *place) * 2
     assert client.read_write(0xF080, 0, 8, request) == (0, struct.pack("<ii", 100_000, 100_000))
+
+
+CYCLIC, ON_CHANGE = 3, 4
+
+
+def counts(client, handle):
+    return [struct.unpack("<I", stamp.samples[handle])[0] for stamp in client.stamps if handle in stamp.samples]
+
+
+def test_cyclic_with_the_time_of_the_cycle(client):
+    handle = client.notify(0xF005, client.handle("MAIN.nCycles"), 4, CYCLIC)
+    client.advance(20)
+    assert counts(client, handle) == list(range(1, 21))
+    assert [stamp.time_100ns for stamp in client.stamps] == [client.plc.clock.time_100ns(k) for k in range(20)]
+
+
+def test_every_so_many_cycles(client):
+    handle = client.notify(0xF005, client.handle("MAIN.nCycles"), 4, CYCLIC, cycle_ms=7)
+    client.advance(30)
+    assert counts(client, handle) == [1, 8, 15, 22, 29]
+
+
+def test_samples_are_collected_over_the_longest_delay(client):
+    handle = client.notify(0xF005, client.handle("MAIN.nCycles"), 4, CYCLIC, delay_ms=10)
+    client.advance(10)
+    assert client.packets == 0
+    client.advance(1)
+    assert client.packets == 1
+    assert counts(client, handle) == list(range(1, 12))
+    client.advance(11)
+    assert client.packets == 2
+    assert counts(client, handle) == list(range(1, 23))
+
+
+def test_clients_have_their_own(client):
+    handle = client.notify(0xF005, client.handle("MAIN.nCycles"), 4, CYCLIC)
+    other = PlainClient(client.plc)
+    assert other.request(7, struct.pack("<I", handle)).result == 0x714
+    client.plc.disconnect(client.session)
+    assert client.session.notifications == 1
+    client.advance(5)
+    assert client.stamps == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (struct.pack("<IIIIII16x", 0x4020, 0, 4, 9, 0, 0), 0x713),
+        (struct.pack("<IIIIII16x", 0x1234, 0, 4, 3, 0, 0), 0x702),
+        (struct.pack("<IIIIII16x", 0xF005, 77, 4, 3, 0, 0), 0x710),
+        (bytes(12), 0x705),
+        (struct.pack("<IIIIII16x", 0xF005, 0x1A000001, 3, 3, 0, 0), 0x717),
+    ],
+)
+def test_what_cannot_be_watched(client, request_, code):
+    assert client.handle("MAIN.nInt") == 0x1A000001
+    assert client.request(6, request_).result == code
+
+
+def test_there_are_not_any_number_of_handles(client):
+    entry = struct.pack("<IIIIII16x", 0x4020, 0, 4, ON_CHANGE, 0, 0)
+    assert client.read_write(0xF085, 550, 8 * 550, entry * 550)[0] == 0
+    assert client.session.notifications == 550
+    assert client.request(6, entry).result == 0x716
+
+
+def test_sum_add_and_delete(client):
+    entry = struct.pack("<IIIIII16x", 0x4020, 0, 4, 3, 0, 10_000)
+    bad = struct.pack("<IIIIII16x", 0x1234, 0, 4, 3, 0, 0)
+    result, data = client.read_write(0xF085, 2, 16, entry + bad)
+    code, handle, code_2, handle_2 = struct.unpack("<IIII", data)
+    assert (result, code, code_2, handle_2) == (0, 0, 0x702, 0)
+    client.advance(2)
+    assert len(client.stamps) == 2
+    assert client.read_write(0xF086, 2, 8, struct.pack("<II", handle, 555)) == (0, struct.pack("<II", 0, 0x714))
+    client.advance(2)
+    assert len(client.stamps) == 2

@@ -18,7 +18,6 @@ DEG = 180.0 / np.pi
     ("changes", "message"),
     [
         ({"q": Q * DEG}, r"dq is 0\.01745 times the change of q: a factor of 1/57\.3, as between degrees and radians"),
-        ({"q": Q / DEG}, r"dq is 57\.3 times the change of q: a factor of 57\.3"),
         ({"dq": DQ * DEG}, r"a factor of 57\.3, as between degrees and radians; check q.unit and dq.unit"),
         ({"dq": DQ * 1e3}, "a factor of 1000, as between milli-units"),
         ({"dq": DQ * 30.0 / np.pi}, "as between rpm and rad/s"),
@@ -27,10 +26,9 @@ DEG = 180.0 / np.pi
         ({"q": Q * 120.0, "dq": DQ * 120.0}, "turns; q.unit is likely 'deg'"),
     ],
 )
-@pytest.mark.parametrize("noise", [0.0, 1e-3])
-def test_units_without_a_robot(tmp_path: Path, changes: dict[str, np.ndarray], message: str, noise: float) -> None:
+def test_units_without_a_robot(tmp_path: Path, changes: dict[str, np.ndarray], message: str) -> None:
     rng = np.random.default_rng(1)
-    noisy = {k: v * (1.0 + noise * rng.normal(size=v.shape)) for k, v in changes.items()}
+    noisy = {k: v * (1.0 + 1e-3 * rng.normal(size=v.shape)) for k, v in changes.items()}
     path = npz(tmp_path, **noisy)
     with pytest.raises(DataError, match=message) as caught:
         load_data(path, mapping(NPZ))

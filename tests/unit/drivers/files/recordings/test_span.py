@@ -15,13 +15,10 @@ from drivers.files.recordings.span import Span, SpanError
     ("text", "expected"),
     [
         ("0:0.6", Span(0.0, 0.6)),
-        ("0.6:1", Span(0.6, 1.0)),
-        ("0.1s:4.91s", Span(0.1, 4.91, seconds=True)),
         ("0:4.91s", Span(0.0, 4.91, seconds=True)),
         (":0.5", Span(None, 0.5)),
         ("2s:", Span(2.0, None, seconds=True)),
         (":", Span()),
-        (" 0 : 1 ", Span(0.0, 1.0)),
     ],
 )
 def test_parse(text: str, expected: Span) -> None:
@@ -32,14 +29,12 @@ def test_parse(text: str, expected: Span) -> None:
     ("text", "message"),
     [
         ("0.6", "expected START:STOP"),
-        ("0:1:2", "expected START:STOP"),
         ("a:b", "not a number"),
         ("0.6:0.1", "not before its end"),
         ("0.5:0.5", "not before its end"),
         ("0:60", "write 60s if seconds"),
         ("-1:1", "negative"),
         ("nan:1", "not a finite"),
-        ("0s:infs", "not a finite"),
         ("0.1s:0.5", "both the same way"),
     ],
 )

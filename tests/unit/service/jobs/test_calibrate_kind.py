@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,10 @@ from rt_core.model.frames import link_poses
 from rt_core.model.robot import Joint, RobotModel
 from rt_core.types import FloatArray
 from service.jobs.kinds import find_kind
-from service.operations.calibration.nominal_geometry import gravity_load, nominal_geometry
 from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.kind import Outcome
 from tests.lab.arms.calibration import forward, frame, postures, table
-from tests.lab.jobs.job_run import results, run, spec, workspace
+from tests.lab.jobs.job_run import workspace
 
 BASE = frame((0.8, 0.3, -0.2), (0.1, 0.2, 1.0))
 TOOL = frame((0.05, 0.02, 0.1), (0.0, 0.0, 0.3))
@@ -83,19 +83,21 @@ def calibrated(
     folder: Path, robot: Path | str, measurements: Path, **parameters: Any
 ) -> tuple[Outcome, dict[str, Any], list[dict[str, str]]]:
     """Outcome, `calibration.json` and the rows of `residuals.csv`."""
+    given = {"robot": str(robot), "measurements": "m"} | parameters
     kind = find_kind("calibrate")
-    read = kind.read({"robot": str(robot), "measurements": "m"} | parameters)
-    outcome = kind.run(read, workspace(folder, measurements=measurements))
+    outcome = kind.run(kind.read(given), workspace(folder, measurements=measurements))
     document = json.loads((folder / "calibration.json").read_text(encoding="utf-8"))
-    made = {"calibration.json", "residuals.csv", "report.html"}
-    if document["geometry"] is not None:
-        made.add("calibrated.urdf")
-        if document["robot"]["convention"] != "placements":
-            made.add("calibrated_dh.csv")
-    assert {path.name for path in folder.iterdir()} == made
     assert document == outcome.metrics
     with (folder / "residuals.csv").open(encoding="utf-8", newline="") as stream:
         return outcome, document, list(csv.DictReader(stream))
+
+
+def holds_errors(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Check that what is wrong with the arm was found within its intervals; returns all parameters."""
+    parameters = {q["name"]: q for q in document["parameters"]}
+    for name, value in ERRORS.items():
+        assert abs(parameters[name]["value"] - value) < 4.0 * parameters[name]["std"] < 1e-3, name
+    return parameters
 
 
 @pytest.mark.parametrize("orientation", [False, True], ids=["position", "pose"])
@@ -103,34 +105,19 @@ def test_finds_the_errors_and_corrects_the_arm(tmp_path: Path, robot: Path, orie
     path = write(tmp_path / "m.csv", *rows(orientation))
     outcome, document, _ = calibrated(tmp_path / "out", robot, path)
     assert (outcome.verdict, outcome.accepted) == ("ok", True)
-    parameters = {q["name"]: q for q in document["parameters"]}
-    for name, value in ERRORS.items():
-        assert abs(parameters[name]["value"] - value) < 4.0 * parameters[name]["std"]
-        assert parameters[name]["std"] < 2e-4
-        assert parameters[name]["relative_std"] == pytest.approx(
-            parameters[name]["std"] / abs(parameters[name]["value"])
-        )
+    parameters = holds_errors(document)
     assert parameters["a2"]["nominal"] == 0.4
     for name in ("theta1", "d1"):
-        assert (parameters[name]["value"], parameters[name]["std"]) == (None, None)
-        assert parameters[name]["status"] == "undetermined"
+        assert (parameters[name]["value"], parameters[name]["status"]) == (None, "undetermined")
     reasons = {item["name"]: item for item in document["fixed"]}
-    deviations = document["standard_deviations"]
-    assert (deviations["from"], deviations["blocks"]) == ("independent_errors", 10)
-    assert deviations["variance_ratio"] < deviations["limit"]
     assert reasons["theta1"]["on"].keys() == {"base_rz"}
     assert reasons["d2"]["reason"] == "parallel_axes"
     residual = document["residual"]["test"]
-    assert residual["poses"] == 12
     assert residual["before"]["mean_mm"] > 1.0
     assert residual["after"]["mean_mm"] < 0.1
     assert document["scale"]["position_mm"] == pytest.approx(1e3 * NOISE, rel=0.2)
     assert (document["scale"]["rotation_rad"] is not None) == orientation
     assert np.allclose(document["base"]["translation"], BASE[:3, 3], atol=2e-4)
-    assert {name: value > 0.0 for name, value in document["observability"].items()} == dict.fromkeys(
-        ("O1", "O2", "O3", "O4", "O5"), True
-    )
-    assert np.shape(document["covariance"]) == (document["rank"], document["rank"])
     # What the file says about the arm is all that is needed to predict it.
     joints = tuple(
         Joint(j["name"], j["kind"], np.array(j["rotation"]), np.array(j["translation"]), np.array(j["axis"]))
@@ -144,29 +131,10 @@ def test_finds_the_errors_and_corrects_the_arm(tmp_path: Path, robot: Path, orie
         np.testing.assert_allclose(rotation @ (last[:3, :3] @ tip + last[:3, 3]) + translation, expected, atol=1e-4)
 
 
-def test_errors_that_are_alike_widen_the_deviations(tmp_path: Path, robot: Path) -> None:
-    """Measured along a slow way, with an error that changes as slowly."""
-    q = np.sin(2.0 * np.pi * np.linspace(0.0, 1.0, 200)[:, None] * np.array([1.0, 2.0, 3.0]))
-    noise = np.random.default_rng(0).normal(0.0, NOISE, (200, 3))
-    values = np.hstack((q, poses(q)[:, :3, 3] + noise))
-    names = ["q1", "q2", "q3", "x", "y", "z"]
-    path = write(tmp_path / "m.csv", names, values)
-    plain = calibrated(tmp_path / "1", robot, path, train_share=1.0)[1]
-    values[:, 3:] += 1e-3 * np.sin(np.arange(200)[:, None] / 25.0 + np.arange(3))
-    path = write(tmp_path / "m.csv", names, values)
-    outcome, document, _ = calibrated(tmp_path / "2", robot, path, train_share=1.0)
-    assert plain["standard_deviations"]["from"] == "independent_errors"
-    assert document["standard_deviations"]["from"] == "blocks"
-    status = {q["name"]: q["status"] for q in document["parameters"]}
-    assert "imprecise" in status.values()
-    assert "; imprecise: " in outcome.summary
-    for name, was in status.items():
-        assert (was == "undetermined") == (name not in document["free"])
-
-
 def test_residuals_name_line_and_part_of_each_pose(tmp_path: Path, robot: Path) -> None:
+    """Of a table with a comment, an empty line, and its columns in another order."""
     names, values = rows(True)
-    path = write(tmp_path / "m.csv", names, values)
+    path = write(tmp_path / "m.csv", names[::-1], values[:, ::-1])
     text = path.read_text(encoding="utf-8")
     path.write_text("# a tracker\n\n" + text, encoding="utf-8")
     _, document, residuals = calibrated(tmp_path / "out", robot, path, train_share=0.5)
@@ -174,35 +142,12 @@ def test_residuals_name_line_and_part_of_each_pose(tmp_path: Path, robot: Path) 
     for part in ("training", "test"):
         chosen = [row for row in residuals if row["part"] == part]
         assert len(chosen) == document["residual"][part]["poses"] == 30
-        for when in ("before", "after"):
-            mean = np.mean([float(row[f"{when}_mm"]) for row in chosen])
-            assert mean == pytest.approx(document["residual"][part][when]["mean_mm"], abs=1e-6)
-            angle = np.mean([float(row[f"{when}_deg"]) for row in chosen])
-            assert angle == pytest.approx(document["residual"][part][when]["mean_deg"], abs=1e-6)
+        for when, unit in itertools.product(("before", "after"), ("mm", "deg")):
+            mean = np.mean([float(row[f"{when}_{unit}"]) for row in chosen])
+            assert mean == pytest.approx(document["residual"][part][when][f"mean_{unit}"], abs=1e-6)
     for row in residuals:
         length = np.linalg.norm([float(row[f"d{axis}_mm"]) for axis in "xyz"])
         assert length == pytest.approx(float(row["after_mm"]), abs=3e-6)
-
-
-def test_outliers_are_counted_and_weighted(tmp_path: Path, robot: Path) -> None:
-    names, values = rows(False)
-    values[[3, 17], 3] += 0.05
-    path = write(tmp_path / "m.csv", names, values)
-    _, document, residuals = calibrated(tmp_path / "out", robot, path, robust=True, train_share=1.0)
-    assert document["outliers"] == 2
-    assert [k for k, row in enumerate(residuals) if float(row["weight"]) < 0.25] == [3, 17]
-    assert document["residual"]["test"] is None
-    assert document["doubts"] == ["poses that do not fit the others at all: lines 5, 19"]
-
-
-def test_columns_may_stand_in_any_order(tmp_path: Path, robot: Path) -> None:
-    names, values = rows(False)
-    order = [4, 0, 2, 5, 3, 1]
-    one = write(tmp_path / "one.csv", names, values)
-    other = write(tmp_path / "other.csv", [names[k] for k in order], values[:, order])
-    first = calibrated(tmp_path / "1", robot, one)[1]
-    second = calibrated(tmp_path / "2", robot, other)[1]
-    assert first["parameters"] == second["parameters"]
 
 
 def test_an_arm_of_a_urdf_has_placements(tmp_path: Path) -> None:
@@ -219,23 +164,8 @@ def test_an_arm_of_a_urdf_has_placements(tmp_path: Path) -> None:
     outcome, document, _ = calibrated(tmp_path / "out", "space6", path, base=False, tool=False)
     assert document["robot"]["convention"] == "placements"
     assert (outcome.verdict, outcome.accepted) == ("no_gain", False)
-    assert document["residual"]["training"]["before"]["mean_mm"] == pytest.approx(0.16, abs=0.03)
     assert all(q["value"] is None for q in document["parameters"])
     assert (document["geometry"], document["base"], document["tool"]) == (None, None, None)
-
-
-@pytest.mark.soak
-def test_the_same_job_gives_the_same_bytes(tmp_path: Path, robot: Path) -> None:
-    path = write(tmp_path / "m.csv", *rows(True))
-    parameters = {"robot": str(robot), "measurements": "m", "method": "pso_lm", "robust": True, "seed": 5}
-    outcome, _, _ = run(tmp_path / "runner", spec("calibrate", parameters, {"measurements": path}), PYTHONHASHSEED="1")
-    assert outcome["ok"], outcome
-    here = tmp_path / "here" / "results"
-    here.parent.mkdir()
-    calibrated(here, robot, path, method="pso_lm", robust=True, seed=5)
-    assert results(tmp_path / "runner") == results(tmp_path / "here")
-    for made in here.iterdir():
-        assert str(tmp_path).encode() not in made.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -247,17 +177,15 @@ def test_the_same_job_gives_the_same_bytes(tmp_path: Path, robot: Path) -> None:
         (lambda lines: [lines[0].replace("z", "y"), *lines[1:]], "line 1, column 6: 'y' is there twice"),
         (lambda lines: [lines[0] + ",t", *(line + ",0" for line in lines[1:])], "line 1, column 7: 't' is none of"),
         (lambda lines: [*lines[:4], "1,2,3", *lines[4:]], "line 5: 3 values for 6 columns"),
-        (lambda lines: [*lines[:4], "1,2,3,4,far,6", *lines[4:]], "line 5, column y: 'far' is not a number"),
-        (lambda lines: [*lines[:4], "1,2,3,4,5,1e200", *lines[4:]], "line 5, column z: 1e200 is beyond 1e+06 m or rad"),
-        (lambda lines: [*lines[:4], "1,2,-2e6,4,5,6", *lines[4:]], "line 5, column q3: -2e6 is beyond 1e+06 m or rad"),
+        (lambda lines: [*lines[:4], "1,2,-2e6,4,5,6", *lines[4:]], "line 5, column q3: -2e6 is beyond"),
         (lambda lines: ["#", lines[0], *(lines[1:2] * 50_001)], "line 50003: more than 50000 poses"),
         (lambda lines: [*lines[:4], "1,2,3,4,5,nan", *lines[4:]], "line 5, column z: 'nan' is not a number"),
         (
             lambda lines: [lines[0] + ",qx,qy,qz,qw", *(line + ",0,0,0.5,0.5" for line in lines[1:])],
             "line 2, column qx: the quaternion has length",
         ),
-        (lambda lines: [lines[0] + ",qx", *(line + ",0" for line in lines[1:])], "there is no column qy"),
-        (lambda lines: lines[:4], "2 poses to fit give 6 equations for 21 parameters: measure at least 8 poses"),
+        (lambda lines: lines[:4], "2 poses to fit give 6 equations for 21 parameters"),
+        (lambda lines: [lines[0] + ",station", *(line + ",4.5" for line in lines[1:])], "4.5 is no whole number"),
     ],
 )
 def test_a_bad_table_is_refused_by_file_line_and_column(tmp_path: Path, robot: Path, change: Any, message: str) -> None:
@@ -272,6 +200,8 @@ def test_a_bad_table_is_refused_by_file_line_and_column(tmp_path: Path, robot: P
 
 def test_other_files_and_parameters_are_refused(tmp_path: Path, robot: Path) -> None:
     text, large, good = tmp_path / "text.csv", tmp_path / "large.csv", write(tmp_path / "m.csv", *rows(False))
+    sockets = np.array([[0.1 * k, 0.2, 0.3, k % 3] for k in range(9)])
+    socket, distance = write(tmp_path / "s.csv", ["q1", "q2", "q3", "socket"], sockets), distances(tmp_path / "d.csv")
     text.write_bytes(b"q1,q2\n\xff\xfe\n")
     with large.open("wb") as stream:
         stream.truncate(64_000_001)
@@ -280,17 +210,15 @@ def test_other_files_and_parameters_are_refused(tmp_path: Path, robot: Path) -> 
         (large, {}, r"large\.csv: has 64000001 bytes, more than 64000000"),
         (good, {"excluded": ["theta9"]}, "theta9"),
         (good, {"compliance": True}, "compliance: robot small has no masses"),
+        (good, {"method": "newton"}, "method"),
+        (good, {"train_sockets": [1]}, "train_sockets: .* has no column socket"),
+        (socket, {"spacings": [[0, 7, 0.05]]}, "no pose in socket 7"),
+        (socket, {"train_sockets": [9]}, "no pose in socket 9"),
+        (distance, {"spacings": [[0, 5, 0.05]]}, "has no column socket"),
+        (distance, {"train_sockets": [0, 5]}, "train_sockets: .* has distances"),
     ):
         with pytest.raises(OperationError, match=message):
             calibrated(tmp_path / "out", robot, path, **parameters)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"method": "newton"}, {"train_share": 0.0}, {"range_angle": -1.0}, {"seed": -1}, {"unknown": 1}]
-)
-def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(OperationError, match=next(iter(wrong))):
-        find_kind("calibrate").read({"robot": "ur10", "measurements": "m"} | wrong)
 
 
 def test_stops_when_cancelled(tmp_path: Path, robot: Path) -> None:
@@ -327,67 +255,9 @@ def distances(path: Path) -> Path:
 def test_distances_from_fixed_points(tmp_path: Path, robot: Path) -> None:
     outcome, document, residuals = calibrated(tmp_path / "out", robot, distances(tmp_path / "m.csv"))
     assert (outcome.verdict, document["data"]["kind"], document["base"]) == ("ok", "distance", None)
-    parameters = {q["name"]: q for q in document["parameters"]}
-    for name, value in ERRORS.items():
-        assert parameters[name]["status"] == "determined", name
-        assert abs(parameters[name]["value"] - value) < 4.0 * parameters[name]["std"]
+    holds_errors(document)
     assert [point["number"] for point in document["points"]] == [0, 5, 10]
     assert "d_mm" in residuals[0]
-    assert document["residual"]["test"]["after"]["mean_mm"] < 0.1
-
-
-def test_bad_sockets_are_refused(tmp_path: Path, robot: Path) -> None:
-
-    path = write(
-        tmp_path / "m.csv", ["q1", "q2", "q3", "socket"], np.array([[0.1 * k, 0.2, 0.3, k % 3] for k in range(9)])
-    )
-    for wrong, message in (
-        ({"spacings": [[0, 7, 0.05]]}, "no pose in socket 7"),
-        ({"train_sockets": [9]}, "no pose in socket 9"),
-    ):
-        with pytest.raises(OperationError, match=message):
-            calibrated(tmp_path / "out", robot, path, **wrong)
-    with pytest.raises(OperationError, match="has no column socket"):
-        calibrated(tmp_path / "out", robot, distances(tmp_path / "d.csv"), spacings=[[0, 5, 0.05]])
-    with pytest.raises(
-        OperationError, match=r"train_sockets: .* has distances, and where a centre is only fitted poses show"
-    ):
-        calibrated(tmp_path / "out", robot, tmp_path / "d.csv", train_sockets=[0, 5])
-    with pytest.raises(OperationError, match=r"train_sockets: .* has no column socket: use train_share"):
-        calibrated(tmp_path / "out", robot, write(tmp_path / "p.csv", *rows(False)), train_sockets=[1])
-    whole = write(tmp_path / "f.csv", ["q1", "q2", "q3", "socket"], np.array([[0.1, 0.2, 0.3, 0.5]]))
-    with pytest.raises(OperationError, match=r"column socket: 0\.5 is no whole number"):
-        calibrated(tmp_path / "out", robot, whole)
-
-
-def test_compliance_by_the_masses_of_the_robot_file(tmp_path: Path) -> None:
-    model = load_robot("ur10").model
-    rng = np.random.default_rng(0)
-    q = rng.uniform(-2.0, 2.0, (120, 6))
-    gives = np.array([0.0, 4e-5, 6e-5, 0.0, 0.0, 0.0])
-    p = forward(nominal_geometry(load_robot("ur10")), q - gives * gravity_load(model, q), {}, BASE, TOOL)[:, :3, 3]
-    values = np.hstack((q, p + rng.normal(0.0, NOISE, p.shape)))
-    path = write(tmp_path / "m.csv", [*(f"q{k + 1}" for k in range(6)), "x", "y", "z"], values)
-    document = calibrated(tmp_path / "out", "ur10", path, compliance=True)[1]
-    found = {item["name"]: item for item in document["parameters"]}
-    for k in (1, 2):
-        item = found[f"compliance{k + 1}"]
-        assert abs(item["value"] - gives[k]) < 4.0 * item["std"] < gives[k]
-
-
-def test_several_heads(tmp_path: Path, robot: Path) -> None:
-    rng = np.random.default_rng(5)
-    q = postures(ARM, 80, rng)
-    numbers = np.where(np.arange(80) % 2 == 0, 3, 8)
-    other = frame((-0.04, 0.06, 0.05), (0.0, 0.0, 0.3))
-    p = np.where((numbers == 3)[:, None], poses(q)[:, :3, 3], forward(ARM, q, ERRORS, BASE, other)[:, :3, 3])
-    values = np.column_stack((q, p + rng.normal(0.0, NOISE, p.shape), numbers))
-    path = write(tmp_path / "m.csv", ["q1", "q2", "q3", "x", "y", "z", "head"], values)
-    outcome, document, _ = calibrated(tmp_path / "out", robot, path)
-    assert outcome.verdict == "ok"
-    assert [head["number"] for head in document["heads"]] == [3, 8]
-    apart = np.linalg.norm(TOOL[:3, 3] - other[:3, 3])
-    assert np.linalg.norm(document["heads"][1]["offset"]) == pytest.approx(apart, abs=1e-4)
     assert document["residual"]["test"]["after"]["mean_mm"] < 0.1
 
 
@@ -401,29 +271,27 @@ def test_what_comes_from_a_prior_is_not_passed_off_as_measured(tmp_path: Path, r
     assert {"theta1", "d1"} <= set(carried)
     assert f"; from the prior, not from the poses: {', '.join(carried)}" in outcome.summary
     assert status["a2"] == "determined"
-    assert all(q["prior"] == 2e-3 for q in document["parameters"])
-    table = (tmp_path / "out" / "calibrated_dh.csv").read_text(encoding="utf-8")
-    assert f"# from priors, not from the poses: {', '.join(carried)}\n" in table
-    report = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert f"{', '.join(carried)}: no measurements, the poses say less of them" in report
+    for name in ("calibrated_dh.csv", "report.html"):
+        assert ", ".join(carried) in (tmp_path / "out" / name).read_text(encoding="utf-8")
 
 
-def test_stations_of_the_instrument_by_their_numbers(tmp_path: Path, robot: Path) -> None:
+def test_stations_and_heads_by_their_numbers(tmp_path: Path, robot: Path) -> None:
     rng = np.random.default_rng(6)
     q = postures(ARM, 80, rng)
-    numbers = np.where(np.arange(80) % 3 == 0, 4, 9)
-    other = frame((-0.5, 1.0, 0.3), (0.3, -0.2, -2.0))
-    p = np.where((numbers == 4)[:, None], poses(q)[:, :3, 3], forward(ARM, q, ERRORS, other, TOOL)[:, :3, 3])
-    values = np.column_stack((q, p + rng.normal(0.0, NOISE, p.shape), numbers))
-    path = write(tmp_path / "m.csv", ["q1", "q2", "q3", "x", "y", "z", "station"], values)
-    outcome, document, _ = calibrated(tmp_path / "out", robot, path)
-    assert outcome.verdict == "ok"
-    assert [station["number"] for station in document["stations"]] == [4, 9]
-    for station, base in zip(document["stations"], (BASE, other), strict=True):
-        np.testing.assert_allclose(station["translation"], base[:3, 3], atol=4e-4)
-        np.testing.assert_allclose(station["rotation"], base[:3, :3], atol=4e-4)
-    assert document["base"]["translation"] == document["stations"][0]["translation"]
-    values[:, -1] += 0.5
-    broken = write(tmp_path / "b.csv", ["q1", "q2", "q3", "x", "y", "z", "station"], values)
-    with pytest.raises(OperationError, match=r"column station: 4\.5 is no whole number"):
-        calibrated(tmp_path / "no", robot, broken)
+    second = np.arange(80) % 3 == 0
+    station, head = frame((-0.5, 1.0, 0.3), (0.3, -0.2, -2.0)), frame((-0.04, 0.06, 0.05), (0.0, 0.0, 0.3))
+    for name, base, tool in (("station", station, TOOL), ("head", BASE, head)):
+        p = np.where(second[:, None], forward(ARM, q, ERRORS, base, tool)[:, :3, 3], poses(q)[:, :3, 3])
+        values = np.column_stack((q, p + rng.normal(0.0, NOISE, p.shape), np.where(second, 9, 4)))
+        path = write(tmp_path / f"{name}.csv", ["q1", "q2", "q3", "x", "y", "z", name], values)
+        outcome, document, _ = calibrated(tmp_path / name, robot, path)
+        assert outcome.verdict == "ok"
+        assert [found["number"] for found in document[f"{name}s"]] == [4, 9]
+        assert document["residual"]["test"]["after"]["mean_mm"] < 0.1
+        if name == "station":
+            for found, truth in zip(document["stations"], (BASE, station), strict=True):
+                np.testing.assert_allclose(found["translation"], truth[:3, 3], atol=4e-4)
+                np.testing.assert_allclose(found["rotation"], truth[:3, :3], atol=4e-4)
+        else:
+            apart = np.linalg.norm(TOOL[:3, 3] - head[:3, 3])
+            assert np.linalg.norm(document["heads"][1]["offset"]) == pytest.approx(apart, abs=1e-4)
