@@ -13,6 +13,7 @@ below it; the order is in `pyproject.toml`.
 
 __all__ = [
     "calibration",
+    "channels",
     "commissioning",
     "elastic",
     "excitation",
