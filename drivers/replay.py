@@ -42,13 +42,9 @@ class ReplayDriver(OpenedInWith):
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        speed: float | Literal["max"] = 1.0,
-        span: Span | None = None,
-        loop: bool = False,
+        self, path: str | Path, speed: float | Literal["max"] = 1.0, span: Span | None = None, loop: bool = False,
         robot: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if speed != "max" and not (
             isinstance(speed, (int, float)) and not isinstance(speed, bool) and math.isfinite(speed) and speed > 0.0
         ):

@@ -12,21 +12,6 @@ below it; the order is in `pyproject.toml`.
 """
 
 __all__ = [
-    "calibration",
-    "channels",
-    "commissioning",
-    "elastic",
-    "excitation",
-    "hand_guiding",
-    "identification",
-    "jit",
-    "kernel_cache",
-    "linear_algebra",
-    "model",
-    "online",
-    "optimise",
-    "safety",
-    "statistics",
-    "types",
-    "validation",
-]
+    "calibration", "channels", "commissioning", "elastic", "excitation", "hand_guiding", "identification", "jit",
+    "kernel_cache", "linear_algebra", "model", "online", "optimise", "safety", "statistics", "types", "validation",
+]  # fmt: skip

@@ -102,13 +102,9 @@ def jumps(x: FloatArray, t: FloatArray | None = None, max_rate: float = np.inf) 
 
 
 def position_faults(
-    t: FloatArray,
-    q: FloatArray,
-    turns: Sequence[float],
-    *,
-    valid: BoolArray | None = None,
+    t: FloatArray, q: FloatArray, turns: Sequence[float], *, valid: BoolArray | None = None,
     max_velocity: FloatArray | None = None,
-) -> list[ChannelFault]:
+) -> list[ChannelFault]:  # fmt: skip
     """Return what is wrong with recorded positions.
 
     Parameters

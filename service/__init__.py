@@ -11,27 +11,7 @@ lead a user from a robot file to a running system. User programs import `client`
 """
 
 __all__ = [
-    "acquisition",
-    "bridge",
-    "cli",
-    "client",
-    "commission",
-    "config",
-    "demo",
-    "deployment",
-    "doctor",
-    "estimator",
-    "gateway",
-    "io",
-    "jobs",
-    "models",
-    "motion",
-    "operations",
-    "protocol",
-    "recorder",
-    "reports",
-    "security",
-    "supervisor",
-    "web",
-    "worker",
-]
+    "acquisition", "bridge", "cli", "client", "commission", "config", "demo", "deployment", "doctor", "estimator",
+    "gateway", "io", "jobs", "models", "motion", "operations", "protocol", "recorder", "reports", "security",
+    "supervisor", "web", "worker",
+]  # fmt: skip

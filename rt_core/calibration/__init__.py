@@ -10,21 +10,6 @@ minimises, `identifiability` decides which parameters the poses determine, and `
 """
 
 __all__ = [
-    "calibrate",
-    "cell",
-    "compensation",
-    "elements",
-    "error_model",
-    "fit",
-    "frames",
-    "geometry",
-    "identifiability",
-    "input_checks",
-    "planning",
-    "prediction",
-    "result",
-    "sample",
-    "selection",
-    "settings",
-    "uncertainty",
-]
+    "calibrate", "cell", "compensation", "elements", "error_model", "fit", "frames", "geometry", "identifiability",
+    "input_checks", "planning", "prediction", "result", "sample", "selection", "settings", "uncertainty",
+]  # fmt: skip

@@ -85,17 +85,10 @@ ProgressCallback = Callable[[float, str], None]
 
 
 def calibrate(
-    geometry: Geometry,
-    q: FloatArray,
-    measured: FloatArray | Contacts | Distances,
-    settings: CalibrationSettings | None = None,
-    *,
-    use: BoolArray | None = None,
-    load: FloatArray | None = None,
-    head: IntArray | None = None,
-    station: IntArray | None = None,
-    on_progress: ProgressCallback | None = None,
-) -> Calibration:
+    geometry: Geometry, q: FloatArray, measured: FloatArray | Contacts | Distances,
+    settings: CalibrationSettings | None = None, *, use: BoolArray | None = None, load: FloatArray | None = None,
+    head: IntArray | None = None, station: IntArray | None = None, on_progress: ProgressCallback | None = None,
+) -> Calibration:  # fmt: skip
     """Estimate the geometric errors of an arm.
 
     Parameters

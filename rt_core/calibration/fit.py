@@ -178,17 +178,10 @@ def gauss_newton_step(gradient: FloatArray, normal: FloatArray) -> FloatArray:
 
 
 def minimise(
-    objective: Objective,
-    method: Method,
-    width: FloatArray,
-    *,
-    swarm_iterations: int = KIN[1].swarm_iterations,
-    lm_iterations: int = 100,
-    particles: int | None = None,
-    tolerance: float | None = None,
-    seed: int = 0,
+    objective: Objective, method: Method, width: FloatArray, *, swarm_iterations: int = KIN[1].swarm_iterations,
+    lm_iterations: int = 100, particles: int | None = None, tolerance: float | None = None, seed: int = 0,
     on_progress: ProgressCallback | None = None,
-) -> tuple[FloatArray, SearchOutcome]:
+) -> tuple[FloatArray, SearchOutcome]:  # fmt: skip
     """Minimise an objective in the box of half-widths `width` (P,) around zero error, starting from its `x`.
 
     Returns all errors (P,) and the outcome of the optimiser.

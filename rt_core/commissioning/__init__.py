@@ -10,15 +10,6 @@ constants from a known payload).  Checks return a `findings.Finding`.
 """
 
 __all__ = [
-    "at_rest",
-    "bidirectional",
-    "findings",
-    "friction_law",
-    "friction_sweep",
-    "gravity_check",
-    "gravity_terms",
-    "joint_check",
-    "mirror_images",
-    "profiles",
-    "torque_constant",
-]
+    "at_rest", "bidirectional", "findings", "friction_law", "friction_sweep", "gravity_check", "gravity_terms",
+    "joint_check", "mirror_images", "profiles", "torque_constant",
+]  # fmt: skip

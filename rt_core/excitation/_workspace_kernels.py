@@ -141,11 +141,9 @@ def closest(
 
 @jit
 def workspace_shares(
-    points: FloatArray,
-    regions: tuple[IntArray, IntArray, FloatArray, IntArray, FloatArray],
-    shares: FloatArray,
+    points: FloatArray, regions: tuple[IntArray, IntArray, FloatArray, IntArray, FloatArray], shares: FloatArray,
     nearest: FloatArray,
-) -> None:
+) -> None:  # fmt: skip
     """Write the relative violations to `shares` (rows, m), and the nearest points of pairs to `nearest` (P, 2, m).
 
     `regions` is `WorkspaceLimits.arrays`.

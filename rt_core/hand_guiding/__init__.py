@@ -11,12 +11,6 @@ from rt_core.hand_guiding._zero_force import GuidingState, Sample, ZeroForceCont
 from rt_core.hand_guiding.model import GuidingModel
 
 __all__ = [
-    "GuidingModel",
-    "GuidingState",
-    "Sample",
-    "ZeroForceController",
-    "ZeroForceSettings",
-    "ZeroForceStatus",
-    "model",
+    "GuidingModel", "GuidingState", "Sample", "ZeroForceController", "ZeroForceSettings", "ZeroForceStatus", "model",
     "rows",
-]
+]  # fmt: skip

@@ -14,25 +14,7 @@ temperatures that a fit is based on, `model_comparison` compares two models, and
 """
 
 __all__ = [
-    "diagnostics",
-    "essential",
-    "estimate",
-    "friction_curve",
-    "identify",
-    "instrumental",
-    "joint_verdict",
-    "least_squares",
-    "model_comparison",
-    "nonlinear",
-    "payload",
-    "periods",
-    "physical",
-    "preprocess",
-    "robust",
-    "rows",
-    "spectrum",
-    "status",
-    "temperature",
-    "total_least_squares",
-    "uncertainty",
-]
+    "diagnostics", "essential", "estimate", "friction_curve", "identify", "instrumental", "joint_verdict",
+    "least_squares", "model_comparison", "nonlinear", "payload", "periods", "physical", "preprocess", "robust", "rows",
+    "spectrum", "status", "temperature", "total_least_squares", "uncertainty",
+]  # fmt: skip

@@ -41,12 +41,8 @@ class Plausibility:
 
 
 def check_plausibility(
-    model: RobotModel,
-    base: BaseParameters,
-    rows: Rows,
-    theta: FloatArray,
-    covariance: FloatArray,
-) -> Plausibility:
+    model: RobotModel, base: BaseParameters, rows: Rows, theta: FloatArray, covariance: FloatArray,
+) -> Plausibility:  # fmt: skip
     """Check a fit `theta` (p,) with `covariance` (p, p) on its rows."""
     layout = base.layout
     covariance = _bounded(covariance)

@@ -57,14 +57,9 @@ class EssentialFit:
 
 
 def essential_parameters(
-    triangles: Sequence[JointTriangle],
-    solution: Solution,
-    uncertainty: Uncertainty,
-    *,
-    level: float = LEVEL,
-    prior: FloatArray | None = None,
-    keep: BoolArray | None = None,
-) -> EssentialFit:
+    triangles: Sequence[JointTriangle], solution: Solution, uncertainty: Uncertainty, *, level: float = LEVEL,
+    prior: FloatArray | None = None, keep: BoolArray | None = None,
+) -> EssentialFit:  # fmt: skip
     """Reduce a weighted fit of all base parameters to the essential ones.
 
     Parameters

@@ -163,17 +163,10 @@ class Estimate:
 
 
 def estimate(
-    model: RobotModel,
-    base: BaseParameters,
-    signals: Signals,
-    settings: SignalSettings,
-    options: EstimatorOptions | None = None,
-    *,
-    start_s: float = -np.inf,
-    stop_s: float = np.inf,
-    disturbed: Signals | None = None,
-    callback: Callback | None = None,
-) -> Estimate:
+    model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings,
+    options: EstimatorOptions | None = None, *, start_s: float = -np.inf, stop_s: float = np.inf,
+    disturbed: Signals | None = None, callback: Callback | None = None,
+) -> Estimate:  # fmt: skip
     """Estimate the parameters of `model` from the rows with `start_s <= t < stop_s`.
 
     Parameters
@@ -264,14 +257,9 @@ class _Job:
         return _essential(found) if options.essential else found
 
     def rows(
-        self,
-        model: RobotModel,
-        base: BaseParameters,
-        signals: Signals,
-        load_theta: FloatArray | None,
-        *,
+        self, model: RobotModel, base: BaseParameters, signals: Signals, load_theta: FloatArray | None, *,
         slow: bool = True,
-    ) -> Rows:
+    ) -> Rows:  # fmt: skip
         rows = build_rows(model, base, signals, self.settings, load_theta=load_theta, slow=slow)
         rows = rows.select(self.start_s, self.stop_s)
         if rows.t.size == 0:
@@ -281,13 +269,9 @@ class _Job:
         return rows
 
     def _linear(
-        self,
-        model: RobotModel,
-        base: BaseParameters,
-        rows: Rows,
-        load_theta: FloatArray | None,
+        self, model: RobotModel, base: BaseParameters, rows: Rows, load_theta: FloatArray | None,
         search: NonlinearFit | None,
-    ) -> Estimate:
+    ) -> Estimate:  # fmt: skip
         """Apply the linear method to rows whose friction constants are fixed."""
         options, p = self.options, len(base)
         weights: FloatArray | None = None

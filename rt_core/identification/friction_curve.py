@@ -106,16 +106,9 @@ def _shaped(model: RobotModel, layout: ParameterLayout, constant: str) -> BoolAr
 
 
 def friction_curve(
-    model: RobotModel,
-    base: BaseParameters,
-    rows: Rows,
-    theta: FloatArray,
-    covariance: FloatArray,
-    supported: BoolArray,
-    joint: int,
-    constants: Sequence[str] = (),
-    temperature: float | None = None,
-) -> FrictionCurve | None:
+    model: RobotModel, base: BaseParameters, rows: Rows, theta: FloatArray, covariance: FloatArray,
+    supported: BoolArray, joint: int, constants: Sequence[str] = (), temperature: float | None = None,
+) -> FrictionCurve | None:  # fmt: skip
     """Return the friction curve of `joint` for base parameters `theta` (p,), fitted to `rows`.
 
     Parameters

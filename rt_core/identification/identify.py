@@ -40,15 +40,9 @@ from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
 
 __all__ = [
-    "DOUBTFUL_ERROR",
-    "EXPLAINED_LIMIT",
-    "RELATIVE_ERROR_LIMIT",
-    "Identification",
-    "Verdict",
-    "finding_text",
-    "identify",
-    "weighs",
-]
+    "DOUBTFUL_ERROR", "EXPLAINED_LIMIT", "RELATIVE_ERROR_LIMIT", "Identification", "Verdict", "finding_text",
+    "identify", "weighs",
+]  # fmt: skip
 
 _SEVERITY: tuple[Verdict, ...] = get_args(Verdict)
 #: Below this share of information from the data a consistent parameter counts as coming from the prior.
@@ -118,18 +112,10 @@ class Identification:
 
 
 def identify(
-    model: RobotModel,
-    base: BaseParameters,
-    signals: Signals,
-    settings: SignalSettings,
-    options: EstimatorOptions | None = None,
-    *,
-    method: Method = "wls",
-    start_s: float = -np.inf,
-    stop_s: float = np.inf,
-    disturbed: Signals | None = None,
-    callback: Callback | None = None,
-) -> Identification:
+    model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings,
+    options: EstimatorOptions | None = None, *, method: Method = "wls", start_s: float = -np.inf,
+    stop_s: float = np.inf, disturbed: Signals | None = None, callback: Callback | None = None,
+) -> Identification:  # fmt: skip
     """Fit `model` to the rows with `start_s <= t < stop_s`, with `options` or by `method` with default options.
 
     `disturbed` and `callback` as in `estimate`.
@@ -154,13 +140,9 @@ def identify(
 
 
 def _judged(
-    options: EstimatorOptions,
-    found: Estimate,
-    signals: Signals,
-    settings: SignalSettings,
-    start_s: float,
+    options: EstimatorOptions, found: Estimate, signals: Signals, settings: SignalSettings, start_s: float,
     stop_s: float,
-) -> Identification:
+) -> Identification:  # fmt: skip
     """Score an estimate on its own data and judge it."""
     # Wrong signs, channels and zeros show in free parameters only: physical ones cannot come out impossible.
     basis = found if found.free is None else found.free

@@ -59,13 +59,9 @@ def verdicts_of(fit: Identification) -> tuple[JointVerdict, ...]:
 
 
 def joint_verdicts(
-    layout: ParameterLayout,
-    status: Sequence[ParameterStatus],
-    metrics: Metrics,
-    *,
-    accepted: bool = True,
+    layout: ParameterLayout, status: Sequence[ParameterStatus], metrics: Metrics, *, accepted: bool = True,
     negative_coulomb: Sequence[int] = (),
-) -> tuple[JointVerdict, ...]:
+) -> tuple[JointVerdict, ...]:  # fmt: skip
     """Return the verdict on each joint of a fit.
 
     Parameters

@@ -65,16 +65,9 @@ def _mark_touched(Y: FloatArray, rows: IntArray, touched: BoolArray) -> None:
 
 @jit
 def _gather(
-    Y: FloatArray,
-    tau: FloatArray,
-    root: FloatArray,
-    rows: IntArray,
-    columns: IntArray,
-    block: FloatArray,
-    start: int,
-    size: int,
-    at: int,
-) -> None:
+    Y: FloatArray, tau: FloatArray, root: FloatArray, rows: IntArray, columns: IntArray, block: FloatArray, start: int,
+    size: int, at: int,
+) -> None:  # fmt: skip
     """Copy `size` of the `rows` of `[Y tau]`, from the `start`-th, times `root`, to `block` (c + 1, chunk) at `at`."""
     for c in range(columns.size):
         source = Y[columns[c]]
@@ -334,14 +327,9 @@ def _condition_numbers(raw: FloatArray, scaled: FloatArray, alive: int) -> tuple
 
 
 def solve(
-    triangles: Sequence[JointTriangle],
-    p: int,
-    method: Method = "wls",
-    prior: FloatArray | None = None,
-    *,
-    tolerance: float = _IWLS_TOLERANCE,
-    limit: int = _IWLS_LIMIT,
-) -> Solution:
+    triangles: Sequence[JointTriangle], p: int, method: Method = "wls", prior: FloatArray | None = None, *,
+    tolerance: float = _IWLS_TOLERANCE, limit: int = _IWLS_LIMIT,
+) -> Solution:  # fmt: skip
     """Estimate `p` base parameters.
 
     `ols` gives every joint the same weight.  `wls` divides each joint's rows by its residual standard deviation under

@@ -92,16 +92,9 @@ class Payload:
 
 
 def payload_from_rows(
-    base: BaseParameters,
-    model: RobotModel,
-    theta_before: FloatArray,
-    covariance_before: FloatArray,
-    triangles: Sequence[JointTriangle],
-    sigma: FloatArray,
-    *,
-    inflation: float = 1.0,
-    refit_effects: bool = False,
-) -> Payload:
+    base: BaseParameters, model: RobotModel, theta_before: FloatArray, covariance_before: FloatArray,
+    triangles: Sequence[JointTriangle], sigma: FloatArray, *, inflation: float = 1.0, refit_effects: bool = False,
+) -> Payload:  # fmt: skip
     """Estimate a payload from the parameters of the arm without it and the compressed rows of a recording with it.
 
     Parameters
@@ -128,15 +121,9 @@ def payload_from_rows(
 
 
 def payload_from_change(
-    base: BaseParameters,
-    model: RobotModel,
-    theta_before: FloatArray,
-    covariance_before: FloatArray,
-    theta_after: FloatArray,
-    covariance_after: FloatArray,
-    *,
-    refit_effects: bool = False,
-) -> Payload:
+    base: BaseParameters, model: RobotModel, theta_before: FloatArray, covariance_before: FloatArray,
+    theta_after: FloatArray, covariance_after: FloatArray, *, refit_effects: bool = False,
+) -> Payload:  # fmt: skip
     """Estimate a payload from two independent estimates of the base parameters, without and with it.
 
     An online estimator must forget its information at the event for the two to be independent.
@@ -153,14 +140,9 @@ def payload_from_change(
 
 
 def _estimate(
-    base: BaseParameters,
-    model: RobotModel,
-    theta: FloatArray,
-    covariance: FloatArray,
-    R: FloatArray,
-    z: FloatArray,
+    base: BaseParameters, model: RobotModel, theta: FloatArray, covariance: FloatArray, R: FloatArray, z: FloatArray,
     refit_effects: bool,
-) -> Payload:
+) -> Payload:  # fmt: skip
     p = len(base)
     if theta.shape != (p,) or covariance.shape != (p, p):
         raise ConsistencyError(f"the arm without payload needs {p} base parameters and their covariance")

@@ -178,19 +178,10 @@ def check_channels(t: FloatArray, q: FloatArray, tau: FloatArray, dq: FloatArray
 
 
 def prepare(
-    t: FloatArray,
-    q: FloatArray,
-    tau: FloatArray,
-    settings: SignalSettings,
-    *,
-    dq: FloatArray | None = None,
-    valid: BoolArray | None = None,
-    rate_hz: float | None = None,
-    seq: IntArray | None = None,
-    temperature: FloatArray | None = None,
-    noise: FloatArray | None = None,
-    spans: Sequence[tuple[float, float]] = (),
-) -> Signals:
+    t: FloatArray, q: FloatArray, tau: FloatArray, settings: SignalSettings, *, dq: FloatArray | None = None,
+    valid: BoolArray | None = None, rate_hz: float | None = None, seq: IntArray | None = None,
+    temperature: FloatArray | None = None, noise: FloatArray | None = None, spans: Sequence[tuple[float, float]] = (),
+) -> Signals:  # fmt: skip
     """Return the uniform filtered signals of a recording.
 
     Parameters
@@ -335,15 +326,9 @@ def _worst(t: FloatArray, lost: BoolArray, guard: float) -> BoolArray:
 
 
 def _filter_piece(
-    t: FloatArray,
-    q: FloatArray,
-    tau: FloatArray,
-    dq: FloatArray | None,
-    rate: float,
-    settings: SignalSettings,
-    lost: BoolArray,
-    temperature: FloatArray | None,
-) -> SignalPiece:
+    t: FloatArray, q: FloatArray, tau: FloatArray, dq: FloatArray | None, rate: float, settings: SignalSettings,
+    lost: BoolArray, temperature: FloatArray | None,
+) -> SignalPiece:  # fmt: skip
     step = 1.0 / rate
     count = int(np.floor((t[-1] - t[0]) * rate * (1.0 + 1e-12))) + 1
     grid = t[0] + step * np.arange(count)

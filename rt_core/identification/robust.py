@@ -97,15 +97,9 @@ def _gradient(Y: FloatArray, psi: FloatArray, columns: IntArray, factor: float, 
 
 
 def solve_robust(
-    Y: FloatArray,
-    tau: FloatArray,
-    use: BoolArray,
-    loss: Loss = "bisquare",
-    prior: FloatArray | None = None,
-    *,
-    tolerance: float = _TOLERANCE,
-    limit: int = _LIMIT,
-) -> RobustSolution:
+    Y: FloatArray, tau: FloatArray, use: BoolArray, loss: Loss = "bisquare", prior: FloatArray | None = None, *,
+    tolerance: float = _TOLERANCE, limit: int = _LIMIT,
+) -> RobustSolution:  # fmt: skip
     """M-estimate of the base parameters from `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n).
 
     Starts from OLS, continues with Huber's convex loss and scales that follow the residuals, and ends with `loss` and

@@ -129,25 +129,10 @@ def row_filter(settings: SignalSettings, rate_hz: float, factor: int) -> FloatAr
 
 @kernel
 def decimated_rows(
-    geometry: FloatArray,
-    gravity: FloatArray,
-    law: IntArray,
-    source: IntArray,
-    motor: FloatArray,
-    shape: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
-    load: FloatArray,
-    warmth: FloatArray,
-    tau: FloatArray,
-    standing: FloatArray,
-    taps: FloatArray,
-    centres: IntArray,
-    out: FloatArray,
-    out_tau: FloatArray,
-    share: FloatArray,
-) -> None:
+    geometry: FloatArray, gravity: FloatArray, law: IntArray, source: IntArray, motor: FloatArray, shape: FloatArray,
+    q: FloatArray, dq: FloatArray, ddq: FloatArray, load: FloatArray, warmth: FloatArray, tau: FloatArray,
+    standing: FloatArray, taps: FloatArray, centres: IntArray, out: FloatArray, out_tau: FloatArray, share: FloatArray,
+) -> None:  # fmt: skip
     """Build filtered base regressor and torque at the samples `centres` (K,), ascending.
 
     `q, dq, ddq, load, warmth, tau` (N, n); `load`, and `warmth` of the joints above the reference temperature, have no
@@ -219,15 +204,9 @@ def decimated_rows(
 
 
 def _piece_rows(
-    model: RobotModel,
-    base: BaseParameters,
-    piece: SignalPiece,
-    centres: IntArray,
-    taps: FloatArray,
-    threshold: FloatArray,
-    standing: FloatArray,
-    theta: FloatArray | None,
-) -> tuple[FloatArray, FloatArray, BoolArray]:
+    model: RobotModel, base: BaseParameters, piece: SignalPiece, centres: IntArray, taps: FloatArray,
+    threshold: FloatArray, standing: FloatArray, theta: FloatArray | None,
+) -> tuple[FloatArray, FloatArray, BoolArray]:  # fmt: skip
     """Return `Y` (K, n, p), filtered torque (K, n) and the rows in use (K, n) of one piece."""
     layout = base.layout
     Y = np.zeros((centres.size, model.n, len(layout)))
@@ -254,14 +233,9 @@ def _piece_rows(
 
 
 def build_rows(
-    model: RobotModel,
-    base: BaseParameters,
-    signals: Signals,
-    settings: SignalSettings,
-    *,
-    load_theta: FloatArray | None = None,
-    slow: bool = True,
-) -> Rows:
+    model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings, *,
+    load_theta: FloatArray | None = None, slow: bool = True,
+) -> Rows:  # fmt: skip
     """Return the decimated rows of the whole recording.
 
     Load-dependent friction takes the load from base parameters `load_theta` (p,), or as a first approximation from the

@@ -142,13 +142,9 @@ def noise_covariance(
 
 
 def solve_total(
-    Y: FloatArray,
-    tau: FloatArray,
-    use: BoolArray,
-    noise: FloatArray,
-    torque_std: FloatArray | None = None,
+    Y: FloatArray, tau: FloatArray, use: BoolArray, noise: FloatArray, torque_std: FloatArray | None = None,
     prior: FloatArray | None = None,
-) -> TotalSolution:
+) -> TotalSolution:  # fmt: skip
     """Solve by total least squares from `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n).
 
     Joints are weighted iteratively by their residual standard deviation, noise of the regressor included.

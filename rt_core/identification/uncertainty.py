@@ -86,13 +86,9 @@ def autoregressive_covariance(gamma: FloatArray, count: int, longest: int) -> Fl
 
 
 def estimate_covariance(
-    rows: Rows,
-    solution: Solution,
-    *,
-    weights: FloatArray | None = None,
-    design: FloatArray | None = None,
+    rows: Rows, solution: Solution, *, weights: FloatArray | None = None, design: FloatArray | None = None,
     cross: bool = False,
-) -> Uncertainty:
+) -> Uncertainty:  # fmt: skip
     """Return the covariance of `solution` on the rows it was fitted to.
 
     Parameters

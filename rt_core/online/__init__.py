@@ -14,16 +14,6 @@ from rt_core.online.estimator import OnlineEstimator
 from rt_core.online.report import EstimateReport
 
 __all__ = [
-    "EstimateReport",
-    "OnlineEstimator",
-    "OnlineSettings",
-    "breakaway",
-    "checkpoint",
-    "elastic",
-    "estimator",
-    "filters",
-    "monitors",
-    "report",
-    "rls",
-    "status",
-]
+    "EstimateReport", "OnlineEstimator", "OnlineSettings", "breakaway", "checkpoint", "elastic", "estimator", "filters",
+    "monitors", "report", "rls", "status",
+]  # fmt: skip

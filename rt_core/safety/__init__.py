@@ -24,23 +24,7 @@ from rt_core.safety._limits import PermitError, SafetyError, SafetyLimits, Viola
 from rt_core.safety._state import MOVING, Permit, Phase, SafetyState
 
 __all__ = [
-    "MOVING",
-    "Approach",
-    "FeedbackWatch",
-    "Permit",
-    "PermitError",
-    "Phase",
-    "SafetyError",
-    "SafetyLimits",
-    "SafetyState",
-    "Violation",
-    "brake",
-    "check_closed",
-    "check_commands",
-    "check_feedback",
-    "check_path",
-    "check_positions",
-    "check_steps",
-    "check_torque",
-    "stopping_distance",
-]
+    "MOVING", "Approach", "FeedbackWatch", "Permit", "PermitError", "Phase", "SafetyError", "SafetyLimits",
+    "SafetyState", "Violation", "brake", "check_closed", "check_commands", "check_feedback", "check_path",
+    "check_positions", "check_steps", "check_torque", "stopping_distance",
+]  # fmt: skip

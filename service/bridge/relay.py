@@ -43,13 +43,9 @@ class RelayCounts:
 
 
 def relay(
-    stream: Subscriber,
-    shaper: MessageConverter,
-    viewer: Viewer,
-    done: threading.Event,
-    report: Callable[[str], None],
+    stream: Subscriber, shaper: MessageConverter, viewer: Viewer, done: threading.Event, report: Callable[[str], None],
     seconds: float | None = None,
-) -> RelayCounts:
+) -> RelayCounts:  # fmt: skip
     """Pass messages on until `done` is set, or for some seconds; raises `NotAdmittedError`."""
     result = RelayCounts()
     began = received = time.monotonic()

@@ -29,27 +29,7 @@ from service.protocol.messages import BodyMessage, EstimateMessage, FrameMessage
 from service.security.keys import ClientKey, client_key
 
 __all__ = [
-    "CONTROL",
-    "ESTIMATES",
-    "FRAMES",
-    "BodyMessage",
-    "ClientError",
-    "ClientKey",
-    "ClientTimeoutError",
-    "Control",
-    "ControlError",
-    "EstimateMessage",
-    "FrameMessage",
-    "Jobs",
-    "Message",
-    "NotAdmittedError",
-    "Runs",
-    "StreamCounts",
-    "Subscriber",
-    "TorqueMessage",
-    "UnreachableError",
-    "client_key",
-    "control",
-    "latency_monitor",
-    "subscriber",
-]
+    "CONTROL", "ESTIMATES", "FRAMES", "BodyMessage", "ClientError", "ClientKey", "ClientTimeoutError", "Control",
+    "ControlError", "EstimateMessage", "FrameMessage", "Jobs", "Message", "NotAdmittedError", "Runs", "StreamCounts",
+    "Subscriber", "TorqueMessage", "UnreachableError", "client_key", "control", "latency_monitor", "subscriber",
+]  # fmt: skip

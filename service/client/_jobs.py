@@ -51,17 +51,9 @@ class Jobs:
         self.timeout_s = timeout_s
 
     def submit(
-        self,
-        kind: str,
-        parameters: Mapping[str, Any],
-        *,
-        arm: str | None = None,
-        after: Iterable[int] = (),
-        priority: int = 0,
-        due_s: float = 0.0,
-        time_s: float | None = None,
-        memory_mb: float | None = None,
-    ) -> Submitted:
+        self, kind: str, parameters: Mapping[str, Any], *, arm: str | None = None, after: Iterable[int] = (),
+        priority: int = 0, due_s: float = 0.0, time_s: float | None = None, memory_mb: float | None = None,
+    ) -> Submitted:  # fmt: skip
         """Queue a job.
 
         Parameters
@@ -122,12 +114,9 @@ class Jobs:
         return cast(JobSummary, self._ask("retry", id=id))
 
     def wait(
-        self,
-        id: int,
-        timeout_s: float | None = None,
-        on_progress: Callable[[JobDetail], None] | None = None,
+        self, id: int, timeout_s: float | None = None, on_progress: Callable[[JobDetail], None] | None = None,
         patience_s: float = PATIENCE_S,
-    ) -> JobDetail:
+    ) -> JobDetail:  # fmt: skip
         """Wait until a job has succeeded, failed or been cancelled, and return it.
 
         Parameters

@@ -59,16 +59,9 @@ class Runs:
         return self.control.request("abort", ANSWER_S, **self._arm)
 
     def run(
-        self,
-        trajectory: Mapping[str, Any],
-        permit: str,
-        *,
-        periods: int = 1,
-        hold: bool = False,
-        name: str = "",
-        changed_robot: bool = False,
-        on_progress: Progress | None = None,
-    ) -> dict[str, Any]:
+        self, trajectory: Mapping[str, Any], permit: str, *, periods: int = 1, hold: bool = False, name: str = "",
+        changed_robot: bool = False, on_progress: Progress | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """Run a trajectory, sending heartbeats until the arm has come to rest.
 
         If this is interrupted by any exception, such as KeyboardInterrupt, the run is aborted.
@@ -106,16 +99,10 @@ class Runs:
         return self._do("run_trajectory", "run", permit, args | {"changed_robot": changed_robot}, on_progress)
 
     def guide(
-        self,
-        permit: str,
-        *,
-        for_s: float | None = None,
-        friction_share: float | None = None,
-        damping_time_s: float | None = None,
-        speed_share: float | None = None,
-        model: Mapping[str, Any] | None = None,
+        self, permit: str, *, for_s: float | None = None, friction_share: float | None = None,
+        damping_time_s: float | None = None, speed_share: float | None = None, model: Mapping[str, Any] | None = None,
         on_progress: Progress | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any]:  # fmt: skip
         """Let the arm be guided by hand, sending heartbeats until its drives hold it again and are switched off.
 
         If this is interrupted by any exception, such as KeyboardInterrupt, guiding is ended at once.

@@ -84,13 +84,9 @@ class Subscriber(Connection):
     """
 
     def __init__(
-        self,
-        endpoint: str | Sequence[str],
-        topics: Iterable[str],
-        timeout_s: float = 5.0,
-        queue: int = 20_000,
+        self, endpoint: str | Sequence[str], topics: Iterable[str], timeout_s: float = 5.0, queue: int = 20_000,
         key: ClientKey | str | Path | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.timeout_s = timeout_s
         self.counts: dict[tuple[str, str], StreamCounts] = {}
         self.invalid = 0

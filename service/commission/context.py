@@ -119,18 +119,10 @@ class Context:
             raise StepFailedError(text)
 
     def moved(
-        self,
-        question: str,
-        make: Callable[[FloatArray], Trajectory],
-        for_s: float,
-        *,
-        name: str,
-        found: dict[str, Any],
-        start: FloatArray | None = None,
-        near: bool = True,
-        periods: int = 1,
+        self, question: str, make: Callable[[FloatArray], Trajectory], for_s: float, *, name: str,
+        found: dict[str, Any], start: FloatArray | None = None, near: bool = True, periods: int = 1,
         on_progress: Follow | None = None,
-    ) -> Move:
+    ) -> Move:  # fmt: skip
         """Ask, and after a yes move the arm, unless it has moved since the question.
 
         The `question` is extended by the distance to `start` (n,), by default the arm's position. `make` takes the

@@ -226,16 +226,9 @@ def _accounted(frames: dict[str, Any], bus: dict[str, Any] | None) -> bool:
 
 
 def _write(
-    robot: RobotFile,
-    recording: Recording,
-    settings: Any,
-    span: Span,
-    batch: Identification,
-    base: BaseParameters,
-    snapshot: dict[str, Any],
-    validation: Validation,
-    directory: Path,
-) -> dict[str, Path]:
+    robot: RobotFile, recording: Recording, settings: Any, span: Span, batch: Identification, base: BaseParameters,
+    snapshot: dict[str, Any], validation: Validation, directory: Path,
+) -> dict[str, Path]:  # fmt: skip
     paths = {
         "recording": recording.path or directory,
         "online_model": directory / "online.yaml",

@@ -104,14 +104,9 @@ def is_running(unit: str) -> bool:
 
 
 def make_plan(
-    root: Path,
-    prefix: Path,
-    interface: str | None = None,
-    *,
-    force: bool = False,
-    shipped: Path = SHIPPED,
+    root: Path, prefix: Path, interface: str | None = None, *, force: bool = False, shipped: Path = SHIPPED,
     running: Callable[[str], bool] = is_running,
-) -> Plan:
+) -> Plan:  # fmt: skip
     """Plan an installation on a host with its file system at `root`; the service runs the clone at `prefix` there.
 
     `interface` is the network card of an EtherCAT bus; `force` replaces existing files that differ; `shipped` is the

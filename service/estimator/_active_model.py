@@ -69,13 +69,9 @@ class ActiveModel:
     """
 
     def __init__(
-        self,
-        estimator: OnlineEstimator,
-        robot: RobotFile,
-        report_event: ReportEvent,
-        look_s: float = 1.0,
+        self, estimator: OnlineEstimator, robot: RobotFile, report_event: ReportEvent, look_s: float = 1.0,
         invalid_reason: Callable[[], str] = str,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.estimator, self.robot, self.look_s = estimator, robot, look_s
         self.report_event, self._frames_invalid_reason = report_event, invalid_reason
         self.model: str | None = None  # its id, if it has one
@@ -232,13 +228,9 @@ class ActiveModel:
             raise ValueError("friction follows temperature, and the model does not say at which it was identified")
 
     def _take(
-        self,
-        theta: FloatArray | None,
-        constants: FloatArray | None,
-        covariance: FloatArray | None,
-        temperatures: TemperatureRange | None,
-        model: str | None,
-    ) -> bool:
+        self, theta: FloatArray | None, constants: FloatArray | None, covariance: FloatArray | None,
+        temperatures: TemperatureRange | None, model: str | None,
+    ) -> bool:  # fmt: skip
         """Adopt a model, unless it is the last adopted one; return whether it was adopted."""
         if theta is None or covariance is None:
             raise ValueError("a model can be adopted only with its theta and covariance")

@@ -48,16 +48,9 @@ class ElasticTracker:
     """
 
     def __init__(
-        self,
-        joint: str,
-        index: int,
-        known: ElasticFile,
-        rate_hz: float,
-        *,
-        forgetting: float | None,
-        top_velocity: float | None,
-        from_current: bool,
-    ) -> None:
+        self, joint: str, index: int, known: ElasticFile, rate_hz: float, *, forgetting: float | None,
+        top_velocity: float | None, from_current: bool,
+    ) -> None:  # fmt: skip
         self.joint, self.index = joint, index
         self._offset, self._from_current = known.start.motor_offset, from_current
         self._unit = (known.torque_constant or 0.0) if from_current else 1.0 / known.drive.gear_ratio

@@ -41,12 +41,9 @@ class EncoderMonitor:
     """
 
     def __init__(
-        self,
-        estimator: OnlineEstimator,
-        report_event: ReportEvent,
-        take_snapshot: TakeSnapshot = dict,
+        self, estimator: OnlineEstimator, report_event: ReportEvent, take_snapshot: TakeSnapshot = dict,
         rollback: Rollback = lambda _checkpoints, _since_ns: {},
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.estimator, self._report_event = estimator, report_event
         self._take_snapshot, self._rollback = take_snapshot, rollback
         self.names = [joint.name for joint in estimator.model.joints]

@@ -301,17 +301,10 @@ def _constants_of(robot: RobotFile, base: BaseParameters, columns: FloatArray) -
 
 
 def online_document(
-    robot: RobotFile,
-    base: BaseParameters,
-    settings: SignalSettings,
-    theta: FloatArray,
-    std: FloatArray,
-    covariance: FloatArray,
-    status: tuple[str, ...],
-    source: dict[str, Any],
-    constants: FloatArray | None = None,
+    robot: RobotFile, base: BaseParameters, settings: SignalSettings, theta: FloatArray, std: FloatArray,
+    covariance: FloatArray, status: tuple[str, ...], source: dict[str, Any], constants: FloatArray | None = None,
     temperatures: TemperatureRange | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return the model file of an online estimate; `source` is the origin of its arm, frames and settings.
 
     `constants` (p,) are its friction constants, one per base parameter; those of `base` by default. `temperatures` are

@@ -107,14 +107,9 @@ class HandGuiding:
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        limits: SafetyLimits,
-        state: SafetyState,
-        config: GuidingConfig,
-        period_s: float,
+        self, model: RobotModel, limits: SafetyLimits, state: SafetyState, config: GuidingConfig, period_s: float,
         pace: float = 1.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         try:
             check_limits(model, config.settings())
             ZeroForceController(still_model(model), effective(config.settings(), model, limits), period_s)

@@ -45,14 +45,9 @@ class HandGuidingRequests:
     """
 
     def __init__(
-        self,
-        worker: Worker,
-        arm: ArmConfig,
-        robot: RobotModel,
-        driver: Any,
-        controller: MotionController,
+        self, worker: Worker, arm: ArmConfig, robot: RobotModel, driver: Any, controller: MotionController,
         guiding: HandGuiding,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._worker, self._arm, self._robot, self._driver = worker, arm, robot, driver
         self._controller, self._guiding = controller, guiding
         self._request: int | None = None  # waits for its session to be ready

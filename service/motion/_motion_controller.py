@@ -109,16 +109,9 @@ class MotionController:
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        sha256: str,
-        config: SafetyConfig,
-        period_s: float,
-        bridged: int = 0,
-        lead_s: float = 0.0,
-        pace: float = 1.0,
-        bounds: CommandBounds | None = None,
-    ) -> None:
+        self, model: RobotModel, sha256: str, config: SafetyConfig, period_s: float, bridged: int = 0,
+        lead_s: float = 0.0, pace: float = 1.0, bounds: CommandBounds | None = None,
+    ) -> None:  # fmt: skip
         limits = safety_limits(model, config)
         # Set positions of a gap lie on a line where they are sent ahead: a stop begins later there, too.
         blind_s = bridged_cycles(period_s, bridged, lead_s) * period_s

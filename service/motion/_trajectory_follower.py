@@ -51,18 +51,9 @@ class TrajectoryFollower:
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        sha256: str,
-        limits: SafetyLimits,
-        state: SafetyState,
-        approach: float,
-        period_s: float,
-        bridged: int,
-        lead_s: float,
-        pace: float,
-        bounds: CommandBounds | None,
-    ) -> None:
+        self, model: RobotModel, sha256: str, limits: SafetyLimits, state: SafetyState, approach: float,
+        period_s: float, bridged: int, lead_s: float, pace: float, bounds: CommandBounds | None,
+    ) -> None:  # fmt: skip
         self.run: Run | None = None
         self.position = self._before = np.zeros(model.n)  # commanded last, and before that
         self._model, self._sha256, self._limits, self._state = model, sha256, limits, state

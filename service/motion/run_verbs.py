@@ -36,14 +36,9 @@ _WATCHED = {"dq": "velocity", "tau": "torque", "temperature": "temperature"}
 
 
 def make_runs(
-    worker: Worker,
-    arm: ArmConfig,
-    robot: RobotFile,
-    driver: Driver,
-    rate_hz: float,
-    bridged: int = 0,
+    worker: Worker, arm: ArmConfig, robot: RobotFile, driver: Driver, rate_hz: float, bridged: int = 0,
     lead_s: float = 0.0,
-) -> RunRequests | None:
+) -> RunRequests | None:  # fmt: skip
     """Return the handlers of an arm's runs; None if its drives do not follow set positions, or `[arm.motion]` moves it.
 
     Raises
@@ -119,13 +114,9 @@ class RunRequests:
     """
 
     def __init__(
-        self,
-        worker: Worker,
-        arm: ArmConfig,
-        driver: CommandedArm,
-        controller: MotionController,
+        self, worker: Worker, arm: ArmConfig, driver: CommandedArm, controller: MotionController,
         guiding: HandGuidingRequests | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._worker, self._arm, self._driver, self._controller = worker, arm, driver, controller
         self._guiding = guiding
         self._arming: tuple[int, str] | None = None  # request that waits for the drives, and its token

@@ -9,18 +9,6 @@ What a job needs besides: `kind` (parameters, outcome, parts), `workspace` (inpu
 """
 
 __all__ = [
-    "calibration",
-    "comparators",
-    "compare",
-    "elastic",
-    "errors",
-    "hand_guiding_replay",
-    "identify",
-    "inputs",
-    "kind",
-    "parameter_types",
-    "payload",
-    "trend",
-    "true_arm",
-    "workspace",
-]
+    "calibration", "comparators", "compare", "elastic", "errors", "hand_guiding_replay", "identify", "inputs", "kind",
+    "parameter_types", "payload", "trend", "true_arm", "workspace",
+]  # fmt: skip

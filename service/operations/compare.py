@@ -325,12 +325,9 @@ class SeedTrials:
 
 
 def compare_seed(
-    model: RobotModel,
-    methods: Sequence[str],
-    seed: int,
-    conditions: Conditions,
+    model: RobotModel, methods: Sequence[str], seed: int, conditions: Conditions,
     progress: Callable[[int, str], None] | None = None,
-) -> SeedTrials:
+) -> SeedTrials:  # fmt: skip
     """Run all `methods` on one scene; `progress(done, method)` is called before each.
 
     Raises
@@ -360,12 +357,9 @@ def gather(model: RobotModel, conditions: Conditions, seeds: Sequence[SeedTrials
 
 
 def compare(
-    model: RobotModel,
-    methods: Sequence[str],
-    seeds: int,
-    conditions: Conditions,
+    model: RobotModel, methods: Sequence[str], seeds: int, conditions: Conditions,
     progress: Callable[[int, int, str], None] | None = None,
-) -> Comparison:
+) -> Comparison:  # fmt: skip
     """Run all `methods` on the scenes of seeds 1 to `seeds`; `progress(done, of, what)` is called before each trial.
 
     Raises

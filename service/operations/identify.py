@@ -229,15 +229,9 @@ def span_bounds(recording: Recording, span: Span | None) -> tuple[float, float]:
 
 
 def identify_recording(
-    recording: Recording,
-    robot: RobotFile,
-    settings: SignalSettings,
-    *,
-    options: EstimatorOptions | None = None,
-    span: Span | None = None,
-    base: BaseParameters | None = None,
-    callback: Callback | None = None,
-) -> Identification:
+    recording: Recording, robot: RobotFile, settings: SignalSettings, *, options: EstimatorOptions | None = None,
+    span: Span | None = None, base: BaseParameters | None = None, callback: Callback | None = None,
+) -> Identification:  # fmt: skip
     """Fit the robot's model to a span of a recording.
 
     The whole recording is filtered, then the rows of the span are taken, so that a span has no edges of its own; rows
@@ -265,14 +259,9 @@ _HARMFUL = 4.0
 
 
 def _late_velocity(
-    recording: Recording,
-    model: RobotModel,
-    base: BaseParameters,
-    signals: Signals,
-    settings: SignalSettings,
-    start_s: float,
-    stop_s: float,
-) -> str | None:
+    recording: Recording, model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings,
+    start_s: float, stop_s: float,
+) -> str | None:  # fmt: skip
     """Return that the measured velocity disagrees with the position so that it does harm; None if it does not.
 
     Filters of a millisecond or two are common and harmless, so two fits decide, with and without the measured velocity.
@@ -347,16 +336,9 @@ class Validation:
 
 
 def validate_recording(
-    recording: Recording,
-    model: RobotModel,
-    base: BaseParameters,
-    theta: FloatArray,
-    settings: SignalSettings,
-    *,
-    span: Span | None = None,
-    fit_error: float | None = None,
-    temperatures: TemperatureRange | None = None,
-) -> Validation:
+    recording: Recording, model: RobotModel, base: BaseParameters, theta: FloatArray, settings: SignalSettings, *,
+    span: Span | None = None, fit_error: float | None = None, temperatures: TemperatureRange | None = None,
+) -> Validation:  # fmt: skip
     """Predict the torque of a span of a recording with base parameters `theta`, and compare.
 
     `fit_error` is the relative error of the identification, for the verdict; `temperatures` are those that its friction

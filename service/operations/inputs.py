@@ -67,14 +67,9 @@ def span_of(text: str | None) -> Span | None:
 
 
 def window_state(
-    meta: RecordingMeta,
-    t_bus_ns: NDArray[np.int64],
-    seq: NDArray[np.int64],
-    channels: Mapping[str, FloatArray],
-    *,
-    t_host_ns: NDArray[np.int64] | None = None,
-    valid: BoolArray | None = None,
-) -> State:
+    meta: RecordingMeta, t_bus_ns: NDArray[np.int64], seq: NDArray[np.int64], channels: Mapping[str, FloatArray], *,
+    t_host_ns: NDArray[np.int64] | None = None, valid: BoolArray | None = None,
+) -> State:  # fmt: skip
     """Return the content of a window's file for `service.io.state_file.save_state` with owner `WINDOW_OWNER`.
 
     Parameters

@@ -316,12 +316,9 @@ def _visible_limit(model: RobotModel) -> float:
 
 
 def _result(
-    payload: Payload,
-    refit_effects: bool,
-    visible_limit: float,
-    found: Identification | None = None,
+    payload: Payload, refit_effects: bool, visible_limit: float, found: Identification | None = None,
     errors: tuple[float, float | None, float] | None = None,
-) -> PayloadResult:
+) -> PayloadResult:  # fmt: skip
     scatter = payload.scatter
     wider = max(scatter, 1.0)
     mass, std = float(payload.estimate[0]), wider * float(payload.std[0])

@@ -9,12 +9,5 @@ JSON. docs/wire.md describes the fields.
 """
 
 __all__ = [
-    "control",
-    "endpoints",
-    "job_replies",
-    "json_values",
-    "messages",
-    "roles",
-    "transient_errors",
-    "worker_messages",
-]
+    "control", "endpoints", "job_replies", "json_values", "messages", "roles", "transient_errors", "worker_messages",
+]  # fmt: skip

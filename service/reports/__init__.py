@@ -9,17 +9,6 @@ Reports take results as they are and compute nothing that changes them.
 """
 
 __all__ = [
-    "calibration",
-    "calibration_cell",
-    "comparison",
-    "elastic",
-    "excitation",
-    "figures",
-    "hand_guiding",
-    "identification",
-    "identification_document",
-    "page",
-    "payload",
-    "trend",
-    "validation",
-]
+    "calibration", "calibration_cell", "comparison", "elastic", "excitation", "figures", "hand_guiding",
+    "identification", "identification_document", "page", "payload", "trend", "validation",
+]  # fmt: skip

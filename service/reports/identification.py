@@ -90,20 +90,11 @@ def certain(value: float | None) -> str:
 
 
 def html_report(
-    title: str,
-    model: RobotModel,
-    rows: Rows,
-    predicted: FloatArray,
-    metrics: Metrics,
-    verdict: str,
-    reasons: Sequence[str],
-    facts: Sequence[tuple[str, str]],
-    parameters: Sequence[dict[str, Any]] = (),
-    *,
-    identification: Identification | None = None,
-    constants: Sequence[dict[str, Any]] = (),
+    title: str, model: RobotModel, rows: Rows, predicted: FloatArray, metrics: Metrics, verdict: str,
+    reasons: Sequence[str], facts: Sequence[tuple[str, str]], parameters: Sequence[dict[str, Any]] = (), *,
+    identification: Identification | None = None, constants: Sequence[dict[str, Any]] = (),
     history: Sequence[FloatArray] = (),
-) -> str:
+) -> str:  # fmt: skip
     """Render the report of an identification, or of a validation when there are no `parameters`.
 
     `predicted` (K, n) is the model's torque at `rows`, `facts` are (name, value) pairs of what was done, and

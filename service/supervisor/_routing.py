@@ -47,13 +47,9 @@ class Routing:
     """
 
     def __init__(
-        self,
-        processes: Sequence[WorkerHandle],
-        private: zmq.Socket[bytes],
-        reply: Callable[[list[bytes], bytes], None],
-        arms: tuple[str, ...],
-        daemon: DaemonConfig,
-    ) -> None:
+        self, processes: Sequence[WorkerHandle], private: zmq.Socket[bytes],
+        reply: Callable[[list[bytes], bytes], None], arms: tuple[str, ...], daemon: DaemonConfig,
+    ) -> None:  # fmt: skip
         self._processes, self._private, self._reply, self._arms = processes, private, reply, arms
         self._daemon = daemon
         self._pending: dict[int, Pending] = {}

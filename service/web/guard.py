@@ -45,13 +45,9 @@ class Guard:
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        tokens: Mapping[str, Role],
-        role: Role = "read",
-        open_to_all: Collection[str] = (),
+        self, app: ASGIApp, tokens: Mapping[str, Role], role: Role = "read", open_to_all: Collection[str] = (),
         origins: Collection[str] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._app, self._role, self._open, self._origins = app, role, frozenset(open_to_all), frozenset(origins)
         self._expected = {f"Bearer {token}".encode(): held for token, held in tokens.items()}
 

@@ -11,18 +11,6 @@ sticking and sliding; `equations` are the equations of motion; `friction` and `t
 """
 
 __all__ = [
-    "driver",
-    "elastic",
-    "equations",
-    "friction",
-    "integrate",
-    "laser_tracker",
-    "layout",
-    "pace",
-    "packed",
-    "robot",
-    "settings",
-    "stepper",
-    "temperature",
-    "trajectory",
-]
+    "driver", "elastic", "equations", "friction", "integrate", "laser_tracker", "layout", "pace", "packed", "robot",
+    "settings", "stepper", "temperature", "trajectory",
+]  # fmt: skip

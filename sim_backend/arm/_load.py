@@ -45,18 +45,9 @@ def solve_general(matrix: FloatArray, x: FloatArray) -> bool:
 
 @kernel
 def accelerate_loaded(
-    force: FloatArray,
-    parameters: FloatArray,
-    terms: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    mode: FloatArray,
-    level: FloatArray,
-    v: FloatArray,
-    a: FloatArray,
-    matrices: FloatArray,
-    scratch: FloatArray,
-) -> bool:
+    force: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray, scalars: FloatArray,
+    mode: FloatArray, level: FloatArray, v: FloatArray, a: FloatArray, matrices: FloatArray, scratch: FloatArray,
+) -> bool:  # fmt: skip
     """Compute accelerations with fixed modes; False if the equations are singular.
 
     `matrices[MASS]` is kept; rows `LOAD` (`L`) and `WEIGHT` (`w`) of `scratch` are filled.

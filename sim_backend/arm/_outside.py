@@ -124,13 +124,9 @@ class OutsideForces:
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        forces: Sequence[ForceSettings],
-        rate_hz: float,
-        parameters: FloatArray,
+        self, model: RobotModel, forces: Sequence[ForceSettings], rate_hz: float, parameters: FloatArray,
         scalars: FloatArray,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._model, self._parameters, self._scalars = model, parameters, scalars
         self._steps = _steps(model, forces, rate_hz)
         self.clear()
@@ -157,12 +153,9 @@ class OutsideForces:
         return self._at > first
 
     def set(
-        self,
-        link: str,
-        point: Sequence[float] | FloatArray,
-        force: Sequence[float] | FloatArray,
+        self, link: str, point: Sequence[float] | FloatArray, force: Sequence[float] | FloatArray,
         moment: Sequence[float] | FloatArray,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Set `force` and `moment` on `point` of `link`.
 
         Raises `SimulationConfigError` for an unknown link, or a vector without three finite components.

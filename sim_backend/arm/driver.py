@@ -36,12 +36,9 @@ class SimDriver(OpenedInWith):
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        settings: SimSettings | None = None,
-        motion: Motion | MotionSettings | None = None,
+        self, model: RobotModel, settings: SimSettings | None = None, motion: Motion | MotionSettings | None = None,
         pace: float | Literal["max"] = 1.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._model = model
         self._settings = SimSettings() if settings is None else settings
         self._motion = motion

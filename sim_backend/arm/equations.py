@@ -41,20 +41,10 @@ def times_transposed(matrix: FloatArray, vector: FloatArray, out: FloatArray) ->
 
 @kernel
 def equations(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    terms: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    x: FloatArray,
-    v: FloatArray,
-    u: FloatArray,
-    force: FloatArray,
-    matrices: FloatArray,
-    scratch: FloatArray,
-    work: FloatArray,
-) -> None:
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
+    scalars: FloatArray, x: FloatArray, v: FloatArray, u: FloatArray, force: FloatArray, matrices: FloatArray,
+    scratch: FloatArray, work: FloatArray,
+) -> None:  # fmt: skip
     """Compute the mass matrix and the torque `force` left for acceleration and dry friction, in motor coordinates.
 
     `arm` is (n, 47), geometry and link parameters side by side; `terms` (T, TERM_ROWS, n), `matrices` (MATRICES, n, n).

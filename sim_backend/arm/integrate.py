@@ -32,15 +32,9 @@ STABLE = 1.5
 
 @kernel
 def resolve(
-    force: FloatArray,
-    parameters: FloatArray,
-    terms: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    state: FloatArray,
-    matrices: FloatArray,
-    scratch: FloatArray,
-) -> bool:
+    force: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray, scalars: FloatArray,
+    state: FloatArray, matrices: FloatArray, scratch: FloatArray,
+) -> bool:  # fmt: skip
     """Compute modes, accelerations and friction of the present state; overloaded stuck joints start to slide.
 
     Called after `equations`; row `LEVEL` of `scratch` holds the dry friction if that does not vary.
@@ -113,23 +107,10 @@ def first_zero(v0: float, slope: float, v1: float) -> float:
 
 @kernel
 def _runge_kutta(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    terms: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    state: FloatArray,
-    h: float,
-    u0: FloatArray,
-    u1: FloatArray,
-    x1: FloatArray,
-    v1: FloatArray,
-    vectors: FloatArray,
-    matrices: FloatArray,
-    scratch: FloatArray,
-    work: FloatArray,
-) -> bool:
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
+    scalars: FloatArray, state: FloatArray, h: float, u0: FloatArray, u1: FloatArray, x1: FloatArray, v1: FloatArray,
+    vectors: FloatArray, matrices: FloatArray, scratch: FloatArray, work: FloatArray,
+) -> bool:  # fmt: skip
     """Take one step of length `h` with fixed modes and torque going linearly from `u0` to `u1`."""
     n = x1.shape[0]
     x, v, a, mode = state[at.X], state[at.V], state[at.A], state[at.MODE]
@@ -198,21 +179,10 @@ def _piece(terms: FloatArray, scalars: FloatArray, state: FloatArray, h: float, 
 
 @kernel
 def substep(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    terms: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    state: FloatArray,
-    h: float,
-    target: FloatArray,
-    jump: FloatArray,
-    vectors: FloatArray,
-    matrices: FloatArray,
-    scratch: FloatArray,
-    work: FloatArray,
-) -> bool:
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
+    scalars: FloatArray, state: FloatArray, h: float, target: FloatArray, jump: FloatArray, vectors: FloatArray,
+    matrices: FloatArray, scratch: FloatArray, work: FloatArray,
+) -> bool:  # fmt: skip
     """Integrate over `h` while motor torque ramps to `target`; False if inertia is not positive definite.
 
     `jump` (n,) is added to a motor's torque when it stops, at the latest at the end: the drive's compensation of dry

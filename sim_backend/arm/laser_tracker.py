@@ -96,13 +96,9 @@ class TrackedArm:
 
     @classmethod
     def of(
-        cls,
-        geometry: Geometry,
-        settings: TrackerSettings,
-        errors: Mapping[str, float] | None = None,
-        base: tuple[FloatArray, FloatArray] | None = None,
-        tool: tuple[FloatArray, FloatArray] | None = None,
-    ) -> TrackedArm:
+        cls, geometry: Geometry, settings: TrackerSettings, errors: Mapping[str, float] | None = None,
+        base: tuple[FloatArray, FloatArray] | None = None, tool: tuple[FloatArray, FloatArray] | None = None,
+    ) -> TrackedArm:  # fmt: skip
         """Draw the errors of an arm, its base and its target, or take given ones.
 
         Given are `errors` by name [m] or [rad], all others zero; rotation (3, 3) and translation (3,) [m] of the `base`

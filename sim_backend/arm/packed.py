@@ -159,13 +159,9 @@ class PackedArm:
         self._take(self._changed(self._dynamics, joint, parameter, factor, value))
 
     def set_outside_force(
-        self,
-        force: Sequence[float] | FloatArray,
-        moment: Sequence[float] | FloatArray = (0.0, 0.0, 0.0),
-        *,
-        link: str = TIP,
-        point: Sequence[float] | FloatArray = (0.0, 0.0, 0.0),
-    ) -> None:
+        self, force: Sequence[float] | FloatArray, moment: Sequence[float] | FloatArray = (0.0, 0.0, 0.0), *,
+        link: str = TIP, point: Sequence[float] | FloatArray = (0.0, 0.0, 0.0),
+    ) -> None:  # fmt: skip
         """Set the outside force on a link; zero removes it.
 
         Raises `SimulationConfigError`: an unknown link, or a vector without three finite components; then nothing has

@@ -106,12 +106,9 @@ class SimulatedArm(PackedArm):
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        settings: SimSettings | None = None,
-        motion: Motion | MotionSettings | None = None,
+        self, model: RobotModel, settings: SimSettings | None = None, motion: Motion | MotionSettings | None = None,
         seed: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(model, SimSettings() if settings is None else settings)
         self.seed = self.settings.seed if seed is None else seed
         if motion is None:

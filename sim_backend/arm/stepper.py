@@ -28,21 +28,10 @@ SCRATCH_VECTORS = SCRATCH + at.SCRATCH_ROWS
 
 @kernel
 def setpoint(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    terms: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    table: FloatArray,
-    centre: FloatArray,
-    series: FloatArray,
-    period: float,
-    t: float,
-    state: FloatArray,
-    vectors: FloatArray,
-    work: FloatArray,
-) -> None:
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
+    scalars: FloatArray, table: FloatArray, centre: FloatArray, series: FloatArray, period: float, t: float,
+    state: FloatArray, vectors: FloatArray, work: FloatArray,
+) -> None:  # fmt: skip
     """Compute set position, velocity and fed-forward torque at time `t`, in motor coordinates, into `state`.
 
     The compensation of dry friction is for the direction before `t`; `vectors[19]` receives the jump to that of the
@@ -110,21 +99,10 @@ def _limited(torque: float, limit: float) -> float:
 
 @kernel
 def begin(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    terms: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    table: FloatArray,
-    centre: FloatArray,
-    series: FloatArray,
-    period: float,
-    state: FloatArray,
-    vectors: FloatArray,
-    matrices: FloatArray,
-    work: FloatArray,
-) -> bool:
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
+    scalars: FloatArray, table: FloatArray, centre: FloatArray, series: FloatArray, period: float, state: FloatArray,
+    vectors: FloatArray, matrices: FloatArray, work: FloatArray,
+) -> bool:  # fmt: skip
     """Start at time zero on the set trajectory, with the fed-forward torque; False if inertia is not positive."""
     n = centre.shape[0]
     for i in range(n):
@@ -146,17 +124,9 @@ def begin(
 
 @kernel
 def refresh(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    terms: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    state: FloatArray,
-    vectors: FloatArray,
-    matrices: FloatArray,
-    work: FloatArray,
-) -> bool:
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
+    scalars: FloatArray, state: FloatArray, vectors: FloatArray, matrices: FloatArray, work: FloatArray,
+) -> bool:  # fmt: skip
     """Update modes and accelerations of the present state, after a change of `parameters`."""
     force, scratch = vectors[10], vectors[SCRATCH:]
     levels(terms[0], scalars, state[at.V], scratch[at.LEVEL])
@@ -183,13 +153,9 @@ def control(
 
 @kernel
 def measure(
-    parameters: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    state: FloatArray,
-    noise: FloatArray,
+    parameters: FloatArray, coupling: FloatArray, scalars: FloatArray, state: FloatArray, noise: FloatArray,
     out: FloatArray,
-) -> None:
+) -> None:  # fmt: skip
     """Compute one sample of all channels and of the exact values."""
     n = state.shape[1]
     if scalars[at.COUPLED] != 0.0:
@@ -234,24 +200,10 @@ def is_finite(state: FloatArray) -> bool:
 
 @kernel
 def advance(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    terms: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    table: FloatArray,
-    centre: FloatArray,
-    series: FloatArray,
-    period: float,
-    state: FloatArray,
-    vectors: FloatArray,
-    matrices: FloatArray,
-    work: FloatArray,
-    sample: int,
-    noise: FloatArray,
-    out: FloatArray,
-) -> int:
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
+    scalars: FloatArray, table: FloatArray, centre: FloatArray, series: FloatArray, period: float, state: FloatArray,
+    vectors: FloatArray, matrices: FloatArray, work: FloatArray, sample: int, noise: FloatArray, out: FloatArray,
+) -> int:  # fmt: skip
     """Write samples `sample, sample + 1, ...` to `out` (N, OUT_ROWS, n); return how many before the arm diverged.
 
     `arm` (n, 47) is geometry and link parameters side by side, `coupling` (2, n, n) the coupling and its inverse,

@@ -41,15 +41,9 @@ _KINDS = {"hold": REST, "fourier": SERIES, "paul": TRAPEZOIDAL}
 
 @jit
 def motion_at(
-    table: FloatArray,
-    centre: FloatArray,
-    coefficients: FloatArray,
-    period: float,
-    t: float,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
-) -> None:
+    table: FloatArray, centre: FloatArray, coefficients: FloatArray, period: float, t: float, q: FloatArray,
+    dq: FloatArray, ddq: FloatArray,
+) -> None:  # fmt: skip
     """Compute one sample of a motion into `q, dq, ddq` (n,).
 
     `table` (S, 6) has a row of start, duration, ramp time [s], rate, kind (REST, SERIES, PAUL) and strokes for each
@@ -103,15 +97,9 @@ def motion_at(
 
 @jit
 def _motion_batch(
-    table: FloatArray,
-    centre: FloatArray,
-    coefficients: FloatArray,
-    period: float,
-    t: FloatArray,
-    q: FloatArray,
-    dq: FloatArray,
-    ddq: FloatArray,
-) -> None:
+    table: FloatArray, centre: FloatArray, coefficients: FloatArray, period: float, t: FloatArray, q: FloatArray,
+    dq: FloatArray, ddq: FloatArray,
+) -> None:  # fmt: skip
     for k in range(t.shape[0]):
         motion_at(table, centre, coefficients, period, t[k], q[k], dq[k], ddq[k])
 

@@ -75,16 +75,10 @@ class CommandedDriver(OpenedInWith):
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        settings: SimSettings | None = None,
-        mode: Mode = "csp",
-        pace: float = 1.0,
-        start: Sequence[float] | None = None,
-        enable: bool = False,
-        faults: Sequence[FaultSettings] = (),
+        self, model: RobotModel, settings: SimSettings | None = None, mode: Mode = "csp", pace: float = 1.0,
+        start: Sequence[float] | None = None, enable: bool = False, faults: Sequence[FaultSettings] = (),
         wiring: Sequence[WiringSettings] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         given = SimSettings() if settings is None else settings
         if given.drive == DriveSettings():
             given = given.model_copy(update={"drive": DRIVE_ARM_SETTINGS.drive})

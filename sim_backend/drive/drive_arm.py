@@ -88,17 +88,9 @@ def _follow_motor(mode: float, state: FloatArray, i: int) -> None:
 
 @kernel
 def _set_values(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    command: FloatArray,
-    share: float,
-    state: FloatArray,
-    vectors: FloatArray,
-    work: FloatArray,
-) -> None:
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, coupling: FloatArray, scalars: FloatArray,
+    command: FloatArray, share: float, state: FloatArray, vectors: FloatArray, work: FloatArray,
+) -> None:  # fmt: skip
     """Compute set position, velocity and fed-forward torque at `share` of the period, into `state`."""
     n = state.shape[1]
     q, zero, tau = vectors[11], vectors[12], vectors[14]
@@ -133,20 +125,10 @@ def _set_values(
 
 @kernel
 def advance_drive_arm(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    terms: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    command: FloatArray,
-    state: FloatArray,
-    vectors: FloatArray,
-    matrices: FloatArray,
-    work: FloatArray,
-    noise: FloatArray,
-    out: FloatArray,
-) -> bool:
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
+    scalars: FloatArray, command: FloatArray, state: FloatArray, vectors: FloatArray, matrices: FloatArray,
+    work: FloatArray, noise: FloatArray, out: FloatArray,
+) -> bool:  # fmt: skip
     """Simulate one period under `command` (COMMAND_ROWS, n), sampled to `out` (OUT_ROWS, n); False if it diverged.
 
     The other arrays are those of `sim_backend.arm.stepper.advance`; `noise` is (3, n).
@@ -199,13 +181,9 @@ class DriveArm(PackedArm):
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        settings: SimSettings | None = None,
-        period_s: float | None = None,
-        start: FloatArray | Sequence[float] | None = None,
-        brake_torque: FloatArray | Sequence[float] | None = None,
-    ) -> None:
+        self, model: RobotModel, settings: SimSettings | None = None, period_s: float | None = None,
+        start: FloatArray | Sequence[float] | None = None, brake_torque: FloatArray | Sequence[float] | None = None,
+    ) -> None:  # fmt: skip
         settings = DRIVE_ARM_SETTINGS if settings is None else settings
         if settings.drive.feedforward == "full":
             raise SimulationConfigError(
@@ -250,15 +228,10 @@ class DriveArm(PackedArm):
         return self._time_s
 
     def step(
-        self,
-        mode: IntArray | Sequence[int],
-        target: FloatArray | Sequence[float],
-        torque_offset: FloatArray | Sequence[float] | None = None,
-        period_s: float | None = None,
-        *,
-        brake: BoolArray | Sequence[bool] | None = None,
-        torque_limit: FloatArray | Sequence[float] | None = None,
-    ) -> DriveSample:
+        self, mode: IntArray | Sequence[int], target: FloatArray | Sequence[float],
+        torque_offset: FloatArray | Sequence[float] | None = None, period_s: float | None = None, *,
+        brake: BoolArray | Sequence[bool] | None = None, torque_limit: FloatArray | Sequence[float] | None = None,
+    ) -> DriveSample:  # fmt: skip
         """Simulate one period and return the sample at its end.
 
         Raises `SimulationDivergedError`; `SimulationConfigError`: an invalid event of the settings.

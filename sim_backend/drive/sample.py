@@ -59,15 +59,9 @@ class DriveSample:
     true_tau, true_friction = _Row(layout.OUT_TRUE_TAU), _Row(layout.OUT_TRUE_FRICTION)
 
     def __init__(
-        self,
-        t_s: float,
-        out: FloatArray,
-        state: FloatArray,
-        limit: FloatArray,
-        coupling: FloatArray | None = None,
-        *,
+        self, t_s: float, out: FloatArray, state: FloatArray, limit: FloatArray, coupling: FloatArray | None = None, *,
         noisy: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.t_s, self.out = t_s, out
         self._state, self._limit = state, limit
         self._coupling, self._noisy = coupling, noisy

@@ -137,15 +137,9 @@ def _advance(
 
 @jit
 def read(
-    arrays: SlaveArrays,
-    slave: int,
-    start: int,
-    count: int,
-    arrival: IntArray,
-    target: UInt8Array,
-    at: int,
+    arrays: SlaveArrays, slave: int, start: int, count: int, arrival: IntArray, target: UInt8Array, at: int,
     combine: bool,
-) -> bool:
+) -> bool:  # fmt: skip
     """Read `count` bytes from address `start` into `target[at:]`, or OR them to it; False if not acknowledged."""
     memory, opened, times, rates, events = arrays
     end = start + count

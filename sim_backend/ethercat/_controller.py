@@ -48,16 +48,9 @@ class SlaveController:
     """
 
     def __init__(
-        self,
-        memory: UInt8Array,
-        profile: DeviceProfile,
-        dictionary: ObjectDictionary,
-        *,
-        alias: int = 0,
-        serial: int = 0,
-        transition_ns: int = 2_000_000,
-        sii_ns: int = 20_000,
-    ) -> None:
+        self, memory: UInt8Array, profile: DeviceProfile, dictionary: ObjectDictionary, *, alias: int = 0,
+        serial: int = 0, transition_ns: int = 2_000_000, sii_ns: int = 20_000,
+    ) -> None:  # fmt: skip
         self._memory = memory
         self._view = memory.data
         self.profile = profile

@@ -55,12 +55,9 @@ class Machine:
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        fittings: Sequence[DriveFitting],
-        settings: SimSettings | None = None,
+        self, model: RobotModel, fittings: Sequence[DriveFitting], settings: SimSettings | None = None,
         start: FloatArray | Sequence[float] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if len(fittings) != model.n:
             raise SimulationConfigError(
                 f"robot '{model.name}' has {model.n} joints, but there are {len(fittings)} drives: give one for each"

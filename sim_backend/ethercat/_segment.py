@@ -112,15 +112,9 @@ class Segment:
     """
 
     def __init__(
-        self,
-        controllers: Sequence[ControllerFactory],
-        machine: Machine | None,
-        *,
-        ring: bool = False,
-        hop_ns: int = 600,
-        clocks: Sequence[ClockSettings] = (),
-        now_ns: int = 0,
-    ) -> None:
+        self, controllers: Sequence[ControllerFactory], machine: Machine | None, *, ring: bool = False,
+        hop_ns: int = 600, clocks: Sequence[ClockSettings] = (), now_ns: int = 0,
+    ) -> None:  # fmt: skip
         count = len(controllers)
         if not count:
             raise ValueError("a segment needs at least one slave")

@@ -156,11 +156,9 @@ class Server:
         self._stop = True
 
     def run(
-        self,
-        scheduling: Scheduling | None = None,
-        ready: Callable[[], None] | None = None,
+        self, scheduling: Scheduling | None = None, ready: Callable[[], None] | None = None,
         turn: Callable[[int], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Answer frames until `stop`, SIGTERM or SIGINT.
 
         Calls `ready` when the server is ready, and `turn` with CLOCK_MONOTONIC [ns] after each turn of the loop.

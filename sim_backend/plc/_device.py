@@ -24,12 +24,9 @@ class Device:
     """
 
     def __init__(
-        self,
-        name: str,
-        state: Callable[[], tuple[int, int]],
-        control: Callable[[int], None],
+        self, name: str, state: Callable[[], tuple[int, int]], control: Callable[[int], None],
         services: Services | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._info = _INFO.pack(0, *VERSION, name.encode())
         self._state, self._control, self._services = state, control, services
 

@@ -51,13 +51,9 @@ class Machine:
     """
 
     def __init__(
-        self,
-        model: RobotModel,
-        axes: Sequence[AxisSettings],
-        settings: SimSettings,
-        start: Sequence[float] | None = None,
-        enable_s: float = 0.1,
-    ) -> None:
+        self, model: RobotModel, axes: Sequence[AxisSettings], settings: SimSettings,
+        start: Sequence[float] | None = None, enable_s: float = 0.1,
+    ) -> None:  # fmt: skip
         names = [joint.name for joint in model.joints]
         if [axis.joint for axis in axes] != names:
             raise SimulationConfigError(

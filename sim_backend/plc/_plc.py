@@ -37,14 +37,9 @@ class SimulatedPlc:
     """
 
     def __init__(
-        self,
-        settings: PlcSettings,
-        model: RobotModel,
-        machine: Machine,
-        schedule: FaultSchedule[faults.Fault],
-        now_ns: int,
-        wall_ns: int,
-    ) -> None:
+        self, settings: PlcSettings, model: RobotModel, machine: Machine, schedule: FaultSchedule[faults.Fault],
+        now_ns: int, wall_ns: int,
+    ) -> None:  # fmt: skip
         self.settings, self.model, self.machine = settings, model, machine
         self._schedule = schedule
         self.net_id = ams.net_id(settings.net_id)

@@ -84,12 +84,8 @@ def meta_of(model: RobotModel, rate_hz: float) -> RecordingMeta:
 
 
 def write_recording(
-    path: Path,
-    model: RobotModel,
-    t: np.ndarray,
-    channels: Mapping[str, np.ndarray],
-    rate_hz: float = RATE_HZ,
-) -> Path:
+    path: Path, model: RobotModel, t: np.ndarray, channels: Mapping[str, np.ndarray], rate_hz: float = RATE_HZ,
+) -> Path:  # fmt: skip
     """Write channels (N, n) as a recording of `model`."""
     assert set(channels) <= set(CHANNELS)
     with RecordingWriter(path, meta_of(model, rate_hz)) as writer:

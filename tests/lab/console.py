@@ -339,11 +339,9 @@ def renewed(page: str, outputs: list[list[str]]) -> str:
 
 
 def check_page(
-    path: Path,
-    folder: Path,
-    environment: Mapping[str, str],
+    path: Path, folder: Path, environment: Mapping[str, str],
     compare: Callable[[Sequence[str], Sequence[str], Sequence[Varying]], str] = differs,
-) -> list[Ran]:
+) -> list[Ran]:  # fmt: skip
     """Run every command of a page, one after the other, beginning in `folder`, compare, and return what was printed."""
     page = path.read_text(encoding="utf-8")
     renew = bool(os.environ.get("THETAD_UPDATE_DOCS"))

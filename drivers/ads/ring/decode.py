@@ -143,19 +143,10 @@ class Decoder:
 
 @jit  # not `kernel`: with its floating-point flags `isfinite` is unreliable
 def _decode(
-    words: _Words,
-    floats: np.ndarray[Any, np.dtype[np.float32]],
-    doubles: FloatArray,
-    places: IntArray,
-    fields: IntArray,
-    factor: FloatArray,
-    zero: FloatArray,
-    must_be_finite: BoolArray,
-    values: FloatArray,
-    status: IntArray,
-    valid: BoolArray,
-    intact: BoolArray,
-) -> bool:
+    words: _Words, floats: np.ndarray[Any, np.dtype[np.float32]], doubles: FloatArray, places: IntArray,
+    fields: IntArray, factor: FloatArray, zero: FloatArray, must_be_finite: BoolArray, values: FloatArray,
+    status: IntArray, valid: BoolArray, intact: BoolArray,
+) -> bool:  # fmt: skip
     """Decode m samples, given as rows of 32-bit words, floats and doubles; return whether all are valid.
 
     Field `f` of an axis is its double number `f`, or its float number `f - _FLOATS` if `f >= _FLOATS`.

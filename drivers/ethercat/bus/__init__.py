@@ -10,15 +10,6 @@ states and registers; `bus.Bus` adds SDOs, distributed clocks and process data.
 """
 
 __all__ = [
-    "al_status",
-    "bus",
-    "bus_probe",
-    "cycle",
-    "eeprom",
-    "exchange",
-    "interface",
-    "master",
-    "network",
-    "objects",
+    "al_status", "bus", "bus_probe", "cycle", "eeprom", "exchange", "interface", "master", "network", "objects",
     "slave_recovery",
-]
+]  # fmt: skip

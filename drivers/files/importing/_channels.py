@@ -243,15 +243,9 @@ def _per_joint(mapping: Mapping, where: str, values: float | list[float], n: int
 
 
 def _convert(
-    mapping: Mapping,
-    source: DataSource,
-    name: str,
-    table: ChannelTable,
-    raw: FloatArray,
-    loaded: dict[Ref, FloatArray | IntArray],
-    joint_units: tuple[str, ...],
-    transmission: Transmission | None,
-) -> FloatArray:
+    mapping: Mapping, source: DataSource, name: str, table: ChannelTable, raw: FloatArray,
+    loaded: dict[Ref, FloatArray | IntArray], joint_units: tuple[str, ...], transmission: Transmission | None,
+) -> FloatArray:  # fmt: skip
     """Apply scale, unit, sign, side and offset, in this order."""
     n = raw.shape[1]
     units = _units(mapping, name, table, n)

@@ -125,14 +125,9 @@ def timing(t_ns: IntArray) -> Timing:
 
 
 def plausibility(
-    t: FloatArray,
-    channels: Mapping[str, FloatArray],
-    joint_names: tuple[str, ...],
-    units: tuple[str, ...],
-    joints: tuple[Joint, ...] | None,
-    *,
-    turning: Collection[int] = (),
-) -> tuple[list[str], list[str]]:
+    t: FloatArray, channels: Mapping[str, FloatArray], joint_names: tuple[str, ...], units: tuple[str, ...],
+    joints: tuple[Joint, ...] | None, *, turning: Collection[int] = (),
+) -> tuple[list[str], list[str]]:  # fmt: skip
     """Check for wrong units, sides and signs.
 
     Parameters

@@ -36,14 +36,9 @@ from rt_core.channels import ChannelFault, position_faults, rolls_over, unwrappe
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
-    "DataError",
-    "DataNotFoundError",
-    "ImportFailedError",
-    "ImportResult",
-    "MappingError",
-    "import_recording",
+    "DataError", "DataNotFoundError", "ImportFailedError", "ImportResult", "MappingError", "import_recording",
     "load_data",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -78,13 +73,9 @@ class ImportResult:
 
 
 def import_recording(
-    data: str | Path,
-    mapping: Mapping | str | Path,
-    out: str | Path,
-    *,
-    force: bool = False,
+    data: str | Path, mapping: Mapping | str | Path, out: str | Path, *, force: bool = False,
     progress: Progress | None = None,
-) -> ImportResult:
+) -> ImportResult:  # fmt: skip
     """Import `data` by `mapping` into the new recording `out`, atomically.
 
     Parameters
@@ -310,13 +301,9 @@ def _check_counters(path: Path, values: MappingType[str, FloatArray], joint_name
 
 
 def _repair_positions(
-    t: FloatArray,
-    values: dict[str, FloatArray],
-    channels: Channels,
-    limits: FloatArray | None,
-    masking: bool,
+    t: FloatArray, values: dict[str, FloatArray], channels: Channels, limits: FloatArray | None, masking: bool,
     warnings: list[str],
-) -> list[ChannelFault]:
+) -> list[ChannelFault]:  # fmt: skip
     """Unwrap positions, and mark samples of dropouts missing if `masking`; returns what was found."""
     if "q" not in values:
         return []

@@ -31,24 +31,10 @@ from drivers.frame import CHANNELS
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
-    "Recording",
-    "RecordingError",
-    "RecordingExistsError",
-    "RecordingFormatError",
-    "RecordingInfo",
-    "RecordingMeta",
-    "RecordingNotFoundError",
-    "RecordingTruncatedError",
-    "RecordingWriteError",
-    "RecordingWriter",
-    "RecoveryResult",
-    "Span",
-    "SpanError",
-    "read_recording",
-    "recording_info",
-    "recover",
-    "write_recording",
-]
+    "Recording", "RecordingError", "RecordingExistsError", "RecordingFormatError", "RecordingInfo", "RecordingMeta",
+    "RecordingNotFoundError", "RecordingTruncatedError", "RecordingWriteError", "RecordingWriter", "RecoveryResult",
+    "Span", "SpanError", "read_recording", "recording_info", "recover", "write_recording",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

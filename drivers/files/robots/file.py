@@ -22,14 +22,9 @@ from rt_core.model.robot import RobotModel
 from rt_core.model.urdf import UrdfError, reduced_urdf
 
 __all__ = [
-    "IdentificationSettings",
-    "RobotError",
-    "RobotFile",
-    "RobotNotFoundError",
-    "known_robots",
-    "load_robot",
+    "IdentificationSettings", "RobotError", "RobotFile", "RobotNotFoundError", "known_robots", "load_robot",
     "robot_from_source",
-]
+]  # fmt: skip
 
 _SHIPPED = Path(__file__).resolve().parent.parent.parent.parent / "configs" / "robots"
 

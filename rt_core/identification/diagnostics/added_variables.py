@@ -109,14 +109,9 @@ def tilted(gravity: FloatArray, eta: FloatArray) -> FloatArray:
 
 
 def directions(
-    model: RobotModel,
-    base: BaseParameters,
-    theta: FloatArray,
-    signals: Signals,
-    rows_filter: RowFilter,
-    *,
+    model: RobotModel, base: BaseParameters, theta: FloatArray, signals: Signals, rows_filter: RowFilter, *,
     only: Kind | None = None,
-) -> list[Direction]:
+) -> list[Direction]:  # fmt: skip
     """Return the directions that are tested, all or those of one kind, at the base parameters `theta` (p,).
 
     The first joint's zero is left out: without gravity it has no effect, and with gravity it is a tilt of the base.
@@ -234,17 +229,9 @@ class AddedVariableTest:
     """
 
     def __init__(
-        self,
-        Y: FloatArray,
-        residual: FloatArray,
-        use: np.ndarray,
-        basis: FloatArray,
-        sigma: FloatArray,
-        found: Sequence[Direction],
-        *,
-        weights: FloatArray | None = None,
-        blocks: int = BLOCKS,
-    ) -> None:
+        self, Y: FloatArray, residual: FloatArray, use: np.ndarray, basis: FloatArray, sigma: FloatArray,
+        found: Sequence[Direction], *, weights: FloatArray | None = None, blocks: int = BLOCKS,
+    ) -> None:  # fmt: skip
         n, _, count = Y.shape
         self.directions = list(found)
         self.basis = basis

@@ -139,13 +139,8 @@ def _thinned(rows: Rows) -> Rows:
 
 
 def fit_gravity(
-    model: RobotModel,
-    signals: Signals,
-    settings: SignalSettings,
-    start_s: float,
-    stop_s: float,
-    sigma: FloatArray,
-) -> GravityFit:
+    model: RobotModel, signals: Signals, settings: SignalSettings, start_s: float, stop_s: float, sigma: FloatArray,
+) -> GravityFit:  # fmt: skip
     """Fit gravity as a free vector together with all parameters, by variable projection (Golub and Pereyra 1973).
 
     Starts at the robot file's vector, none, and standard gravity along the six axes; `sigma` (n,) [N*m or N] are the
@@ -288,15 +283,9 @@ def torque_alternatives(
 
 
 def position_alternatives(
-    model: RobotModel,
-    base: BaseParameters,
-    rows: Rows,
-    signals: Signals,
-    settings: SignalSettings,
-    start_s: float,
-    stop_s: float,
-    sigma: FloatArray,
-) -> list[Alternative]:
+    model: RobotModel, base: BaseParameters, rows: Rows, signals: Signals, settings: SignalSettings, start_s: float,
+    stop_s: float, sigma: FloatArray,
+) -> list[Alternative]:  # fmt: skip
     """Compare orders and signs of the position channels, alone and together with their torque, best first.
 
     A first comparison takes the regressor at the times of the rows, without their filter; it leaves out rows in which a

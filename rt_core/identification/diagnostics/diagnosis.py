@@ -250,16 +250,9 @@ def _linear(r: AddedVariable) -> bool:
 
 
 def _named(
-    fit: Fit,
-    signals: Signals,
-    settings: SignalSettings,
-    start_s: float,
-    stop_s: float,
-    noise: FloatArray,
-    present: Sequence[AddedVariable],
-    results: Sequence[AddedVariable],
-    gravity: GravityFit | None,
-) -> Finding | None:
+    fit: Fit, signals: Signals, settings: SignalSettings, start_s: float, stop_s: float, noise: FloatArray,
+    present: Sequence[AddedVariable], results: Sequence[AddedVariable], gravity: GravityFit | None,
+) -> Finding | None:  # fmt: skip
     """Return the small error that is the cause, refined; None if there is none."""
     candidates = [r for r in present if r.z > CERTAIN and _linear(r)]
     if not candidates:
@@ -329,15 +322,9 @@ def _refined(
 
 
 def _discrete(
-    fit: Fit,
-    signals: Signals,
-    settings: SignalSettings,
-    start_s: float,
-    stop_s: float,
-    rows_filter: RowFilter,
-    noise: FloatArray,
-    gravity: GravityFit | None,
-) -> list[Finding]:
+    fit: Fit, signals: Signals, settings: SignalSettings, start_s: float, stop_s: float, rows_filter: RowFilter,
+    noise: FloatArray, gravity: GravityFit | None,
+) -> list[Finding]:  # fmt: skip
     """Return the discrete alternative that is the cause of a bad fit, if one leaves little."""
     found: list[Finding] = []
     empty = np.zeros(0)

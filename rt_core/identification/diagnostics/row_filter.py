@@ -56,15 +56,9 @@ class RowFilter:
 
 
 def sampled_torque(
-    model: RobotModel,
-    base: BaseParameters,
-    theta: FloatArray,
-    piece: SignalPiece,
-    *,
-    q: FloatArray | None = None,
-    dq: FloatArray | None = None,
-    ddq: FloatArray | None = None,
-) -> FloatArray:
+    model: RobotModel, base: BaseParameters, theta: FloatArray, piece: SignalPiece, *, q: FloatArray | None = None,
+    dq: FloatArray | None = None, ddq: FloatArray | None = None,
+) -> FloatArray:  # fmt: skip
     """Return the torque (N, n) of base parameters `theta` (p,) at every sample of `piece`.
 
     `q`, `dq`, `ddq` (N, n) replace those of the piece.  The load that friction depends on is the links' torque at the

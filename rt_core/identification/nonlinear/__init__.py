@@ -7,10 +7,5 @@ all parameters at once (`full`) or over the constants with the rest eliminated (
 """
 
 __all__ = [
-    "compressed",
-    "fit",
-    "full",
-    "profile",
-    "search",
-    "separable",
-]
+    "compressed", "fit", "full", "profile", "search", "separable",
+]  # fmt: skip

@@ -51,14 +51,9 @@ class LinearFit:
 
 
 def linear_fit(
-    data: CompressedTorque,
-    x: FloatArray,
-    sigma: FloatArray,
-    phi: FloatArray | None,
-    without: tuple[int, ...],
-    signals: Signals,
-    settings: SignalSettings,
-) -> LinearFit:
+    data: CompressedTorque, x: FloatArray, sigma: FloatArray, phi: FloatArray | None, without: tuple[int, ...],
+    signals: Signals, settings: SignalSettings,
+) -> LinearFit:  # fmt: skip
     """Solve for base parameters at constants `x`; take the covariance from rows widened by the torque's slopes."""
     p, m = len(data.base), len(data.constants)
     solution = weighted_solution(data.triangles(x, without), p, sigma)
@@ -93,12 +88,9 @@ def linear_fit(
 
 
 def standard_deviations(
-    data: CompressedTorque,
-    state: LinearFit,
-    profiles: Mapping[int, Profile],
-    without: tuple[int, ...],
+    data: CompressedTorque, state: LinearFit, profiles: Mapping[int, Profile], without: tuple[int, ...],
     sigma: FloatArray,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """Return the standard deviations (p,) of the base parameters, with the effect of constants without bounds.
 
     Infinite for undetermined parameters, and where the variance is negative by more than rounding.

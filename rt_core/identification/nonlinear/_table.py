@@ -64,19 +64,9 @@ def skeleton(term: Term, grid: FloatArray, fastest: float) -> tuple[FloatArray, 
 
 @kernel
 def shaped_rows(
-    law: int,
-    exponent: float,
-    smoothing: float,
-    constants: FloatArray,
-    motor: FloatArray,
-    joint: int,
-    standing: float,
-    dq: FloatArray,
-    weight: FloatArray,
-    taps: FloatArray,
-    centres: IntArray,
-    out: FloatArray,
-) -> None:
+    law: int, exponent: float, smoothing: float, constants: FloatArray, motor: FloatArray, joint: int, standing: float,
+    dq: FloatArray, weight: FloatArray, taps: FloatArray, centres: IntArray, out: FloatArray,
+) -> None:  # fmt: skip
     """Build filtered columns `out` (K, m) of a shaped term at `constants` (m,), in the rows of `joint`.
 
     As in `rt_core.identification.rows.decimated_rows`, samples with `|dq[:, joint]| < standing` are zero before the

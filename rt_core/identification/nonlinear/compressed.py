@@ -153,16 +153,10 @@ def weighted_solution(triangles: tuple[JointTriangle, ...], p: int, sigma: Float
 
 
 def compress_torque(
-    model: RobotModel,
-    base: BaseParameters,
-    signals: Signals,
-    settings: SignalSettings,
-    *,
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    start_s: float = -np.inf,
-    stop_s: float = np.inf,
+    model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings, *,
+    bounds: Mapping[str, tuple[float, float]] | None = None, start_s: float = -np.inf, stop_s: float = np.inf,
     load_theta: FloatArray | None = None,
-) -> CompressedTorque:
+) -> CompressedTorque:  # fmt: skip
     """Reduce the rows with `start_s <= t < stop_s`.
 
     The range of a constant reaches from where its term is negligible at the slowest speed up to twice the fastest, or
@@ -238,14 +232,9 @@ def _reduce(
 
 
 def shaped_columns(
-    model: RobotModel,
-    term: Term,
-    joint: int,
-    constants: FloatArray,
-    rows: Rows,
-    signals: Signals,
+    model: RobotModel, term: Term, joint: int, constants: FloatArray, rows: Rows, signals: Signals,
     settings: SignalSettings,
-) -> FloatArray:
+) -> FloatArray:  # fmt: skip
     """Build the columns (K, m) of a shaped term at `constants` (m,), in the rows of `joint`."""
     factor = max(1, round(signals.rate_hz / min(settings.row_rate_hz, signals.rate_hz)))
     taps = row_filter(settings, signals.rate_hz, factor)
@@ -272,12 +261,9 @@ def _weight_of(term: Term, piece: SignalPiece) -> FloatArray:
 
 
 def constant_range(
-    model: RobotModel,
-    constants: tuple[Constant, ...],
-    terms: tuple[Term, ...],
-    rows: Rows,
+    model: RobotModel, constants: tuple[Constant, ...], terms: tuple[Term, ...], rows: Rows,
     bounds: Mapping[str, tuple[float, float]],
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> tuple[FloatArray, FloatArray, FloatArray]:  # fmt: skip
     """Return the logarithms of the range (m,), (m,) of the tables, and (2, m) of the search."""
     unknown = set(bounds) - {c.name for c in constants}
     if unknown:

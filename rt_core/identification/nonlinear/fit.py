@@ -116,25 +116,13 @@ class NonlinearFit:
 
 
 def fit_torque(
-    model: RobotModel,
-    base: BaseParameters,
-    signals: Signals,
-    settings: SignalSettings,
-    *,
-    method: SearchMethod = "separable",
-    formulation: Formulation = "separable",
-    weights: Method = "wls",
-    sigma: FloatArray | None = None,
-    seed: int = 0,
-    starts: int = 8,
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    search: Settings | None = None,
-    budget: Budget | None = None,
-    callback: Callback | None = None,
-    start_s: float = -np.inf,
-    stop_s: float = np.inf,
+    model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings, *,
+    method: SearchMethod = "separable", formulation: Formulation = "separable", weights: Method = "wls",
+    sigma: FloatArray | None = None, seed: int = 0, starts: int = 8,
+    bounds: Mapping[str, tuple[float, float]] | None = None, search: Settings | None = None,
+    budget: Budget | None = None, callback: Callback | None = None, start_s: float = -np.inf, stop_s: float = np.inf,
     load_theta: FloatArray | None = None,
-) -> NonlinearFit:
+) -> NonlinearFit:  # fmt: skip
     """Fit base parameters and velocity constants to the rows with `start_s <= t < stop_s`.
 
     Parameters
@@ -203,16 +191,10 @@ def fit_torque(
 
 
 def conclude(
-    data: CompressedTorque,
-    search: SearchResult,
-    signals: Signals,
-    settings: SignalSettings,
-    *,
-    weights: Method | None = None,
-    bounded: bool = False,
-    held: tuple[str, ...] = (),
+    data: CompressedTorque, search: SearchResult, signals: Signals, settings: SignalSettings, *,
+    weights: Method | None = None, bounded: bool = False, held: tuple[str, ...] = (),
     limits: Mapping[str, tuple[float, float]] | None = None,
-) -> NonlinearFit:
+) -> NonlinearFit:  # fmt: skip
     """Fit the linear parameters at the end of a search, with intervals of the constants and covariance.
 
     `weights` renews the weights where the constants still move; None keeps those of the search.  `bounded`: the user

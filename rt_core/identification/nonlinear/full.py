@@ -28,20 +28,9 @@ TORQUE_FACTOR = 2.0
 
 @kernel
 def swarm_costs(
-    X: FloatArray,
-    starts: IntArray,
-    sources: IntArray,
-    weights: FloatArray,
-    columns: IntArray,
-    sizes: IntArray,
-    R: FloatArray,
-    z: FloatArray,
-    rest: float,
-    terms: IntArray,
-    tables: FloatArray,
-    grid: FloatArray,
-    out: FloatArray,
-) -> None:
+    X: FloatArray, starts: IntArray, sources: IntArray, weights: FloatArray, columns: IntArray, sizes: IntArray,
+    R: FloatArray, z: FloatArray, rest: float, terms: IntArray, tables: FloatArray, grid: FloatArray, out: FloatArray,
+) -> None:  # fmt: skip
     """Compute the costs `out` (m,) of the points `X` (m, P + k), sixteen at a time.
 
     `theta = mapping @ phi` in compressed rows: `starts` (p + 1,), `sources`, `weights`.  Per joint `columns` (n, c),

@@ -56,17 +56,10 @@ def weights_at(data: CompressedTorque, x: FloatArray, weights: Method, without: 
 
 
 def search_separable(
-    data: CompressedTorque,
-    *,
-    method: SearchMethod = "separable",
-    weights: Method = "wls",
-    sigma: FloatArray | None = None,
-    starts: int = 8,
-    seed: int = 0,
-    settings: Settings | None = None,
-    budget: Budget | None = None,
-    callback: Callback | None = None,
-) -> SearchResult:
+    data: CompressedTorque, *, method: SearchMethod = "separable", weights: Method = "wls",
+    sigma: FloatArray | None = None, starts: int = 8, seed: int = 0, settings: Settings | None = None,
+    budget: Budget | None = None, callback: Callback | None = None,
+) -> SearchResult:  # fmt: skip
     """Find the constants of least cost, everything else eliminated; arguments as in `fit_torque`.
 
     With the weights of the result, methods in `DESCENDING` continue to the minimum, and those in `SWEEPING` to the
@@ -141,18 +134,10 @@ def _multistart(
 
 
 def search_full(
-    data: CompressedTorque,
-    *,
-    method: Name,
-    weights: Method = "wls",
-    sigma: FloatArray | None = None,
-    seed: int = 0,
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    start: FloatArray | None = None,
-    settings: Settings | None = None,
-    budget: Budget | None = None,
-    callback: Callback | None = None,
-) -> tuple[SearchResult, tuple[str, ...]]:
+    data: CompressedTorque, *, method: Name, weights: Method = "wls", sigma: FloatArray | None = None, seed: int = 0,
+    bounds: Mapping[str, tuple[float, float]] | None = None, start: FloatArray | None = None,
+    settings: Settings | None = None, budget: Budget | None = None, callback: Callback | None = None,
+) -> tuple[SearchResult, tuple[str, ...]]:  # fmt: skip
     """Search all standard parameters and constants at once; also return the names of parameters held by a bound."""
     spread = weights_at(data, data.box.mean(axis=0), weights) if sigma is None else sigma
     objective = FullObjective(data, spread)

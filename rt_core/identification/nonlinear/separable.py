@@ -27,18 +27,9 @@ _SCAN_POINTS = (20, 12)  # along each axis, where a joint has one or two constan
 
 @kernel
 def projected_cost(
-    x: FloatArray,
-    grid: FloatArray,
-    tables: FloatArray,
-    constant: IntArray,
-    active: BoolArray,
-    floor: FloatArray,
-    z: FloatArray,
-    derivatives: bool,
-    work: FloatArray,
-    gradient: FloatArray,
-    normal: FloatArray,
-) -> float:
+    x: FloatArray, grid: FloatArray, tables: FloatArray, constant: IntArray, active: BoolArray, floor: FloatArray,
+    z: FloatArray, derivatives: bool, work: FloatArray, gradient: FloatArray, normal: FloatArray,
+) -> float:  # fmt: skip
     """Return the residual sum of squares at constants `x` (m,) with the best amplitudes.
 
     `grid` (m, 2) origins and steps, `tables` (b, M, S) shaped columns outside the span of the fixed ones, `constant`

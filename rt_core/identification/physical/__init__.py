@@ -8,9 +8,5 @@ comes from the evidence of the data.
 """
 
 __all__ = [
-    "coordinates",
-    "fit",
-    "newton",
-    "prior",
-    "recovery",
-]
+    "coordinates", "fit", "newton", "prior", "recovery",
+]  # fmt: skip

@@ -182,15 +182,9 @@ def joint_dynamics(model: RobotModel, layout: ParameterLayout, phi: FloatArray) 
 
 
 def fit_consistent(
-    base: BaseParameters,
-    model: RobotModel,
-    triangles: Sequence[JointTriangle],
-    sigma: FloatArray,
-    *,
-    inflation: float = 1.0,
-    link_weight: float | None = None,
-    prior: RobotModel | None = None,
-) -> ConsistentFit:
+    base: BaseParameters, model: RobotModel, triangles: Sequence[JointTriangle], sigma: FloatArray, *,
+    inflation: float = 1.0, link_weight: float | None = None, prior: RobotModel | None = None,
+) -> ConsistentFit:  # fmt: skip
     """Fit consistent standard parameters to compressed rows.
 
     Parameters

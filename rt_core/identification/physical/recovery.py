@@ -50,12 +50,9 @@ class Completion:
 
 
 def complete_parameters(
-    base: BaseParameters,
-    model: RobotModel,
-    theta: FloatArray,
-    covariance: FloatArray | None = None,
+    base: BaseParameters, model: RobotModel, theta: FloatArray, covariance: FloatArray | None = None,
     prior: RobotModel | None = None,
-) -> Completion:
+) -> Completion:  # fmt: skip
     """Find the consistent standard parameters nearest to the prior that have the base parameters `theta`.
 
     Parameters

@@ -12,13 +12,6 @@ from rt_core.online.elastic.estimator import ElasticJointEstimator
 from rt_core.online.elastic.history import ElasticHistory, follow
 
 __all__ = [
-    "DeflectionErrors",
-    "ElasticEstimate",
-    "ElasticHistory",
-    "ElasticJointEstimator",
-    "ElasticOnlineSettings",
-    "estimator",
-    "follow",
-    "history",
-    "update",
-]
+    "DeflectionErrors", "ElasticEstimate", "ElasticHistory", "ElasticJointEstimator", "ElasticOnlineSettings",
+    "estimator", "follow", "history", "update",
+]  # fmt: skip

@@ -51,13 +51,10 @@ def forgetting(error2: float, alpha: float, beta: float) -> float:
 
 @jit
 def update(
-    s: FloatArray,
-    ints: IntArray,
-    kinds: IntArray,
+    s: FloatArray, ints: IntArray, kinds: IntArray,
     estimate: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
-    row: FloatArray,
-) -> int:
+    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray], row: FloatArray,
+) -> int:  # fmt: skip
     """Update the parameters from the low-passed signals `row` (SIGNALS,); return 1, or 0 for an outlier."""
     theta, R, short, level, power = estimate
     D, scratch, units, start = work

@@ -8,14 +8,6 @@
 """
 
 __all__ = [
-    "change",
-    "change_hypotheses",
-    "change_report",
-    "drift",
-    "drift_kernels",
-    "payload_estimate",
-    "residual_cusum",
-    "residual_evidence",
-    "stuck_encoder",
-    "temperatures",
-]
+    "change", "change_hypotheses", "change_report", "drift", "drift_kernels", "payload_estimate", "residual_cusum",
+    "residual_evidence", "stuck_encoder", "temperatures",
+]  # fmt: skip

@@ -103,12 +103,9 @@ class Cluster:
     """
 
     def __init__(
-        self,
-        scheduler: str,
-        on_event: Callable[[Mapping[str, Any]], None],
-        on_lost: Callable[[WorkerNode, str], None],
+        self, scheduler: str, on_event: Callable[[Mapping[str, Any]], None], on_lost: Callable[[WorkerNode, str], None],
         on_trouble: Callable[[str], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         import dask
 
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # `trouble` has it in one line instead of a page

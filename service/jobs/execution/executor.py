@@ -62,15 +62,9 @@ class Executor:
     """
 
     def __init__(
-        self,
-        storage: JobStorage,
-        backend: Backend,
-        lease_s: float,
-        least_free_mb: float,
-        log: Log,
-        on_promoted: Callable[[Promotion], None],
-        configured: Mapping[str, Path | None],
-    ) -> None:
+        self, storage: JobStorage, backend: Backend, lease_s: float, least_free_mb: float, log: Log,
+        on_promoted: Callable[[Promotion], None], configured: Mapping[str, Path | None],
+    ) -> None:  # fmt: skip
         self.storage, self.backend = storage, backend
         self.held: dict[int, Held] = {}
         self.waiting_reason = ""  # why no job is started, if so

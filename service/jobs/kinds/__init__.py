@@ -15,20 +15,9 @@ from service.operations.errors import OperationError
 from service.operations.kind import Kind
 
 __all__ = [
-    "KINDS",
-    "calibrate",
-    "compare",
-    "elastic_joint",
-    "excite",
-    "excite_files",
-    "excite_known",
-    "excite_regions",
-    "find_kind",
-    "identify",
-    "payload",
-    "promote",
-    "validate",
-]
+    "KINDS", "calibrate", "compare", "elastic_joint", "excite", "excite_files", "excite_known", "excite_regions",
+    "find_kind", "identify", "payload", "promote", "validate",
+]  # fmt: skip
 
 #: Names of the kinds, and of their modules.
 KINDS = ("identify", "validate", "compare", "excite", "calibrate", "elastic_joint", "payload", "promote")

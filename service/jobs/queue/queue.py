@@ -264,15 +264,9 @@ class Queue:
         return stop
 
     def finish(
-        self,
-        id: int,
-        token: int,
-        outcome: Mapping[str, Any],
-        log: str = "",
-        *,
-        model: Model | None = None,
+        self, id: int, token: int, outcome: Mapping[str, Any], log: str = "", *, model: Model | None = None,
         promotion: Promotion | None = None,
-    ) -> Job:
+    ) -> Job:  # fmt: skip
         """Store the outcome of a run, and in the same transaction the model that it made or promoted.
 
         Raises

@@ -22,14 +22,9 @@ _RUN = 5
 
 
 def calibration_document(
-    found: Calibration,
-    robot: RobotFile,
-    table: MeasurementTable,
-    settings: Mapping[str, Any],
-    *,
-    created: str,
+    found: Calibration, robot: RobotFile, table: MeasurementTable, settings: Mapping[str, Any], *, created: str,
     sha256: str,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return the calibration as plain data; `settings` are those of the job, `sha256` is of the table."""
     usable = found.verdict in ("ok", "not_converged")
     return {

@@ -20,17 +20,9 @@ from rt_core.types import FloatArray
 from service.operations.comparators import bp_nn, kan
 
 __all__ = [
-    "NAMES",
-    "Callback",
-    "ComparatorError",
-    "ComparatorUnavailableError",
-    "Network",
-    "Predictor",
-    "available",
-    "bp_nn",
-    "fit",
-    "kan",
-]
+    "NAMES", "Callback", "ComparatorError", "ComparatorUnavailableError", "Network", "Predictor", "available", "bp_nn",
+    "fit", "kan",
+]  # fmt: skip
 
 NAMES = ("bp_nn", "kan")
 

@@ -33,13 +33,9 @@ class BackPropagationNetwork:
 
 
 def train(
-    x: FloatArray,
-    y: FloatArray,
-    x_held: FloatArray,
-    y_held: FloatArray,
-    rng: np.random.Generator,
+    x: FloatArray, y: FloatArray, x_held: FloatArray, y_held: FloatArray, rng: np.random.Generator,
     callback: Callable[[int, float], bool | None] | None,
-) -> tuple[BackPropagationNetwork, float]:
+) -> tuple[BackPropagationNetwork, float]:  # fmt: skip
     """Train on `x` (N, d), `y` (N, m); return the network with the least held-out error, and that error."""
     library = importlib.import_module("sklearn.neural_network")
     regressor = library.MLPRegressor(

@@ -89,13 +89,9 @@ def cost(weights: FloatArray, A: FloatArray, y: FloatArray) -> tuple[float, Floa
 
 
 def train(
-    x: FloatArray,
-    y: FloatArray,
-    x_held: FloatArray,
-    y_held: FloatArray,
-    rng: np.random.Generator,
+    x: FloatArray, y: FloatArray, x_held: FloatArray, y_held: FloatArray, rng: np.random.Generator,
     callback: Callable[[int, float], bool | None] | None,
-) -> tuple[KolmogorovArnoldNetwork, float]:
+) -> tuple[KolmogorovArnoldNetwork, float]:  # fmt: skip
     """Train on `x` (N, d), `y` (N, m); return the network with the least held-out error, and that error."""
     A = edges(x, _RANGE)[0].reshape(x.shape[0], -1)
     A_held = edges(x_held, _RANGE)[0].reshape(x_held.shape[0], -1)

@@ -91,14 +91,9 @@ def check_start(found: ElasticJoint) -> None:
 
 
 def online_start(
-    found: ElasticJoint,
-    *,
-    motor_offset: float,
-    cutoff_hz: float,
-    min_velocity: float,
-    smoothing: float,
+    found: ElasticJoint, *, motor_offset: float, cutoff_hz: float, min_velocity: float, smoothing: float,
     top_velocity: float,
-) -> OnlineStart:
+) -> OnlineStart:  # fmt: skip
     """Return the start of an online estimate; raises what `check_start` raises."""
     check_start(found)
     answer, fit = found.answer, found.answer.fit

@@ -198,18 +198,10 @@ def arm_rows(
 
 
 def identify_elastic_arm(
-    recording: Recording,
-    robot: RobotFile,
-    model: RobotModel,
-    rows: ArmRows,
-    noise: FloatArray,
-    settings: SignalSettings,
-    *,
-    span: Span | None = None,
-    comparison: Comparison | None = None,
-    rigid: Identification | None = None,
-    created: str | None = None,
-) -> ElasticArm:
+    recording: Recording, robot: RobotFile, model: RobotModel, rows: ArmRows, noise: FloatArray,
+    settings: SignalSettings, *, span: Span | None = None, comparison: Comparison | None = None,
+    rigid: Identification | None = None, created: str | None = None,
+) -> ElasticArm:  # fmt: skip
     """Fit the torque of an arm with elastic joints, and each joint's spring.
 
     `model` is the robot's, with the velocity constants of friction of an earlier rigid fit, `rows` and `noise` are
@@ -322,18 +314,10 @@ def _lateness(found: ElasticFit) -> str:
 
 
 def _document(
-    recording: Recording,
-    robot: RobotFile,
-    settings: SignalSettings,
-    span: Span | None,
-    fit: ArmFit,
-    comparison: Comparison | None,
-    stiffness: tuple[Stiffness, ...],
-    verdict: Verdict,
-    reasons: tuple[str, ...],
-    seen: TemperatureRange | None,
-    created: str,
-) -> dict[str, Any]:
+    recording: Recording, robot: RobotFile, settings: SignalSettings, span: Span | None, fit: ArmFit,
+    comparison: Comparison | None, stiffness: tuple[Stiffness, ...], verdict: Verdict, reasons: tuple[str, ...],
+    seen: TemperatureRange | None, created: str,
+) -> dict[str, Any]:  # fmt: skip
     parameters = parameter_table(fit.base, fit.solution.theta, fit.std, fit.status, ("undetermined",))
     if verdict == "not_explained":
         for row in parameters:

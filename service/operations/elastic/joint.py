@@ -130,13 +130,9 @@ class ElasticIdentification:
 
 
 def identify_joint(
-    p: ElasticJointJob,
-    whole: Recording,
-    model: RobotModel | None,
-    *,
-    created: str,
+    p: ElasticJointJob, whole: Recording, model: RobotModel | None, *, created: str,
     progress: Callable[[float, str], None] = lambda _share, _what: None,
-) -> ElasticIdentification:
+) -> ElasticIdentification:  # fmt: skip
     """Identify the joint `p` from a recording, with the drive from the robot `model`.
 
     Raises
@@ -312,13 +308,9 @@ def _follows(sensor: FloatArray, current: FloatArray) -> bool:
 
 
 def _document(
-    p: ElasticJointJob,
-    created: str,
-    recording: Recording,
-    signals: JointSignals,
-    min_velocity: float,
+    p: ElasticJointJob, created: str, recording: Recording, signals: JointSignals, min_velocity: float,
     found: ElasticJoint,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     fits = [fit_document(fit) for fit in found.fits]
     drive = signals.drive
     constants = ("omega1", "omega_s") if found.stage == "full" else ()

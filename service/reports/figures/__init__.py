@@ -14,20 +14,7 @@ from service.reports.figures._residual import histogram_figure, residual_figure,
 from service.reports.figures.history import history_figure
 
 __all__ = [
-    "calibration",
-    "elastic",
-    "excitation",
-    "friction_figure",
-    "friction_temperature_figure",
-    "guiding_figure",
-    "guiding_torque_figure",
-    "histogram_figure",
-    "history",
-    "history_figure",
-    "panels",
-    "residual_figure",
-    "spectrum_figure",
-    "sweep",
-    "torque_figure",
-    "trend",
-]
+    "calibration", "elastic", "excitation", "friction_figure", "friction_temperature_figure", "guiding_figure",
+    "guiding_torque_figure", "histogram_figure", "history", "history_figure", "panels", "residual_figure",
+    "spectrum_figure", "sweep", "torque_figure", "trend",
+]  # fmt: skip

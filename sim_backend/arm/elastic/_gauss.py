@@ -130,17 +130,9 @@ def _slopes(
 
 @kernel
 def _fill_system(
-    parameters: FloatArray,
-    springs: FloatArray,
-    terms: FloatArray,
-    scalars: FloatArray,
-    slide: FloatArray,
-    h: float,
-    mass: FloatArray,
-    stages: FloatArray,
-    blocks: FloatArray,
-    system: FloatArray,
-) -> None:
+    parameters: FloatArray, springs: FloatArray, terms: FloatArray, scalars: FloatArray, slide: FloatArray, h: float,
+    mass: FloatArray, stages: FloatArray, blocks: FloatArray, system: FloatArray,
+) -> None:  # fmt: skip
     """Fill Newton's matrix (2n, 2n) of the links at the present stages, and the motors' coupling in `blocks`."""
     n = mass.shape[0]
     for s in range(2):
@@ -195,19 +187,10 @@ def _fill_system(
 
 @kernel
 def _residuals(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    springs: FloatArray,
-    terms: FloatArray,
-    scalars: FloatArray,
-    motion: FloatArray,
-    h: float,
-    u0: FloatArray,
-    u1: FloatArray,
-    stages: FloatArray,
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, springs: FloatArray, terms: FloatArray,
+    scalars: FloatArray, motion: FloatArray, h: float, u0: FloatArray, u1: FloatArray, stages: FloatArray,
     work: FloatArray,
-) -> None:
+) -> None:  # fmt: skip
     """Compute positions, velocities and residuals of both stages from their accelerations."""
     n = u0.shape[0]
     slide = motion[SLIDE]
@@ -245,14 +228,9 @@ def _residuals(
 
 @kernel
 def _correct(
-    springs: FloatArray,
-    slide: FloatArray,
-    stages: FloatArray,
-    blocks: FloatArray,
-    system: FloatArray,
-    pivots: IntArray,
-    right: FloatArray,
-) -> tuple[float, float]:
+    springs: FloatArray, slide: FloatArray, stages: FloatArray, blocks: FloatArray, system: FloatArray,
+    pivots: IntArray, right: FloatArray,
+) -> tuple[float, float]:  # fmt: skip
     """Take a Newton step of the accelerations; return its largest component, and the largest acceleration."""
     n = blocks.shape[0]
     for i in range(n):
@@ -289,24 +267,10 @@ def _correct(
 
 @kernel
 def gauss_step(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    springs: FloatArray,
-    terms: FloatArray,
-    scalars: FloatArray,
-    motion: FloatArray,
-    h: float,
-    u0: FloatArray,
-    u1: FloatArray,
-    mass: FloatArray,
-    stages: FloatArray,
-    blocks: FloatArray,
-    system: FloatArray,
-    pivots: IntArray,
-    right: FloatArray,
-    work: FloatArray,
-) -> bool:
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, springs: FloatArray, terms: FloatArray,
+    scalars: FloatArray, motion: FloatArray, h: float, u0: FloatArray, u1: FloatArray, mass: FloatArray,
+    stages: FloatArray, blocks: FloatArray, system: FloatArray, pivots: IntArray, right: FloatArray, work: FloatArray,
+) -> bool:  # fmt: skip
     """Compute positions and velocities after `h` in `stages[END:]`, with torque going linearly from `u0` to `u1`.
 
     `mass` (n, n) is that of the links at the start, with the rotor inertia of rigid joints.  False if Newton's method

@@ -63,18 +63,10 @@ _MAX_EVENTS = 16
 
 @kernel
 def settle(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    springs: FloatArray,
-    terms: FloatArray,
-    scalars: FloatArray,
-    state: FloatArray,
-    motion: FloatArray,
-    matrices: FloatArray,
-    scratch: FloatArray,
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, springs: FloatArray, terms: FloatArray,
+    scalars: FloatArray, state: FloatArray, motion: FloatArray, matrices: FloatArray, scratch: FloatArray,
     work: FloatArray,
-) -> bool:
+) -> bool:  # fmt: skip
     """Update modes, accelerations and friction, in `motion` and, of motors, `state`.
 
     Overloaded stuck sides start to slide.  `matrices[MASS]` gets the rotor inertia of rigid joints on its diagonal.
@@ -203,27 +195,11 @@ def _first_to_stop(springs: FloatArray, motion: FloatArray, speed: FloatArray, h
 
 @kernel
 def elastic_substep(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    springs: FloatArray,
-    terms: FloatArray,
-    scalars: FloatArray,
-    state: FloatArray,
-    motion: FloatArray,
-    h: float,
-    target: FloatArray,
-    jump: FloatArray,
-    vectors: FloatArray,
-    matrices: FloatArray,
-    stages: FloatArray,
-    blocks: FloatArray,
-    system: FloatArray,
-    pivots: IntArray,
-    right: FloatArray,
-    scratch: FloatArray,
-    work: FloatArray,
-) -> bool:
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, springs: FloatArray, terms: FloatArray,
+    scalars: FloatArray, state: FloatArray, motion: FloatArray, h: float, target: FloatArray, jump: FloatArray,
+    vectors: FloatArray, matrices: FloatArray, stages: FloatArray, blocks: FloatArray, system: FloatArray,
+    pivots: IntArray, right: FloatArray, scratch: FloatArray, work: FloatArray,
+) -> bool:  # fmt: skip
     """Integrate over `h` while motor torque ramps to `target`; False if no step is short enough.
 
     `jump` (n,) is as in `sim_backend.arm.integrate.substep`.

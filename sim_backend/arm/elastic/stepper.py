@@ -51,15 +51,9 @@ from sim_backend.arm.temperature import warm
 
 @kernel
 def measure_elastic(
-    parameters: FloatArray,
-    springs: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    state: FloatArray,
-    motion: FloatArray,
-    noise: FloatArray,
-    out: FloatArray,
-) -> None:
+    parameters: FloatArray, springs: FloatArray, coupling: FloatArray, scalars: FloatArray, state: FloatArray,
+    motion: FloatArray, noise: FloatArray, out: FloatArray,
+) -> None:  # fmt: skip
     """Compute one sample: `q, dq` of the links, `q_motor` and `current` of the motors, `tau` of the measured side."""
     measure(parameters, coupling, scalars, state, noise, out)
     for i in range(state.shape[1]):
@@ -87,31 +81,12 @@ def _is_finite(motion: FloatArray) -> bool:
 
 @kernel
 def advance_elastic(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    springs: FloatArray,
-    terms: FloatArray,
-    coupling: FloatArray,
-    scalars: FloatArray,
-    table: FloatArray,
-    centre: FloatArray,
-    series: FloatArray,
-    period: float,
-    state: FloatArray,
-    motion: FloatArray,
-    vectors: FloatArray,
-    matrices: FloatArray,
-    stages: FloatArray,
-    blocks: FloatArray,
-    system: FloatArray,
-    pivots: IntArray,
-    right: FloatArray,
-    work: FloatArray,
-    sample: int,
-    noise: FloatArray,
-    out: FloatArray,
-) -> int:
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, springs: FloatArray, terms: FloatArray,
+    coupling: FloatArray, scalars: FloatArray, table: FloatArray, centre: FloatArray, series: FloatArray, period: float,
+    state: FloatArray, motion: FloatArray, vectors: FloatArray, matrices: FloatArray, stages: FloatArray,
+    blocks: FloatArray, system: FloatArray, pivots: IntArray, right: FloatArray, work: FloatArray, sample: int,
+    noise: FloatArray, out: FloatArray,
+) -> int:  # fmt: skip
     """Write samples `sample, sample + 1, ...` to `out` (N, ELASTIC_OUT_ROWS, n); return how many before it diverged.
 
     `springs` (SPRING_ROWS, n) and `motion` (MOTION_ROWS, 2, n) are those of `sim_backend.arm.elastic.layout`; `stages`
@@ -148,18 +123,10 @@ def advance_elastic(
 
 @kernel
 def refresh_elastic(
-    arm: FloatArray,
-    gravity: FloatArray,
-    parameters: FloatArray,
-    springs: FloatArray,
-    terms: FloatArray,
-    scalars: FloatArray,
-    state: FloatArray,
-    motion: FloatArray,
-    vectors: FloatArray,
-    matrices: FloatArray,
+    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, springs: FloatArray, terms: FloatArray,
+    scalars: FloatArray, state: FloatArray, motion: FloatArray, vectors: FloatArray, matrices: FloatArray,
     work: FloatArray,
-) -> bool:
+) -> bool:  # fmt: skip
     """Update modes and accelerations of the present state, after a change of `parameters` or `springs`."""
     return settle(
         arm, gravity, parameters, springs, terms[0], scalars, state, motion, matrices, vectors[SCRATCH:], work

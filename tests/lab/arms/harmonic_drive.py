@@ -107,20 +107,10 @@ def one_after_the_other(*parts: Recorded) -> Recorded:
 
 @cache
 def exact(
-    *,
-    speeds: tuple[float, ...] = SPEEDS,
-    loads: tuple[float, ...] = LOADS,
-    directions: tuple[int, ...] = (1, -1),
-    hold: float = 1.2,
-    lag: float = 0.0,
-    zero: float = 0.0,
-    k1: float = TRUTH["k1"],
-    k2: float = TRUTH["k2"],
-    gravity: bool = False,
-    more: tuple[tuple[str, float], ...] = (),
-    there_and_back: bool = False,
-    begin: float = 0.0,
-) -> Recorded:
+    *, speeds: tuple[float, ...] = SPEEDS, loads: tuple[float, ...] = LOADS, directions: tuple[int, ...] = (1, -1),
+    hold: float = 1.2, lag: float = 0.0, zero: float = 0.0, k1: float = TRUTH["k1"], k2: float = TRUTH["k2"],
+    gravity: bool = False, more: tuple[tuple[str, float], ...] = (), there_and_back: bool = False, begin: float = 0.0,
+) -> Recorded:  # fmt: skip
     """Constant speed for `hold` s at each load, speed and direction, with ramps between.
 
     `lag` [s] makes the link encoder's samples late, `zero` [rad] has to be added to the deflection that is measured.

@@ -25,13 +25,9 @@ def ball(geometry: Geometry, errors: Mapping[str, float], tool: FloatArray, post
 
 
 def in_sockets(
-    geometry: Geometry,
-    errors: Mapping[str, float],
-    tool: FloatArray,
-    sockets: FloatArray,
-    count: int,
+    geometry: Geometry, errors: Mapping[str, float], tool: FloatArray, sockets: FloatArray, count: int,
     rng: np.random.Generator,
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """Postures (G count, n) with the point `tool` (3,) in each of `sockets` (G, 3), and the sockets' numbers."""
     q, numbers = [], []
     for g, socket in enumerate(sockets):

@@ -58,16 +58,10 @@ class Bench:
     arm, drives = "bench", "abc"
 
     def __init__(
-        self,
-        robot: RobotFile,
-        here: FloatArray,
-        folder: Path,
-        signs: FloatArray | None = None,
-        scale: FloatArray | None = None,
-        torque_signs: FloatArray | None = None,
-        held: Collection[int] = (),
+        self, robot: RobotFile, here: FloatArray, folder: Path, signs: FloatArray | None = None,
+        scale: FloatArray | None = None, torque_signs: FloatArray | None = None, held: Collection[int] = (),
         slip: tuple[float, float] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         n, self.slip = robot.model.n, slip
         self.torque_signs, self.held = np.ones(n) if torque_signs is None else torque_signs, list(held)
         self.robot, self.here, self.folder = robot, here.copy(), folder

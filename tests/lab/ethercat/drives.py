@@ -37,13 +37,9 @@ def group_of(config: EthercatConfig, torque_nm: float = 1.0, current_a: float = 
 
 
 def step(
-    made: DriveGroup,
-    data: ProcessData,
-    *words: int,
-    counts: tuple[int, int] = (0, 0),
-    valid: list[bool] | None = None,
+    made: DriveGroup, data: ProcessData, *words: int, counts: tuple[int, int] = (0, 0), valid: list[bool] | None = None,
     ns: int = 0,
-) -> list[int]:
+) -> list[int]:  # fmt: skip
     """Run one cycle with the statuswords of the drives (or one for both); return the controlwords."""
     both = words if len(words) == 2 else words * 2
     data.decode([struct.pack("<HiihhH", word, at, 0, 0, 0, 0) for word, at in zip(both, counts, strict=True)])

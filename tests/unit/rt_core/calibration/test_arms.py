@@ -37,12 +37,9 @@ NOISE = 5e-5
 
 
 def calibrated(
-    name: str,
-    stations: tuple[int, ...],
-    seed: int,
-    moved: Mapping[int, FloatArray] | None = None,
+    name: str, stations: tuple[int, ...], seed: int, moved: Mapping[int, FloatArray] | None = None,
     settings: CalibrationSettings | None = None,
-) -> CellArm:
+) -> CellArm:  # fmt: skip
     """An arm measured at 40 poses from each of the stations, of which some were `moved` (4, 4)."""
     rng = np.random.default_rng([seed, len(name)])
     geometry = ARMS[name]

@@ -29,12 +29,9 @@ def cell(
 
 
 def seen(
-    layout: list[tuple[int, ...]],
-    arms: list[Placement],
-    stations: dict[int, Placement],
-    covariances: list[FloatArray],
+    layout: list[tuple[int, ...]], arms: list[Placement], stations: dict[int, Placement], covariances: list[FloatArray],
     rng: np.random.Generator | None,
-) -> list[Sighting]:
+) -> list[Sighting]:  # fmt: skip
     out = []
     for numbers, arm, C in zip(layout, arms, covariances, strict=True):
         error = np.zeros(len(C)) if rng is None else rng.multivariate_normal(np.zeros(len(C)), C)

@@ -54,11 +54,9 @@ def done() -> dict[str, Any]:
 
 
 def site(
-    monkeypatch: pytest.MonkeyPatch,
-    run: Callable[[], dict[str, Any]] = done,
-    permit: Callable[[], str] = lambda: "p",
+    monkeypatch: pytest.MonkeyPatch, run: Callable[[], dict[str, Any]] = done, permit: Callable[[], str] = lambda: "p",
     recorder: Mapping[str, Any] = {"state": "off"},
-) -> tuple[Site, Answers]:
+) -> tuple[Site, Answers]:  # fmt: skip
     answers = Answers(run, permit, dict(recorder))
     found = Site(answers, "a")  # type: ignore[arg-type]
     frame = JointFrame(t_bus_ns=0, t_host_ns=0, seq=0, q=HERE)

@@ -80,13 +80,9 @@ class Rig:
     """Drives, the runs of an arm on them, and a clock."""
 
     def __init__(
-        self,
-        bridged: int = 0,
-        lead: int = 0,
-        model: RobotModel = MODEL,
-        bounds: CommandBounds | None = None,
+        self, bridged: int = 0, lead: int = 0, model: RobotModel = MODEL, bounds: CommandBounds | None = None,
         **safety: float | tuple[float, ...],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.drives = Drives(bridged, lead)
         config = SafetyConfig.model_validate({"following_error": 9.0} | safety)
         lead_s = lead * PERIOD_S
