@@ -9,4 +9,7 @@ parameters of a link.  `dynamics` is recursive Newton-Euler, `forward` gives mas
 places the links and relates two descriptions of one arm.
 """
 
-__all__ = ["angles", "base", "dh", "dynamics", "forward", "frames", "friction", "inertia", "parameters", "regressor", "regressor_adjoint", "robot", "temperature", "urdf", "urdf_writer"]  # fmt: skip
+__all__ = [
+    "angles", "base", "dh", "dynamics", "forward", "frames", "friction", "inertia", "parameters", "regressor",
+    "regressor_adjoint", "robot", "temperature", "urdf", "urdf_writer",
+]  # fmt: skip
