@@ -39,6 +39,7 @@ CONSISTENT_LIMIT = 3.0
 #: Share of a joint's rows that may count as outliers.
 OUTLYING_LIMIT = 0.2
 _NAMED = 8  # parameters listed in a reason
+_NO_SIGNAL = 0.05
 _AGAINST = -0.3  # cosine of torques that point against each other
 _NO_GRAVITY = 0.05  # a gravity vector below this share of standard gravity is none
 
@@ -94,6 +95,7 @@ def _rejections(evidence: Evidence) -> list[str]:
             bad.append(
                 f"joint {joint.name}: the model explains {100 * max(free.explained[j], 0.0):.0f} % of the torque's "
                 f"variance (residual {free.rmse[j]:.3g}, torque {np.std(used):.3g} rms)"
+                + (": no signal of this motion" if free.explained[j] < _NO_SIGNAL else "")
             )
     if resting:
         reasons.insert(
@@ -309,7 +311,7 @@ def _gravity_text(gravity: FloatArray, finding: Finding, model: RobotModel, left
             f"gravity along (0.00, 0.00, 0.00) m/s^2 explains the torque better: {left}; the torque is without "
             "gravity, as the external or commanded torque of a controller that compensates it, or the arm is weightless"
         )
-    shown = ", ".join(f"{x:.2f}" for x in gravity)
+    shown = ", ".join(f"{round(float(x), 2) + 0.0:.2f}" for x in gravity)  # no negative zero
     given = np.asarray(model.gravity)
     angle = ""
     if np.any(given):

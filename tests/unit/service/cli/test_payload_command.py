@@ -18,6 +18,7 @@ from drivers.files.robots.file import load_robot
 from rt_core.model.inertia import inertial_vector, is_physical
 from rt_core.online._settings import OnlineSettings
 from rt_core.online.estimator import OnlineEstimator
+from service.models.document import model_text
 from service.operations.payload import QUANTITIES
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import MotionSettings, SimSettings
@@ -204,12 +205,12 @@ def test_a_model_that_leaves_parameters_open(
         row[k] = 0.0
     document["covariance"][k] = [0.0] * len(document["theta"])
     path = tmp_path / "open.yaml"
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(model_text(document))
     for after in (arm7_loaded, arm7_loaded_model):
         name = document["parameters"][k]["name"]
         thetad("payload", path, after).refused("open.yaml", name, "--method physical")
     assert thetad("payload", arm7_model, path, "--json").code == 1  # after: what is open there is left out
-    path.write_text(yaml.safe_dump(document | {"verdict": "not_explained"}))
+    path.write_text(model_text(document | {"verdict": "not_explained"}))
     for models in ((path, arm7_loaded), (arm7_model, path)):
         thetad("payload", *models).refused("does not explain")
 

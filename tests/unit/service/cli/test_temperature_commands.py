@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from drivers.files.robots.file import load_robot
 from rt_core.model.regressor import regressor
-from service.models.document import ModelFileError, load_model
+from service.models.document import ModelFileError, load_model, model_text
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import AmbientSettings, MotionSettings, SimSettings
 from tests.lab.command_line import simulate, thetad, write_recording
@@ -91,7 +90,7 @@ def test_the_model_file_keeps_its_temperatures(model_path: Path, tmp_path: Path)
     assert document["temperature"]["reference_c"] == 20.0
     assert document["temperature"]["lower"] == seen.lower.tolist()
     for change in ({}, {"temperature": None}, {"temperature": document["temperature"] | {"lower": [0.0]}}):
-        path.write_text(yaml.safe_dump({k: v for k, v in document.items() if k != "temperature"} | change))
+        path.write_text(model_text({k: v for k, v in document.items() if k != "temperature"} | change))
         with pytest.raises(ModelFileError, match="temperature"):
             load_model(path)
 
