@@ -20,25 +20,13 @@ LOOP_PAUSE_S = 1.0
 
 
 class ReplayDriver(OpenedInWith):
-    """Driver that plays a recording.
+    """Driver that plays a recording, or the `span` of it; `robot` is needed if the file holds several.
 
     Frames have their recorded time and values.  `seq` starts at 0 and skips cycles that the recording lost.  Each frame
     has a fixed deadline on CLOCK_MONOTONIC, so that the pace does not drift; a late reader receives what it missed
-    without delay.  In a loop, each pass continues time and count of the one before after a pause of one second, which
-    is a gap.  Raises `DriverConfigError`: `speed` is not a positive number or "max".
-
-    Parameters
-    ----------
-    path : path
-        The recording.
-    speed : float or "max"
-        1 is the recorded pace, 2 twice as fast; "max" never waits and is lossless: the reader sets the pace.
-    span : Span, optional
-        The part to play.
-    loop : bool
-        Restart at the end.
-    robot : str, optional
-        Robot to play, if the file holds several.
+    without delay.  With `loop`, each pass continues time and count of the one before after a pause of one second, which
+    is a gap.  `speed` 1 is the recorded pace, 2 twice as fast; "max" never waits and is lossless: the reader sets the
+    pace.  Raises `DriverConfigError`: `speed` is not a positive number or "max".
     """
 
     def __init__(
@@ -90,14 +78,8 @@ class ReplayDriver(OpenedInWith):
     def read(self, timeout_s: float = 1.0) -> JointFrame:
         """Wait until the next frame is due and return it.
 
-        Raises
-        ------
-        EndOfStream
-            The recording is finished.
-        DriverTimeoutError
-            The next frame is due later than in `timeout_s`; it remains the next one.
-        DriverClosedError
-            Not open.
+        Raises `EndOfStream` when the recording is finished, `DriverTimeoutError` if the next frame is due later than in
+        `timeout_s` (it remains the next one), and `DriverClosedError` unless open.
         """
         self._require_open("read")
         recording = self._recording

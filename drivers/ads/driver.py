@@ -72,14 +72,9 @@ class AdsDriver(OpenedInWith):
     def open(self) -> None:
         """Connect and check the PLC's variables; frames start with the block that is written at the first `read`.
 
-        Raises
-        ------
-        DriverConfigError
-            A variable is missing or declared otherwise, or axes or lead do not fit the PLC.
-        DriverConnectionError
-            No connection, no route, no PLC, not in run mode, or its program does not count cycles.
-        DriverError
-            It is open already.
+        Raises `DriverConfigError`: a variable is missing or declared otherwise, or axes or lead do not fit the PLC;
+        `DriverConnectionError`: no connection, no route, no PLC, not in run mode, or its program does not count cycles;
+        `DriverError`: it is open already.
         """
         self._require_closed()
         self._reset()

@@ -34,7 +34,7 @@ class Clipped:
 
 
 class TorqueRange:
-    """Marks the joints of a frame whose measured torque is clipped.
+    """Marks the joints of a frame whose measured torque is clipped, and `counts` such frames of each joint (n,).
 
     A clipped torque is a number like any other, only too small, and the model that is fitted to it is wrong.  So a
     joint that shows the largest torque that it can show is not valid in that frame, which estimator, window and
@@ -42,18 +42,8 @@ class TorqueRange:
     judges the frame as the driver gave it: safety checks pass over a joint that is not valid, and at its largest torque
     a joint has to be judged most of all.
 
-    Parameters
-    ----------
-    limits : sequence of n floats
-        Largest torque of each joint that its measurement can show [N*m or N], joint side.
-    model : RobotModel
-        Of the arm; a source without torque has one by its current, where each motor turns one joint
-        (`service.acquisition.sources.check_source`).
-
-    Attributes
-    ----------
-    counts : (n,) int64
-        Frames in which each joint was clipped.
+    `limits` are the n largest torques that the measurement can show [N*m or N], joint side. A source without torque has
+    one by its current, where each motor turns one joint of the `model` (`service.acquisition.sources.check_source`).
     """
 
     def __init__(self, limits: Sequence[float], model: RobotModel) -> None:

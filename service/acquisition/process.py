@@ -391,16 +391,11 @@ class Acquisition:
         self._publish(
             "meta",
             {
-                "arm": self._arm,
-                "robot": self.robot,
-                "joint_names": self.joint_names,
-                "joint_units": self.units,
-                "channels": list(self.info.channels),
-                "rate_hz": self.info.rate_hz,
-                "source": self.info.source,
+                "arm": self._arm, "robot": self.robot, "joint_names": self.joint_names, "joint_units": self.units,
+                "channels": list(self.info.channels), "rate_hz": self.info.rate_hz, "source": self.info.source,
                 "lossless": self.info.lossless,
             },
-        )
+        )  # fmt: skip
         self._publish_status()
         self._publish(
             "stats",
@@ -417,14 +412,10 @@ class Acquisition:
         self._publish(
             "status",
             {
-                "state": self.state,
-                "frames": self.frames,
-                "dropped": self.dropped,
-                "timeouts": self.timeouts,
-                "waiting_for": sorted(mark.decode() for mark in self.required - self.present),
-                **self._drive_status(),
+                "state": self.state, "frames": self.frames, "dropped": self.dropped, "timeouts": self.timeouts,
+                "waiting_for": sorted(mark.decode() for mark in self.required - self.present), **self._drive_status(),
             },
-        )
+        )  # fmt: skip
 
     def _drive_status(self) -> dict[str, Any]:
         """Return the status of source and motion."""

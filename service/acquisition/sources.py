@@ -14,13 +14,7 @@ from service.config.load import ArmConfig, BusConfig
 
 
 def make_driver(arm: ArmConfig, model: RobotModel) -> Driver:
-    """Make the configured driver, not yet open.
-
-    Raises
-    ------
-    DriverConfigError, SpanError, ...
-        The configuration does not suit the driver.
-    """
+    """Make the configured driver, not yet open; raises `DriverConfigError`, `SpanError` and others."""
     if isinstance(arm.driver, ReplayConfig):
         from drivers.files.recordings.span import Span
         from drivers.replay import ReplayDriver

@@ -54,48 +54,36 @@ _TORQUE = _object(
     residual=_numbers("measured less predicted: torque from outside"),
 )
 _ESTIMATE = _object(
-    "thetad.Estimate",
-    "Base parameters with bounds; no number where the data do not support one",
+    "thetad.Estimate", "Base parameters with bounds; no number where the data do not support one",
     parameters=_list(
-        "one for each base parameter",
-        name=_TEXT,
-        unit=_TEXT,
+        "one for each base parameter", name=_TEXT, unit=_TEXT,
         value={"type": "number", "description": "as estimated now; null if the status says that there is none"},
         lower={"type": "number", "description": "of the interval of 95 %"},
-        upper={"type": "number", "description": "of the interval of 95 %"},
-        std=_NUMBER,
+        upper={"type": "number", "description": "of the interval of 95 %"}, std=_NUMBER,
         validated={"type": "number", "description": "the last value that the data supported; null before the first"},
         status={"type": "string", "description": "unestimated, estimated, invalid, stale, frozen"},
         excited={"type": "boolean", "description": "whether the present motion determines it"},
     ),
     joints=_list(
-        "one for each joint",
-        name=_TEXT,
-        lam={"type": "number", "description": "forgetting factor"},
+        "one for each joint", name=_TEXT, lam={"type": "number", "description": "forgetting factor"},
         innovation={"type": "number", "description": "newest difference of measured and predicted torque"},
         sigma={"type": "number", "description": "its usual size"},
     ),
     delay_s=_NUMBER,
     **dict.fromkeys(("frames", "used", "masked", "lost", "resets"), _INTEGER),
     hash=_TEXT,
-)
+)  # fmt: skip
 _EVENT = _object(
     "thetad.Event", "Something has changed", event=_TEXT, text=_TEXT, data=_MAP | {"description": "see docs/wire.md"}
 )
 _LOG = {
-    "title": "foxglove.Log",
-    "description": "A log message",
-    "type": "object",
+    "title": "foxglove.Log", "description": "A log message", "type": "object",
     "properties": {
-        "timestamp": TIME_SCHEMA,
-        "level": {"type": "integer", "description": "2 is info, 3 a warning"},
-        "message": _TEXT,
-        "name": _TEXT,
-        "file": _TEXT,
-        "line": _INTEGER,
+        "timestamp": TIME_SCHEMA, "level": {"type": "integer", "description": "2 is info, 3 a warning"},
+        "message": _TEXT, "name": _TEXT, "file": _TEXT, "line": _INTEGER,
     },
     "required": ["timestamp", "level", "message", "name"],
-}
+}  # fmt: skip
 
 
 def arm_streams(arm: str) -> list[Stream]:

@@ -208,27 +208,17 @@ def _parameter(message: EstimateMessage, k: int, name: str, unit: str) -> dict[s
     if message.status[k] not in STATUSES_WITH_VALUE:
         value = std = math.nan
     return {
-        "name": name,
-        "unit": unit,
-        "value": value,
-        "lower": value - NORMAL_QUANTILE_95 * std,
-        "upper": value + NORMAL_QUANTILE_95 * std,
-        "std": std,
-        "validated": message.validated[k],
-        "status": message.status[k],
-        "excited": bool(message.excited[k]),
-    }
+        "name": name, "unit": unit, "value": value, "lower": value - NORMAL_QUANTILE_95 * std,
+        "upper": value + NORMAL_QUANTILE_95 * std, "std": std, "validated": message.validated[k],
+        "status": message.status[k], "excited": bool(message.excited[k]),
+    }  # fmt: skip
 
 
 def _event(message: BodyMessage) -> list[ViewerMessage]:
     """Return an event twice: with all its data, and as a line of Foxglove's log."""
     envelope, body = message.envelope, json_values(message.body)
     line = {
-        "timestamp": timestamp(envelope.t_ns),
-        "level": _WARNING if body["event"] in _WARNINGS else _INFO,
-        "message": body["text"],
-        "name": f"{message.arm} {body['event']}",
-        "file": envelope.src,
-        "line": 0,
-    }
+        "timestamp": timestamp(envelope.t_ns), "level": _WARNING if body["event"] in _WARNINGS else _INFO,
+        "message": body["text"], "name": f"{message.arm} {body['event']}", "file": envelope.src, "line": 0,
+    }  # fmt: skip
     return [ViewerMessage(f"{message.arm}/event", _when(envelope) | body), ViewerMessage(f"{message.arm}/log", line)]

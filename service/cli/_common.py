@@ -10,7 +10,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from service.protocol.json_values import json_values
@@ -26,6 +26,10 @@ EXIT_INTERRUPTED = 130
 
 #: Exceptions defined in these packages carry a message written for users.
 OWN_PACKAGES = frozenset({"service", "sim_backend", "drivers", "rt_core"})
+
+
+#: A command: takes the parsed arguments, and returns the exit code.
+Run = Callable[[argparse.Namespace], int]
 
 
 class CliError(Exception):
@@ -67,10 +71,23 @@ def add_json_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object on stdout")
 
 
+def add_run(parser: argparse.ArgumentParser, run: Run) -> None:
+    """Add `--json`, and let `run` execute the command."""
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
 def print_json(value: Any) -> None:
     """Print `value` as one line of strict JSON on stdout."""
     sys.stdout.write(json.dumps(json_values(value), allow_nan=False) + "\n")
     sys.stdout.flush()
+
+
+def printed_json(arguments: argparse.Namespace, value: Any) -> bool:
+    """Print `value` as JSON if `--json` is given; return whether it is."""
+    if arguments.json:
+        print_json(value)
+    return bool(arguments.json)
 
 
 def json_text(value: Any) -> str:

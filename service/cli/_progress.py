@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from service.cli._common import EXIT_NO, EXIT_OK, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, printed_json
 
 if TYPE_CHECKING:
     from rt_core.optimise.run import SearchProgress
@@ -32,6 +32,10 @@ class Progress:
         """Show that `done` of `of` steps are finished and `what` comes next."""
         self._bar.update(self._task, completed=done, total=of, description=what)
 
+    def share(self, share: float, what: str) -> None:
+        """Show that a share of the work is finished."""
+        self.step(share, 1.0, what)
+
     def search(self, progress: SearchProgress) -> None:
         """Show the progress of a search of `rt_core.optimise`."""
         self.step(progress.iteration, progress.of, f"search ({progress.stage}), cost {progress.cost:.4g}")
@@ -51,17 +55,12 @@ def run_operation(kind: Kind[Any], parameters: Any, folder: Path, inputs: Mappin
     from service.operations.workspace import Workspace
 
     with Progress(kind.name) as progress:
-        workspace = Workspace(
-            folder, datetime.now(UTC).isoformat(timespec="seconds"), inputs=inputs or {},
-            report=lambda share, what: progress.step(share, 1.0, what),
-        )  # fmt: skip
-        return kind.run(parameters, workspace)
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        return kind.run(parameters, Workspace(folder, created, inputs=inputs or {}, report=progress.share))
 
 
 def report_outcome(outcome: Outcome, args: argparse.Namespace, show: Callable[[Outcome, Path], None]) -> int:
     """Print the outcome, as JSON or with `show`, and return the exit code."""
-    if args.json:
-        print_json(outcome.metrics | {"output": str(args.output)})
-    else:
+    if not printed_json(args, outcome.metrics | {"output": str(args.output)}):
         show(outcome, args.output)
     return EXIT_OK if outcome.accepted else EXIT_NO

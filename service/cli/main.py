@@ -28,36 +28,12 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 #: Modules of `service.cli` in the order of the help; each registers its commands with `add_parser(subparsers)`.
 COMMANDS = (
-    "daemon.demo",
-    "motion.commission",
-    "daemon.serve",
-    "daemon.watch",
-    "data.replay",
-    "daemon.record",
-    "daemon.bridge",
-    "daemon.control",
-    "daemon.keys",
-    "motion.run",
-    "motion.guide",
-    "hardware.ethercat",
-    "hardware.ads",
-    "hardware.sim",
-    "data.importing",
-    "data.recordings",
-    "motion.excite",
-    "models.identify",
-    "models.validate",
-    "models.compare",
-    "models.payload",
-    "calibration.poses",
-    "calibration.calibrate",
-    "calibration.compensate",
-    "models.models",
-    "jobs.jobs",
-    "daemon.events",
-    "daemon.doctor",
-    "daemon.deploy",
-)
+    "daemon.demo", "motion.commission", "daemon.serve", "daemon.watch", "data.replay", "daemon.record", "daemon.bridge",
+    "daemon.control", "daemon.keys", "motion.run", "motion.guide", "hardware.ethercat", "hardware.ads", "hardware.sim",
+    "data.importing", "data.recordings", "motion.excite", "models.identify", "models.validate", "models.compare",
+    "models.payload", "calibration.poses", "calibration.calibrate", "calibration.compensate", "models.models",
+    "jobs.jobs", "daemon.events", "daemon.doctor", "daemon.deploy",
+)  # fmt: skip
 
 DESCRIPTION = """\
 Real-time identification of robot-arm dynamics: live parameters with honest uncertainties.

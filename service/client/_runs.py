@@ -133,12 +133,9 @@ class Runs:
             The daemon does not answer; it ends guiding when heartbeats are missing.
         """
         given = {
-            "for_s": for_s,
-            "friction_share": friction_share,
-            "damping_time_s": damping_time_s,
-            "speed_share": speed_share,
-            "model": None if model is None else dict(model),
-        }
+            "for_s": for_s, "friction_share": friction_share, "damping_time_s": damping_time_s,
+            "speed_share": speed_share, "model": None if model is None else dict(model),
+        }  # fmt: skip
         args = {name: value for name, value in given.items() if value is not None}
         return self._do("zero_force", "guiding", permit, args, on_progress)
 

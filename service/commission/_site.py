@@ -104,9 +104,8 @@ class Site:
         self.arm: str = arm or arms[0]
         self._frames = str(status["daemon"]["endpoints"]["frames"])
         if not any(process["name"] == f"{self.arm}/recorder" for process in status["processes"]):
-            raise CommissionError(
-                f"arm {self.arm} is not recorded: add [arm.recorder] with enabled = false to its configuration"
-            )
+            text = f"arm {self.arm} is not recorded: add [arm.recorder] with enabled = false to its configuration"
+            raise CommissionError(text)
         if "configuration" not in status:
             raise CommissionError("the daemon is of an earlier version than this command: restart it")
         configured = status["configuration"][self.arm]
@@ -143,25 +142,18 @@ class Site:
                         if since_s >= (seconds if rate_hz else seconds + _META_S):
                             break
             except ClientTimeoutError as error:
-                raise StepFailedError(
-                    f"no frames of {self.arm} come: `thetad status` says what it waits for"
-                ) from error
+                text = f"no frames of {self.arm} come: `thetad status` says what it waits for"
+                raise StepFailedError(text) from error
         return _arrays(frames, rate_hz)
 
     def where(self) -> tuple[FloatArray, FloatArray]:
         """Return the set position (n,) of the drives, and the measured position (n,)."""
-        frame = self._here()
-        assert frame.q is not None
-        return frame.q if frame.setpoint is None else frame.setpoint, frame.q
-
-    def _here(self) -> JointFrame:
-        """Return a current frame."""
         with Subscriber(self._frames, [f"{self.arm}/frame"], _FRAME_S, key=self.control.key) as stream:
             try:
                 while True:
                     message = stream.receive()
-                    if isinstance(message, FrameMessage) and message.frame.q is not None:
-                        return message.frame
+                    if isinstance(message, FrameMessage) and (q := message.frame.q) is not None:
+                        return q if message.frame.setpoint is None else message.frame.setpoint, q
             except ClientTimeoutError as error:
                 raise StepFailedError(f"no frames of {self.arm} come") from error
 
@@ -257,9 +249,8 @@ class Site:
             if noted and noted == found["info"].get("owner"):  # an earlier call, which was killed
                 self._end_recording()
                 return
-            raise StepFailedError(
-                f"the recorder of {self.arm} is on already: `thetad record stop --arm {self.arm}` ends that"
-            )
+            text = f"the recorder of {self.arm} is on already: `thetad record stop --arm {self.arm}` ends that"
+            raise StepFailedError(text)
 
     def _noted(self) -> str:
         """Return the owner of a recording that this commissioning has not ended."""

@@ -119,14 +119,14 @@ class Context:
             raise StepFailedError(text)
 
     def moved(
-        self, question: str, make: Callable[[FloatArray], Trajectory], for_s: float, *, name: str,
+        self, question: str, make: Trajectory | Callable[[FloatArray], Trajectory], for_s: float, *, name: str,
         found: dict[str, Any], start: FloatArray | None = None, near: bool = True, periods: int = 1,
         on_progress: Follow | None = None,
     ) -> Move:  # fmt: skip
         """Ask, and after a yes move the arm, unless it has moved since the question.
 
-        The `question` is extended by the distance to `start` (n,), by default the arm's position. `make` takes the
-        drives' set position (n,) and returns the trajectory of `for_s` [s] over all its periods; `name` is for the
+        The `question` is extended by the distance to `start` (n,), by default the arm's position. `make` is the
+        trajectory of `for_s` [s] over all its periods, or makes it of the drives' set position (n,); `name` is for the
         history, and `found` holds the results of the step so far, for errors. `near`: the motion is about the posture
         of the checks; without questions an arm that was moved since is not moved.
 
@@ -147,7 +147,7 @@ class Context:
                 self.check_held(here, measured)
                 if announced is not None:
                     self._check_still(announced, here)
-                return make(here)
+                return make if isinstance(make, Trajectory) else make(here)
 
             return site.move(made, for_s, periods=periods, name=name, on_progress=on_progress)
         except StepFailedError as error:
@@ -187,12 +187,8 @@ class Context:
 
     def table(self, rows: FloatArray, rate_hz: float) -> Trajectory:
         """Return a trajectory of positions (N, n) at `rate_hz`."""
-        return Trajectory(self.names_tuple, self.units, self.robot.model.name, self.robot.sha256, None, rate_hz, rows)
-
-    @property
-    def names_tuple(self) -> tuple[str, ...]:
-        """Names of the joints, for trajectories."""
-        return tuple(self.names)
+        model = self.robot.model
+        return Trajectory(tuple(self.names), self.units, model.name, self.robot.sha256, None, rate_hz, rows)
 
     def row_rate(self, duration_s: float) -> float:
         """Return the rate of a table's rows: whole numbers of cycles, and at most as many as a request holds."""

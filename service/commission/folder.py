@@ -19,14 +19,11 @@ from service.protocol.json_values import json_values
 FORMAT = "thetad-commission/1"
 #: Settings used by each step; a kept step must have had the same ones.
 USED_BY = {
-    "joints": ("small_rad", "small_m"),
-    "friction": ("speeds", "sweep_s", "room"),
-    "payload": ("payload", "sweep_s", "room"),
-    "design": ("period_s", "harmonics", "starts", "seed", "excite"),
-    "run": ("first_speed", "periods", "validation_periods"),
-    "identify": ("method",),
+    "joints": ("small_rad", "small_m"), "friction": ("speeds", "sweep_s", "room"),
+    "payload": ("payload", "sweep_s", "room"), "design": ("period_s", "harmonics", "starts", "seed", "excite"),
+    "run": ("first_speed", "periods", "validation_periods"), "identify": ("method",),
     "validate": ("least_R", "promote"),
-}
+}  # fmt: skip
 #: First step that depends on the drives; file of the joints that were seen moving.
 _DRIVES_FROM, _SEEN = "signals", "seen.json"
 _OVER = ("done", "skipped")

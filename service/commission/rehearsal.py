@@ -99,19 +99,14 @@ class Rehearsal:
         if self._current_only:
             settings["channels"] = ["q", "dq", "current", "setpoint"]
         arm = {
-            "name": ARM,
-            "robot": str(robot),
+            "name": ARM, "robot": str(robot),
             "driver": {
-                "kind": "sim",
-                "mode": "csp",
-                "start": (0.5 * (lower + upper) + _BENT * (upper - lower)).tolist(),
-                "robot": str(truth),
-                "settings": settings,
+                "kind": "sim", "mode": "csp", "start": (0.5 * (lower + upper) + _BENT * (upper - lower)).tolist(),
+                "robot": str(truth), "settings": settings,
             },
-            "safety": _SAFETY,
-            "recorder": {"enabled": False, "directory": str(self._folder / "recordings")},
+            "safety": _SAFETY, "recorder": {"enabled": False, "directory": str(self._folder / "recordings")},
             "state": {"resume": False},
-        }
+        }  # fmt: skip
         ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
         daemon = {"name": "commission", "state_dir": str(self._folder / "state"), "log_level": "warning", **ports}
         table = {"daemon": daemon, "jobs": {"priority": "low"}, "arm": [arm]}
@@ -167,11 +162,8 @@ def loaded(source: dict[str, Any], payload: Payload) -> dict[str, Any]:
 
     one = np.eye(1, 10)[0]
     columns = [link(one)] + [link(one + unit) - link(one) for unit in np.eye(10)[1:]]
-    link(
-        np.linalg.solve(
-            np.array(columns).T, model.inertial[-1] + payload_parameters(model, payload.mass, payload.centre)
-        )
-    )
+    wanted = model.inertial[-1] + payload_parameters(model, payload.mass, payload.centre)
+    link(np.linalg.solve(np.array(columns).T, wanted))
     return carried
 
 

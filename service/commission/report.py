@@ -13,8 +13,7 @@ from drivers.files.robots.file import RobotFile
 from rt_core.commissioning.friction_law import FrictionFit
 from service.commission.commissioning import CommissionResult
 from service.models.document import load_model
-from service.reports.figures import torque_figure
-from service.reports.figures.sweep import SweepCurve, sweep_figure
+from service.reports.figures import SweepCurve, sweep_figure, torque_figure
 from service.reports.identification import certain, number, parameter_row, percent
 from service.reports.page import embedded_figure, render_page
 from service.reports.validation import report_validation
@@ -37,33 +36,24 @@ def commission_html(robot: RobotFile, result: CommissionResult, *, rehearsal: bo
     where = "rehearsal with a simulated arm" if rehearsal else "commissioning"
     friction, payload, validate = (result.find(name) for name in ("friction", "payload", "validate"))
     return render_page(
-        "commission",
-        title=f"{robot.model.name}: {where}",
-        verdict="ok" if result.validated else "wrong" if result.failed else "open",
-        verdict_text=_verdict(result),
+        "commission", title=f"{robot.model.name}: {where}",
+        verdict="ok" if result.validated else "wrong" if result.failed else "open", verdict_text=_verdict(result),
         steps=[
             {
-                "name": step["step"],
-                "state": step["state"],
-                "summary": step["summary"],
+                "name": step["step"], "state": step["state"], "summary": step["summary"],
                 "seconds": number(step["seconds"], 3),
             }
             for step in result.steps
         ],
         notes=[note for name in ("robot", "signals", "friction") for note in result.find(name).get("notes", [])],
         checks=[_check(check) for check in result.find("joints").get("checks", [])],
-        looked=result.find("joints").get("seen", []),
-        friction=[_friction(row) for row in friction.get("joints", [])],
-        motors=[_motor(row) for row in payload.get("motors", [])],
-        design=result.find("design"),
-        left=_left(result.find("design")),
-        parameters=_parameters(result.find("identify")),
-        identify=result.find("identify"),
-        error=percent(result.find("identify").get("relative_error"), ".3g"),
-        joints=[_joint(row, robot, j) for j, row in enumerate(validate.get("joints", []))],
-        validate=validate,
+        looked=result.find("joints").get("seen", []), friction=[_friction(row) for row in friction.get("joints", [])],
+        motors=[_motor(row) for row in payload.get("motors", [])], design=result.find("design"),
+        left=_left(result.find("design")), parameters=_parameters(result.find("identify")),
+        identify=result.find("identify"), error=percent(result.find("identify").get("relative_error"), ".3g"),
+        joints=[_joint(row, robot, j) for j, row in enumerate(validate.get("joints", []))], validate=validate,
         figures=_figures(robot, result),
-    )
+    )  # fmt: skip
 
 
 def _verdict(result: CommissionResult) -> str:
@@ -79,36 +69,27 @@ def _check(check: dict[str, Any]) -> dict[str, str]:
     std = check["std"]
     spread = "" if std is None else f" ± {number(std, 2)}"
     return {
-        "joint": check["joint_name"],
-        "what": check["check"],
-        "verdict": _VERDICTS[check["verdict"]],
-        "style": check["verdict"],
-        "value": f"{number(check['value'], 4)}{spread}",
-        "margin": number(check["margin"], 3),
-        "text": check["text"],
-    }
+        "joint": check["joint_name"], "what": check["check"], "verdict": _VERDICTS[check["verdict"]],
+        "style": check["verdict"], "value": f"{number(check['value'], 4)}{spread}",
+        "margin": number(check["margin"], 3), "text": check["text"],
+    }  # fmt: skip
 
 
 def _friction(row: dict[str, Any]) -> dict[str, str]:
     values = zip(row["parameters"], row["values"], row["std"], strict=True)
     return {
-        "name": row["name"],
-        "unit": row.get("unit", "").replace("*", "·"),
-        "law": row["law"].replace("_", " and "),
+        "name": row["name"], "unit": row.get("unit", "").replace("*", "·"), "law": row["law"].replace("_", " and "),
         "values": ", ".join(f"{name} {number(value, 4)} ± {number(std, 2)}" for name, value, std in values),
         "scatter": number(row["scatter"], 3),
-    }
+    }  # fmt: skip
 
 
 def _motor(row: dict[str, Any]) -> dict[str, str]:
     relative = row["std"] / abs(row["torque_constant"]) if row["determined"] else None
     return {
-        "name": row["name"],
-        "value": number(row["torque_constant"], 5) if row["determined"] else "not determined",
-        "relative": certain(relative),
-        "stated": number(row["stated"], 5),
-        "text": row["text"],
-    }
+        "name": row["name"], "value": number(row["torque_constant"], 5) if row["determined"] else "not determined",
+        "relative": certain(relative), "stated": number(row["stated"], 5), "text": row["text"],
+    }  # fmt: skip
 
 
 def _left(design: dict[str, Any]) -> str:
@@ -124,13 +105,10 @@ def _parameters(identify: dict[str, Any]) -> list[dict[str, str]]:
 
 def _joint(row: dict[str, Any], robot: RobotFile, j: int) -> dict[str, str]:
     return {
-        "name": row["name"],
-        "R": number(row["R"], 5),
-        "rmse": number(row["rmse"]),
-        "max": number(row["max"]),
+        "name": row["name"], "R": number(row["R"], 5), "rmse": number(row["rmse"]), "max": number(row["max"]),
         "unit": "N·m" if robot.model.joints[j].kind == "revolute" else "N",
         "explained": percent(row["explained"], ".2f"),
-    }
+    }  # fmt: skip
 
 
 def _figures(robot: RobotFile, result: CommissionResult) -> dict[str, dict[str, str]]:
@@ -165,18 +143,12 @@ def summary(robot: RobotFile, result: CommissionResult, files: Sequence[tuple[st
     validate, identify = result.find("validate"), result.find("identify")
     rows = validate.get("joints", [])
     return {
-        "robot": robot.model.name,
-        "validated": result.validated,
-        "failed": result.failed or None,
-        "reason": result.reason or None,
-        "open": result.open,
+        "robot": robot.model.name, "validated": result.validated, "failed": result.failed or None,
+        "reason": result.reason or None, "open": result.open,
         "seconds": round(sum(step["seconds"] for step in result.steps), 1),
         "steps": [{key: step[key] for key in ("step", "state", "summary", "seconds")} for step in result.steps],
-        "R": {row["name"]: row["R"] for row in rows},
-        "rmse": {row["name"]: row["rmse"] for row in rows},
-        "relative_error": validate.get("relative_error"),
-        "model": identify.get("model"),
-        "model_id": identify.get("model_id"),
-        "promotion": validate.get("promotion"),
+        "R": {row["name"]: row["R"] for row in rows}, "rmse": {row["name"]: row["rmse"] for row in rows},
+        "relative_error": validate.get("relative_error"), "model": identify.get("model"),
+        "model_id": identify.get("model_id"), "promotion": validate.get("promotion"),
         **{name: str(path) for name, path in files},
-    }
+    }  # fmt: skip

@@ -171,12 +171,9 @@ def _run_daemon(what: Demonstration, daemon: DaemonProcess, report: Callable[[st
         sent, received = processes["acquisition"]["info"], processes["estimator"]["info"]
         recorded = processes["recorder"]["info"]["received"]
         frames = {
-            "sent": sent["frames"],
-            "received": received["received"],
-            "recorded": recorded,
-            "lost": sent["dropped"] + 2 * sent["frames"] - received["received"] - recorded,
-            "gaps": received["lost"],
-        }
+            "sent": sent["frames"], "received": received["received"], "recorded": recorded,
+            "lost": sent["dropped"] + 2 * sent["frames"] - received["received"] - recorded, "gaps": received["lost"],
+        }  # fmt: skip
     return RunRecord(snapshot, frames, monitor.bus, monitor.latency_us(), {})
 
 
@@ -230,11 +227,9 @@ def _write(
     snapshot: dict[str, Any], validation: Validation, directory: Path,
 ) -> dict[str, Path]:  # fmt: skip
     paths = {
-        "recording": recording.path or directory,
-        "online_model": directory / "online.yaml",
-        "batch_model": directory / "batch.yaml",
-        "report": directory / "report.html",
-    }
+        "recording": recording.path or directory, "online_model": directory / "online.yaml",
+        "batch_model": directory / "batch.yaml", "report": directory / "report.html",
+    }  # fmt: skip
     document = batch_document(batch, robot, recording, settings, span)
     write_model(document, paths["batch_model"])
     source = {key: snapshot[key] for key in ("arm", "t_ns", "frames", "used", "masked", "lost", "resets")}

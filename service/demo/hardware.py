@@ -49,19 +49,15 @@ def bus_configuration(bus: Bus, robot: str) -> tuple[dict[str, Any], Path]:
     config, hardware = (_SHIPPED / name.format(robot) for name in _FILES[bus])
     if not (config.is_file() and hardware.is_file()):
         before, after = _FILES[bus][0].split("{}")
-        known = sorted(
-            path.name.removeprefix(before).removesuffix(after) for path in _SHIPPED.glob(f"{before}*{after}")
-        )
+        files = _SHIPPED.glob(f"{before}*{after}")
+        known = sorted(path.name.removeprefix(before).removesuffix(after) for path in files)
         raise ConfigError(f"robot {robot}: there is no simulated hardware for it; there is for {', '.join(known)}")
     arm: dict[str, Any] = tomllib.loads(config.read_text(encoding="utf-8"))["arm"][0]
     return arm, hardware
 
 
 def own_network() -> None:
-    """Move this process to a new network namespace with a loopback interface.
-
-    Raises `RehearsalError`: permission denied.
-    """
+    """Move this process to a new network namespace with a loopback interface; raises `RehearsalError` if denied."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_NEW_NETWORK) != 0:
         reason = os.strerror(ctypes.get_errno())
@@ -70,15 +66,7 @@ def own_network() -> None:
 
 
 class Hardware:
-    """A command of `thetad sim` in a process of its own.
-
-    Parameters
-    ----------
-    arguments : str
-        Arguments of `thetad sim`.
-    link : Link, optional
-        Virtual cable to create before, and to remove after.
-    """
+    """A command of `thetad sim` in a process of its own; a virtual cable `link` is created before and removed after."""
 
     def __init__(self, *arguments: str, link: Link | None = None) -> None:
         self._link = link

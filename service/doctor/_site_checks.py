@@ -82,11 +82,9 @@ def _disk(config: Config) -> Iterator[Finding]:
         free = shutil.disk_usage(place).free
         value = f"{place}: {free / 1e9:.1f} GB free, {wanted[disk] / 1e9:.1f} GB wanted"
         if free < least:
-            remedy = "make room: jobs wait, and recordings are cut short"
-            yield Finding("disk", "failed", value, remedy)
+            yield Finding("disk", "failed", value, "make room: jobs wait, and recordings are cut short")
         elif free < wanted[disk]:
-            remedy = "make room, or set a lower max_gb in [arm.recorder]"
-            yield Finding("disk", "warning", value, remedy)
+            yield Finding("disk", "warning", value, "make room, or set a lower max_gb in [arm.recorder]")
         elif disk in unlimited:
             arms = ", ".join(unlimited[disk])
             yield Finding("disk", "warning", f"{value}; recordings of {arms} have no limit", "max_gb in [arm.recorder]")
@@ -102,7 +100,8 @@ def _folder(name: str, path: Path, *, private: bool = False) -> Finding:
     except FileNotFoundError:
         if _writable(path):
             return Finding(name, "ok", f"{path}: will be made")
-        return Finding(name, "failed", f"{path}: cannot be made by {me}", f"make it: {_make(path)}")
+        remedy = f"make it: sudo install -d -o {me} -m 700 '{path}'"
+        return Finding(name, "failed", f"{path}: cannot be made by {me}", remedy)
     except OSError as error:
         return Finding(name, "failed", f"{path}: {error.strerror}", _AS_USER)
     value = f"{path}: of {user_name(found.st_uid)}, mode {stat.S_IMODE(found.st_mode):04o}"
@@ -226,7 +225,3 @@ def _writable(path: Path) -> bool:
         return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
     except PermissionError:
         return False
-
-
-def _make(path: Path) -> str:
-    return f"sudo install -d -o {user_name(os.geteuid())} -m 700 '{path}'"

@@ -17,7 +17,7 @@ import numpy as np
 from drivers.timing import sleep_until
 from service.config.arm_tables import RealtimeConfig
 from service.doctor._needs import Loop
-from service.doctor.finding import Finding, Verdict, failed_or_warning
+from service.doctor.finding import Finding, failed_or_warning
 from service.worker.realtime import apply_realtime
 
 #: Limits, as shares of a cycle. After waking a loop takes up to 0.4 of a cycle of 1 ms with nine drives
@@ -108,16 +108,10 @@ def judge_cycle(result: CycleResult, arm: str | None) -> Finding:
         value += f"; refused: {'; '.join(result.refused)}"
         remedy = "the cycle was tried without it: give the daemon what [arm.realtime] asks for, or ask for less"
         return Finding("cycle", failed_or_warning(arm is not None), value, remedy)
-    verdict: Verdict = "warning"
     if result.p999_us <= GOOD * period and result.max_us <= LATE * period:
-        verdict = "ok"
-    elif result.late > MANY * result.cycles and arm:
-        verdict = "failed"
-    if verdict == "ok":
-        return Finding("cycle", verdict, value)
-    return Finding(
-        "cycle", verdict, value, "mend the lines above: a priority, a processor of its own, PREEMPT_RT; then try longer"
-    )
+        return Finding("cycle", "ok", value)
+    remedy = "mend the lines above: a priority, a processor of its own, PREEMPT_RT; then try longer"
+    return Finding("cycle", failed_or_warning(result.late > MANY * result.cycles and bool(arm)), value, remedy)
 
 
 def main() -> None:

@@ -15,8 +15,7 @@ from pathlib import Path
 import rt_core
 from service.config.arm_tables import RealtimeConfig
 from service.config.load import Config
-from service.doctor._card_checks import check_card
-from service.doctor._host_checks import check_host
+from service.doctor._host_checks import check_card, check_host
 from service.doctor._needs import Loop, Needs, needs_of
 from service.doctor._site_checks import check_cache, check_site
 from service.doctor.cycle import CycleError, judge_cycle, try_in_process

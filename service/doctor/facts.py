@@ -57,22 +57,17 @@ def read_facts(root: Path = Path("/")) -> Facts:
     policies = system.glob("cpu/cpu[0-9]*/cpufreq/scaling_governor")
     governors = {int(policy.parent.parent.name[3:]): _text(policy) or "" for policy in policies}
     return Facts(
-        release=_text(kernel / "osrelease") or "",
-        version=version,
+        release=_text(kernel / "osrelease") or "", version=version,
         realtime=_text(root / "sys/kernel/realtime") == "1" or "PREEMPT_RT" in version,
         online=processor_list(_text(system / "cpu/online") or ""),
         isolated=processor_list(_text(system / "cpu/isolated") or ""),
-        without_tick=processor_list(_text(system / "cpu/nohz_full") or ""),
-        governors=dict(sorted(governors.items())),
-        rt_runtime_us=_number(kernel / "sched_rt_runtime_us"),
-        rt_period_us=_number(kernel / "sched_rt_period_us"),
-        rtprio=limits["Max realtime priority"],
-        memlock=limits["Max locked memory"],
-        open_files=limits["Max open files"],
-        capabilities=_effective(_text(root / "proc/self/status") or ""),
+        without_tick=processor_list(_text(system / "cpu/nohz_full") or ""), governors=dict(sorted(governors.items())),
+        rt_runtime_us=_number(kernel / "sched_rt_runtime_us"), rt_period_us=_number(kernel / "sched_rt_period_us"),
+        rtprio=limits["Max realtime priority"], memlock=limits["Max locked memory"],
+        open_files=limits["Max open files"], capabilities=_effective(_text(root / "proc/self/status") or ""),
         clocksource=_text(clock / "current_clocksource"),
         clocksources=tuple((_text(clock / "available_clocksource") or "").split()),
-    )
+    )  # fmt: skip
 
 
 def read_card(name: str, root: Path = Path("/")) -> Card:
@@ -83,15 +78,12 @@ def read_card(name: str, root: Path = Path("/")) -> Card:
     flags = int(_text(folder / "flags") or "0", 16)
     link = folder / "device/driver"
     return Card(
-        name,
-        exists=True,
-        up=bool(flags & 1),
-        link=_text(folder / "carrier") == "1",
+        name, exists=True, up=bool(flags & 1), link=_text(folder / "carrier") == "1",
         driver=link.readlink().name if link.is_symlink() else None,
         wireless=(folder / "wireless").exists() or (folder / "phy80211").exists(),
         usb=any(re.fullmatch(r"usb\d+", part) for part in (folder / "device").resolve().parts),
         managers=_managers(_text(folder / "ifindex") or "", root),
-    )
+    )  # fmt: skip
 
 
 def card_names(root: Path = Path("/")) -> tuple[str, ...]:

@@ -30,15 +30,9 @@ _RETRY_S = 5.0
 _PATIENCE_S = 30.0
 _UNREPORTED_S = 600.0  # longest wait for the classification of a change
 _CHANGE_KINDS = (  # kinds of `rt_core.online.monitors.change_report`, which this light process does not import
-    "payload_attached",
-    "payload_released",
-    "payload_moved",
-    "friction_changed",
-    "friction_drift",
-    "sensor_fault",
-    "sensor_recovered",
-    "ambiguous",
-)
+    "payload_attached", "payload_released", "payload_moved", "friction_changed", "friction_drift", "sensor_fault",
+    "sensor_recovered", "ambiguous",
+)  # fmt: skip
 _EXPLAINED = 0.5  # share of an ambiguous change from which a sensor may be the cause
 _CANCEL_EVERY_S = 1.0  # between two searches for jobs that a faulty sensor forbids
 _HISTORY = 1000  # events that are read after a restart for reports that still hold

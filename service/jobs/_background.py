@@ -19,12 +19,8 @@ _MAX = 32  # running or waiting
 class BackgroundWork:
     """Runs work in threads, and continues with the results in the thread that calls `step`.
 
-    The work must not use the queue, which belongs to the thread that opened it.
-
-    Attributes
-    ----------
-    stopping : threading.Event
-        Set when the process ends; long work checks it now and then.
+    The work must not use the queue, which belongs to the thread that opened it. Long work checks the event `stopping`,
+    set when the process ends, now and then.
     """
 
     def __init__(self) -> None:
@@ -35,10 +31,7 @@ class BackgroundWork:
     def begin(self, work: Callable[[], T], then: Callable[[Callable[[], T]], None]) -> None:
         """Begin `work`; `then` gets a function that returns its result, or raises its error.
 
-        Raises
-        ------
-        ControlError
-            Too much work is under way.
+        Raises `ControlError` while too much work is under way.
         """
         if len(self._begun) >= _MAX:
             raise ControlError("failed", f"{_MAX} requests are at work on large files already; try again later")

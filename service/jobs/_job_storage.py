@@ -36,12 +36,8 @@ class JobStorage:
     def open(cls, directory: Path, path_policy: PathPolicy | None = None) -> JobStorage:
         """Open the storage in `directory`, which is made if missing; a damaged queue is salvaged.
 
-        Clients may name files within `path_policy`; None: any.
-
-        Raises
-        ------
-        StoreError
-            The queue cannot be used now; a retry may help.
+        Clients may name files within `path_policy`; None: any. Raises `StoreError` if the queue cannot be used now; a
+        retry may help.
         """
         salvaged = None
         try:

@@ -11,18 +11,10 @@ from service.operations.errors import OperationError
 
 @dataclass(frozen=True)
 class PathPolicy:
-    """Folders in which clients may name files, and one in which they may not.
+    """Folders in which clients may name files, and one in which they may not."""
 
-    Attributes
-    ----------
-    folders : tuple of Path, optional
-        None: all.
-    secret : Path, optional
-        Directory of keys, of which nothing is read or written for anybody.
-    """
-
-    folders: tuple[Path, ...] | None = None
-    secret: Path | None = None
+    folders: tuple[Path, ...] | None = None  # None: all
+    secret: Path | None = None  # directory of keys, of which nothing is read or written for anybody
 
     @classmethod
     def of(cls, config: Config) -> PathPolicy:
@@ -33,13 +25,7 @@ class PathPolicy:
         return cls(folders, config.keys_dir)
 
     def check(self, path: Path, name: str) -> Path:
-        """Return the resolved path.
-
-        Raises
-        ------
-        OperationError
-            It is not absolute, not a path, or outside the allowed folders; `name` is the parameter.
-        """
+        """Return the resolved path; `OperationError` if parameter `name` is no absolute path, or outside."""
         if not path.is_absolute():
             raise OperationError(f"{name}: {path}: give the whole path, for the daemon works in another directory")
         try:

@@ -420,24 +420,14 @@ def _keep_model(path: Path, name: str, storage: JobStorage) -> dict[str, str]:
 def _model(model: Model, storage: JobStorage) -> dict[str, Any]:
     error = model.relative_error
     return {
-        "id": model.id,
-        "created": iso(model.created_ns),
-        "method": model.method,
-        "verdict": model.verdict,
-        "relative_error": error if error is not None and math.isfinite(error) else None,
-        "origin": model.origin,
-        "job": model.job,
-        "path": str(storage.artifacts.place(model.id)),
-    }
+        "id": model.id, "created": iso(model.created_ns), "method": model.method, "verdict": model.verdict,
+        "relative_error": error if error is not None and math.isfinite(error) else None, "origin": model.origin,
+        "job": model.job, "path": str(storage.artifacts.place(model.id)),
+    }  # fmt: skip
 
 
 def _promotion(entry: Promotion) -> dict[str, Any]:
     return {
-        "time": iso(entry.t_ns),
-        "action": entry.action,
-        "model": entry.model,
-        "previous": entry.previous,
-        "job": entry.job,
-        "reason": entry.reason,
-        "data": entry.data,
-    }
+        "time": iso(entry.t_ns), "action": entry.action, "model": entry.model, "previous": entry.previous,
+        "job": entry.job, "reason": entry.reason, "data": entry.data,
+    }  # fmt: skip

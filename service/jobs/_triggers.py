@@ -11,23 +11,15 @@ from service.config.jobs import ReidentifyConfig
 class Trigger:
     """Trigger of one arm; times in seconds of any monotonic clock.
 
-    Attributes
-    ----------
-    last_s : float
-        When it last fired, or when the schedule began.
-    fired : bool
-        Whether it has fired since then; the minimum interval counts from a firing only.
-    pending : dict of str to float
-        Reports, "drift" or "invalid", with their times. They stay until they are cleared, because one attempt may fail,
-        for example on frames from the middle of a change.
-    held : dict of str to float
-        Why nothing is queued automatically, and until when: "change" (not classified yet), "payload" (the arm carries
-        something that its model must not contain), "sensor" (a torque sensor has changed, or may have).
+    `pending` reports, "drift" or "invalid", stay until they are cleared, because one attempt may fail, for example on
+    frames from the middle of a change. `held` says why nothing is queued automatically, and until when: "change" (not
+    classified yet), "payload" (the arm carries something that its model must not contain), "sensor" (a torque sensor
+    has changed, or may have).
     """
 
     settings: ReidentifyConfig
-    last_s: float
-    fired: bool = False
+    last_s: float  # when it last fired, or when the schedule began
+    fired: bool = False  # since then; the minimum interval counts from a firing only
     pending: dict[str, float] = field(default_factory=dict)
     held: dict[str, float] = field(default_factory=dict)
     _not_before_s: float = float("-inf")

@@ -198,27 +198,18 @@ def difference_document(found: ModelDifference, z: float) -> dict[str, Any]:
         return {"name": q.name, "unit": q.unit, "values": q.values, "stds": q.stds, "z": q.z, "differs": differs}
 
     return {
-        "robot": found.models[0].robot.model.name,
-        "z": z,
-        "models": [_model(model) for model in found.models],
-        "compared": found.compared,
-        "differing": len(found.beyond(z)),
-        "by_chance": found.by_chance(z),
-        "parameters": [entry(q) for q in found.parameters],
-        "constants": [entry(q) for q in found.constants],
+        "robot": found.models[0].robot.model.name, "z": z, "models": [_model(model) for model in found.models],
+        "compared": found.compared, "differing": len(found.beyond(z)), "by_chance": found.by_chance(z),
+        "parameters": [entry(q) for q in found.parameters], "constants": [entry(q) for q in found.constants],
         "friction": [{"joint": f.joint, "speed": f.speed, **entry(f.torque)} for f in found.friction],
-    }
+    }  # fmt: skip
 
 
 def _model(model: ModelFile) -> dict[str, Any]:
     document = model.document
     metrics = document.get("metrics") or {}
     return {
-        "path": str(model.path),
-        "created": document["created"],
-        "method": document["method"],
-        "verdict": document["verdict"],
-        "origin": model.origin,
-        "relative_error": metrics.get("relative_error"),
+        "path": str(model.path), "created": document["created"], "method": document["method"],
+        "verdict": document["verdict"], "origin": model.origin, "relative_error": metrics.get("relative_error"),
         "rmse": metrics.get("rmse"),
-    }
+    }  # fmt: skip

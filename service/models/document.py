@@ -91,12 +91,9 @@ def settings_document(settings: SignalSettings) -> dict[str, Any]:
     """Return signal settings as plain data, with the defaults resolved."""
     speeds = settings.min_velocity
     return {
-        "cutoff_hz": settings.cutoff_hz,
-        "rate_hz": settings.row_rate_hz,
-        "filter_order": settings.filter_order,
-        "trim_s": settings.trim,
-        "min_velocity": None if speeds is None else [float(v) for v in speeds],
-    }
+        "cutoff_hz": settings.cutoff_hz, "rate_hz": settings.row_rate_hz, "filter_order": settings.filter_order,
+        "trim_s": settings.trim, "min_velocity": None if speeds is None else [float(v) for v in speeds],
+    }  # fmt: skip
 
 
 def _signal_settings(table: SettingsTable) -> SignalSettings:
@@ -130,15 +127,12 @@ def parameter_table(
         relative = std[k] / abs(theta[k]) if theta[k] != 0.0 else np.inf
         rows.append(
             {
-                "name": base.names[k],
-                "expression": expression,
-                "unit": base.layout.units[k],
+                "name": base.names[k], "expression": expression, "unit": base.layout.units[k],
                 "value": _finite(theta[k]) if shown else None,
                 "std": _finite(std[k]) if status[k] != "dropped" else None,
-                "relative_std": _finite(relative) if status[k] != "dropped" else None,
-                "status": status[k],
+                "relative_std": _finite(relative) if status[k] != "dropped" else None, "status": status[k],
             }
-        )
+        )  # fmt: skip
     return rows
 
 
@@ -150,13 +144,9 @@ def estimator_document(result: Identification) -> dict[str, Any]:
         out["loss"] = options.loss
     if search is not None:
         out |= {
-            "formulation": options.formulation,
-            "evaluations": int(search.evaluations),
-            "stopped": search.stopped,
-            "converged": bool(search.converged),
-            "cost": float(search.cost),
-            "at_bound": list(search.at_bound),
-        }
+            "formulation": options.formulation, "evaluations": int(search.evaluations), "stopped": search.stopped,
+            "converged": bool(search.converged), "cost": float(search.cost), "at_bound": list(search.at_bound),
+        }  # fmt: skip
     if options.bounds is not None:
         out["bounds"] = {name: [float(v) for v in pair] for name, pair in options.bounds.items()}
     if consistent is not None:
@@ -193,12 +183,9 @@ def batch_document(
             "findings": findings_document(result),
             "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
             "data": {
-                "robot": recording.robot,
-                "span": "0:1" if span is None else str(span),
-                "rows": [int(c) for c in result.metrics.count],
-                "row_rate_hz": result.rows.rate_hz,
-                "band_hz": result.rows.band_hz,
-                **origin_of(recording, result.rows.t),
+                "robot": recording.robot, "span": "0:1" if span is None else str(span),
+                "rows": [int(c) for c in result.metrics.count], "row_rate_hz": result.rows.rate_hz,
+                "band_hz": result.rows.band_hz, **origin_of(recording, result.rows.t),
             },
             "settings": chosen,
             "settings_sha256": digest(chosen | {"method": method}),
@@ -214,12 +201,8 @@ def batch_document(
             "metrics": result.metrics.as_dict(),
             "constants": [
                 {
-                    "name": c.name,
-                    "unit": c.unit,
-                    "value": _finite(c.value),
-                    "lower": _finite(c.lower),
-                    "upper": _finite(c.upper),
-                    "used": float(getattr(used, where[c.name][0])[where[c.name][1]]),
+                    "name": c.name, "unit": c.unit, "value": _finite(c.value), "lower": _finite(c.lower),
+                    "upper": _finite(c.upper), "used": float(getattr(used, where[c.name][0])[where[c.name][1]]),
                     "status": "doubtful" if result.verdict == "doubtful" and c.status == "determined" else c.status,
                 }
                 for c in result.estimate.constants
@@ -235,26 +218,21 @@ def batch_document(
             "theta": [float(v) for v in result.theta],
             "covariance": [[float(v) for v in row] for row in finite_covariance(result.uncertainty.covariance)],
         }
-    )
+    )  # fmt: skip
 
 
 def findings_document(result: Identification) -> list[dict[str, Any]]:
     """Return the significant errors that the tests found, as plain data."""
     return [
         {
-            "cause": f.kind,
-            "joint": None if f.joint is None else result.model.joints[f.joint].name,
-            "estimate": [float(v) for v in f.estimate],
-            "std": [float(v) for v in f.std],
-            "unit": f.unit,
-            "z": _finite(f.z),
-            "left": f.left,
-            "named": f.named,
+            "cause": f.kind, "joint": None if f.joint is None else result.model.joints[f.joint].name,
+            "estimate": [float(v) for v in f.estimate], "std": [float(v) for v in f.std], "unit": f.unit,
+            "z": _finite(f.z), "left": f.left, "named": f.named,
             "gravity": None if f.gravity is None else [float(v) for v in f.gravity],
             "text": finding_text(f, result.model),
         }
         for f in result.diagnosis.findings
-    ]
+    ]  # fmt: skip
 
 
 #: What predictions and readers use; its digest shows a change.
@@ -330,12 +308,7 @@ def online_document(
             "method": "vff_rls",
             "constants": [
                 {
-                    "name": name,
-                    "unit": unit,
-                    "value": None,
-                    "lower": None,
-                    "upper": None,
-                    "used": value,
+                    "name": name, "unit": unit, "value": None, "lower": None, "upper": None, "used": value,
                     "status": "given",
                 }
                 for name, unit, value in _constants_of(robot, base, used)
@@ -345,7 +318,7 @@ def online_document(
             "theta": [float(v) for v in theta],
             "covariance": [[float(v) for v in row] for row in covariance],
         }
-    )
+    )  # fmt: skip
 
 
 def model_text(document: dict[str, Any]) -> str:
@@ -358,10 +331,8 @@ def model_text(document: dict[str, Any]) -> str:
 def write_model(document: dict[str, Any], path: Path) -> None:
     """Write a model file atomically.
 
-    Raises
-    ------
-    ModelFileError
-        If a variance is not positive, or the covariance not positive semidefinite: such a file is never written.
+    Raises `ModelFileError` if a variance is not positive, or the covariance not positive semidefinite: such a file is
+    never written.
     """
     problem = covariance_problem(np.array(document["covariance"]))
     if problem is not None:

@@ -150,23 +150,12 @@ _WITH_TEMPERATURE = {
 _BODIES = "each a possible body"
 _NOT_BODIES = "chosen so that the torque is right,\n# not meaningful link by link"
 _LAW_WORDS = {
-    LAW_ARMATURE: "armature",
-    LAW_VISCOUS: "viscous",
-    LAW_COULOMB: "coulomb",
-    LAW_OFFSET: "offset",
-    LAW_BREAKAWAY: "breakaway",
-    LAW_QUADRATIC_ODD: "quadratic_odd",
-    LAW_QUADRATIC_EVEN: "quadratic_even",
-    LAW_CUBIC: "cubic",
-    LAW_TANH: "tanh",
-    LAW_DECAYING_VISCOUS: "decaying_viscous",
-    LAW_SINE: "sine",
-    LAW_COSINE: "cosine",
-    LAW_LOAD: "load",
-    LAW_COULOMB_TEMPERATURE: "coulomb",
-    LAW_VISCOUS_TEMPERATURE: "viscous",
+    LAW_ARMATURE: "armature", LAW_VISCOUS: "viscous", LAW_COULOMB: "coulomb", LAW_OFFSET: "offset",
+    LAW_BREAKAWAY: "breakaway", LAW_QUADRATIC_ODD: "quadratic_odd", LAW_QUADRATIC_EVEN: "quadratic_even",
+    LAW_CUBIC: "cubic", LAW_TANH: "tanh", LAW_DECAYING_VISCOUS: "decaying_viscous", LAW_SINE: "sine",
+    LAW_COSINE: "cosine", LAW_LOAD: "load", LAW_COULOMB_TEMPERATURE: "coulomb", LAW_VISCOUS_TEMPERATURE: "viscous",
     LAW_BREAKAWAY_TEMPERATURE: "breakaway",
-}
+}  # fmt: skip
 
 
 def to_python(model_file: ModelFile) -> str:
@@ -203,19 +192,12 @@ def to_python(model_file: ModelFile) -> str:
         return "[\n" + "".join(f"    {row!r},\n" for row in rows) + "]"
 
     return _PYTHON.format(
-        robot=model.name,
-        kind=document["kind"],
-        method=plain_text(document["method"]),
-        recording=plain_text(model_file.origin),
-        verdict=document["verdict"],
-        n=model.n,
-        gravity=_numbers(model.gravity),
-        joints=block(list(joints)),
-        meaning=_NOT_BODIES if model_file.standard is None else _BODIES,
-        links=block([_numbers(row) for row in links]),
-        effects=block(list(effects)),
-        **words,
-    )
+        robot=model.name, kind=document["kind"], method=plain_text(document["method"]),
+        recording=plain_text(model_file.origin), verdict=document["verdict"], n=model.n,
+        gravity=_numbers(model.gravity), joints=block(list(joints)),
+        meaning=_NOT_BODIES if model_file.standard is None else _BODIES, links=block([_numbers(row) for row in links]),
+        effects=block(list(effects)), **words,
+    )  # fmt: skip
 
 
 def _numbers(values: FloatArray) -> tuple[float, ...]:

@@ -26,11 +26,8 @@ def origin_of(recording: Recording, t: FloatArray) -> dict[str, Any]:
     """Return the entry for the recording that a model was fitted to, whose rows were at times `t` (K,) [s]."""
     first, last = float(t[0]), float(t[-1])
     out: dict[str, Any] = {
-        "recording": recording.file_name,
-        "sha256": recording.sha256,
-        "first_s": first,
-        "last_s": last,
-    }
+        "recording": recording.file_name, "sha256": recording.sha256, "first_s": first, "last_s": last,
+    }  # fmt: skip
     if not recording.parts:
         return out | {"frames": frame_fingerprints(recording, first, last)}
     sources = []

@@ -41,25 +41,13 @@ _NO_ADAPTATION = 1e-12  # forgetting that never quickens: plain RLS
 
 @dataclass(frozen=True)
 class Conditions:
-    """Input of all methods.
+    """Input of all methods."""
 
-    Attributes
-    ----------
-    seconds, validation_s : float
-        Length of the two motions [s].
-    slow_s : float
-        Length of a slow continuation of the first, with many passes through low speeds [s].
-    noise : (n,) float64 or None
-        Standard deviation of the torque noise [N*m]; None for the simulated sensors' own.
-    outliers : float
-        Share of the training samples of each joint's torque that belong to bursts of ten standard deviations.
-    """
-
-    seconds: float = 40.0
-    validation_s: float = 20.0
-    slow_s: float = 0.0
-    noise: FloatArray | None = None
-    outliers: float = 0.0
+    seconds: float = 40.0  # length of the motion to identify from [s]
+    validation_s: float = 20.0  # length of the motion to validate on [s]
+    slow_s: float = 0.0  # length of a slow continuation of the first, with many passes through low speeds [s]
+    noise: FloatArray | None = None  # (n,) standard deviation, of torque [N*m]; None: the simulated sensors' own
+    outliers: float = 0.0  # share of each joint's training torques in bursts of ten standard deviations
 
 
 @dataclass(frozen=True)
@@ -203,11 +191,8 @@ def _fit(scene: Scene, method: str) -> Fitted:
         source, joint = truth[c.name]
         true = float(getattr(scene.truth.dynamics, source)[joint])
         constants[c.name] = {
-            "truth": true,
-            "value": c.value,
-            "status": c.status,
-            "inside": bool(c.lower <= true <= c.upper),
-        }
+            "truth": true, "value": c.value, "status": c.status, "inside": bool(c.lower <= true <= c.upper),
+        }  # fmt: skip
     predicted = scene.predict(found.model, found.base, found.theta)
     return predicted, found.theta, seconds, constants
 
@@ -281,15 +266,12 @@ class Comparison:
         return out | {
             "error_in_noise": float(np.median([self.total_error(t) for t in done])),
             "torque_error": np.median([t.torque_error for t in done], axis=0),
-            "rmse": np.median([t.rmse for t in done], axis=0),
-            "R": np.median([t.R for t in done], axis=0),
+            "rmse": np.median([t.rmse for t in done], axis=0), "R": np.median([t.R for t in done], axis=0),
             "least_R": float(min(t.R.min() for t in done)),
             "parameter_error": float(np.median(parameter)) if parameter else None,
-            "seconds": float(np.median([t.seconds for t in done])),
-            "constants": len(constants),
-            "constants_determined": len(determined),
-            "constants_inside": sum(c["inside"] for c in determined),
-        }
+            "seconds": float(np.median([t.seconds for t in done])), "constants": len(constants),
+            "constants_determined": len(determined), "constants_inside": sum(c["inside"] for c in determined),
+        }  # fmt: skip
 
 
 def check_methods(methods: Sequence[str]) -> None:
@@ -328,13 +310,7 @@ def compare_seed(
     model: RobotModel, methods: Sequence[str], seed: int, conditions: Conditions,
     progress: Callable[[int, str], None] | None = None,
 ) -> SeedTrials:  # fmt: skip
-    """Run all `methods` on one scene; `progress(done, method)` is called before each.
-
-    Raises
-    ------
-    DataError, ComparatorUnavailableError
-        As `check_conditions`.
-    """
+    """Run all `methods` on one scene; `progress(done, method)` is called before each. Errors as `check_conditions`."""
     check_conditions(model, methods, conditions)
     if progress is not None:
         progress(0, "motions")
@@ -362,10 +338,7 @@ def compare(
 ) -> Comparison:  # fmt: skip
     """Run all `methods` on the scenes of seeds 1 to `seeds`; `progress(done, of, what)` is called before each trial.
 
-    Raises
-    ------
-    DataError, ComparatorUnavailableError
-        As `check_conditions`, or without a seed.
+    Errors as `check_conditions`; also `DataError` without a seed.
     """
     if seeds < 1:
         raise DataError(f"at least one seed is needed, not {seeds}")

@@ -18,28 +18,16 @@ from rt_core.types import FloatArray
 
 @dataclass(frozen=True)
 class GuidingRecord:
-    """A session of zero-force control, one row per cycle; joint arrays are (N, n).
+    """A session of zero-force control, one row per cycle; joint arrays are (N, n)."""
 
-    Attributes
-    ----------
-    t : (N,) float64
-        Time [s].
-    q, dq, tau : float64
-        Positions, velocities and motor torques, on the joint side.
-    outside, margin : float64
-        External torque by the model, and its bound [N*m or N].
-    force : (N, 3) float64 or None
-        Force on the flange in the base frame [N], where it is known.
-    """
-
-    t: FloatArray
-    q: FloatArray
+    t: FloatArray  # (N,) [s]
+    q: FloatArray  # on the joint side, as dq and tau of the motors
     dq: FloatArray
     tau: FloatArray
-    outside: FloatArray
-    margin: FloatArray
+    outside: FloatArray  # external torque by the model [N*m or N]
+    margin: FloatArray  # its bound
     states: Sequence[GuidingState]
-    force: FloatArray | None = None
+    force: FloatArray | None = None  # (N, 3) on the flange in the base frame [N], where it is known
 
 
 class GuidingRecordError(ValueError):
@@ -51,19 +39,9 @@ def record_of(
 ) -> GuidingRecord:
     """Return a session from its first sample to its end, when the drives were switched off.
 
-    Parameters
-    ----------
-    recording : Recording
-        With `q`; without `dq` or `tau` velocity is that of the controller, and torque the commanded one.
-    settings : ZeroForceSettings
-        Of the session.
-    session : mapping
-        As `service.motion._hand_guiding.HandGuiding.report` gives it.
-
-    Raises
-    ------
-    GuidingRecordError
-        The recording has no sample of the session.
+    `recording` has `q`; without `dq` or `tau` velocity is that of the controller, and torque the commanded one.
+    `session` is what `service.motion._hand_guiding.HandGuiding.report` gave. Raises `GuidingRecordError` if the
+    recording has no sample of it.
     """
     began_ns, stopped_ns, at_once_ns = (session[key] for key in ("began_ns", "stopped_ns", "at_once_ns"))
     indices = []

@@ -27,13 +27,7 @@ _FIELDS = ("robot", "rate_hz", "clock", "source", "joint_names", "units")
 
 
 def open_recording(path: Path) -> Recording:
-    """Read a recording, or a saved window of live frames, by its first bytes.
-
-    Raises
-    ------
-    RecordingFormatError
-        It is neither, damaged, or contradicts itself; the other errors of `read_recording`.
-    """
+    """Read a recording, or a saved window of live frames, by its first bytes; errors as `read_recording`."""
     try:
         with path.open("rb") as stream:
             is_window = stream.read(len(MAGIC)) == MAGIC
@@ -45,10 +39,7 @@ def open_recording(path: Path) -> Recording:
 def open_robot(text: str | None) -> RobotFile:
     """Load the robot of a parameter: a name, a path, or a whole description, the JSON text of `RobotFile.source`.
 
-    Raises
-    ------
-    OperationError
-        If there is none, or the text is no JSON; the errors of `load_robot`.
+    Raises `OperationError` if there is none, or the text is no JSON; the errors of `load_robot`.
     """
     if text is None:
         raise OperationError("robot: is not given, and the job concerns no arm that has one: name a robot or an arm")
@@ -72,27 +63,14 @@ def window_state(
 ) -> State:  # fmt: skip
     """Return the content of a window's file for `service.io.state_file.save_state` with owner `WINDOW_OWNER`.
 
-    Parameters
-    ----------
-    meta : RecordingMeta
-        Robot, joints, units, rate, clock and source.
-    t_bus_ns, seq : (N,) int64
-        Of the frames, see `drivers.frame.JointFrame`.
-    channels : mapping of (N, n) float64
-        By name; only those that were measured, NaN where a value is missing.
-    valid : (N, n) bool, optional
-        False where a joint's values must not be used.
+    `t_bus_ns` and `seq` (N,) are those of the frames (`drivers.frame.JointFrame`); `channels` (N, n) only those that
+    were measured, NaN where a value is missing; `valid` (N, n) is False where a joint's values must not be used.
     """
     state: dict[str, Any] = {
-        "robot": meta.robot,
-        "rate_hz": float(meta.rate_hz),
-        "clock": meta.clock,
-        "source": meta.source,
-        "joint_names": "\n".join(meta.joint_names),
-        "units": "\n".join(meta.units),
-        "t_bus_ns": np.asarray(t_bus_ns, dtype=np.int64),
-        "seq": np.asarray(seq, dtype=np.int64),
-    }
+        "robot": meta.robot, "rate_hz": float(meta.rate_hz), "clock": meta.clock, "source": meta.source,
+        "joint_names": "\n".join(meta.joint_names), "units": "\n".join(meta.units),
+        "t_bus_ns": np.asarray(t_bus_ns, dtype=np.int64), "seq": np.asarray(seq, dtype=np.int64),
+    }  # fmt: skip
     for name, array in channels.items():
         if name not in CHANNELS:
             raise ValueError(f"no channel {name!r}; there are {', '.join(CHANNELS)}")
@@ -105,13 +83,7 @@ def window_state(
 
 
 def read_window(path: Path) -> Recording:
-    """Read a window of frames, with the same result as for a file of the recorder.
-
-    Raises
-    ------
-    RecordingFormatError
-        The file is damaged, no window, or contradicts itself.
-    """
+    """Read a window of frames, with the same result as for a file of the recorder; raises `RecordingFormatError`."""
     try:
         state = load_state(path, WINDOW_OWNER)
     except StateError as error:
@@ -127,13 +99,9 @@ def read_window(path: Path) -> Recording:
 def _recording(path: Path, state: Mapping[str, Any]) -> Recording:
     robot, rate_hz, clock, source, joints, units = (state[name] for name in _FIELDS)
     meta = RecordingMeta(
-        str(robot),
-        tuple(str(joints).split("\n")),
-        tuple(str(units).split("\n")),
-        float(rate_hz),
-        str(clock),
+        str(robot), tuple(str(joints).split("\n")), tuple(str(units).split("\n")), float(rate_hz), str(clock),
         str(source),
-    )
+    )  # fmt: skip
     t_ns, seq = _column(state["t_bus_ns"], "t_bus_ns"), _column(state["seq"], "seq")
     count = t_ns.size
     if count < 2:
@@ -159,15 +127,9 @@ def _recording(path: Path, state: Mapping[str, Any]) -> Recording:
         if name not in SLOW_CHANNELS:
             valid &= np.isfinite(array)
     return Recording(
-        t=(t_ns - t_ns[0]) * 1e-9,
-        t_ns=t_ns,
-        seq=seq,
-        channels=channels,
-        meta=meta,
-        valid=None if valid.all() else valid,
-        path=path,
-        metadata=meta.to_metadata(),
-    )
+        t=(t_ns - t_ns[0]) * 1e-9, t_ns=t_ns, seq=seq, channels=channels, meta=meta,
+        valid=None if valid.all() else valid, path=path, metadata=meta.to_metadata(),
+    )  # fmt: skip
 
 
 def _column(array: Any, name: str) -> NDArray[np.int64]:

@@ -24,25 +24,12 @@ P = TypeVar("P", bound=Parameters)
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a job.
+    """Result of a job; jobs that depend on one that is not `accepted` do not run."""
 
-    Attributes
-    ----------
-    verdict : str
-        One word of the kind's own, such as "ok" or "not_explained".
-    summary : str
-        One line for people.
-    metrics : dict
-        Plain JSON: the same figures that the command of this name prints with `--json`.
-    accepted : bool
-        False: the result must not be used, such as a fit that does not explain its data. Jobs that depend on it do not
-        run.
-    """
-
-    verdict: str
-    summary: str
-    metrics: dict[str, Any] = field(default_factory=dict)
-    accepted: bool = True
+    verdict: str  # one word of the kind's own, such as "ok" or "not_explained"
+    summary: str  # one line for people
+    metrics: dict[str, Any] = field(default_factory=dict)  # plain JSON: as the command of this name prints it
+    accepted: bool = True  # False: must not be used, such as a fit that does not explain its data
 
 
 @dataclass(frozen=True)
@@ -62,17 +49,8 @@ class FanOut(Generic[P]):
 class Kind(Generic[P]):
     """One kind of job.
 
-    Attributes
-    ----------
-    recordings, models : tuple of str
-        Names of the parameters that refer to a recording or a model; the queue resolves them, and the job opens them by
-        `Workspace.recording` and `Workspace.model`.
-    needs_arm : bool
-        The job changes or concerns one arm of the daemon.
-    uses_active : bool
-        The arm's active model at the start is the input `present`, if there is one.
-    fan_out : FanOut or None
-        For a job of several parts; `divided` returns whether the parameters make it one.
+    `recordings` and `models` are names of parameters that refer to one; the queue resolves them, and the job opens them
+    by `Workspace.recording` and `Workspace.model`.
     """
 
     name: str
@@ -81,19 +59,13 @@ class Kind(Generic[P]):
     run: Callable[[P, Workspace], Outcome]
     recordings: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
-    needs_arm: bool = False
-    uses_active: bool = False
-    fan_out: FanOut[P] | None = None
-    divided: Callable[[P], bool] = lambda _: False
+    needs_arm: bool = False  # the job changes or concerns one arm of the daemon
+    uses_active: bool = False  # the arm's active model at the start is the input `present`, if there is one
+    fan_out: FanOut[P] | None = None  # for a job of several parts
+    divided: Callable[[P], bool] = lambda _: False  # whether the parameters make it one
 
     def read(self, values: Mapping[str, Any]) -> P:
-        """Check parameters given as plain JSON.
-
-        Raises
-        ------
-        OperationError
-            Naming every field that is wrong.
-        """
+        """Check parameters given as plain JSON; `OperationError` names every field that is wrong."""
         return read_parameters(self.name, self.parameters, values)
 
 

@@ -75,41 +75,24 @@ class Quantity:
 class PayloadResult:
     """Result of the search for a payload.
 
-    Attributes
-    ----------
-    present : bool
-        Whether the mass is significantly above zero.
-    quantities : tuple of Quantity
-        In the order of `QUANTITIES`: mass, centre of mass in the flange frame, inertia about it in the flange's axes.
-    body : (10,) float64 or None
-        The nearest real body about the flange frame, in Pinocchio's order; None if a quantity is open or doubtful.
-    scatter : float
-        Rms of the change that a payload does not explain, relative to the noise; about 1 if all is well. It widens the
-        intervals.
-    identification : Identification or None
-        Of the recording with payload, where one was given.
-    errors : tuple of float or None
-        Relative torque error on that recording: without payload, with it, and of a fit of its own.
-    predicted : (K, n) float64 or None
-        Torque of the arm with the payload at the identification's rows; None where no single payload gives it, because
-        nothing explains the recording or other effects were fitted along with it.
-    torque_std : float
-        Relative standard deviation of the torque's scale that the intervals allow for.
-    torque_factor : Quantity or None
-        Measured torque over true torque, from a payload of known mass.
+    `quantities` come in the order of `QUANTITIES`: mass, centre of mass in the flange frame, inertia about it in the
+    flange's axes. `scatter` is the rms of the change that a payload does not explain, relative to the noise; about 1 if
+    all is well. It widens the intervals. `predicted` (K, n) is the torque of the arm with the payload at the
+    identification's rows; None where no single payload gives it, because nothing explains the recording or other
+    effects were fitted along with it.
     """
 
     verdict: PayloadVerdict
     reasons: tuple[str, ...]
-    present: bool
+    present: bool  # the mass is significantly above zero
     quantities: tuple[Quantity, ...]
-    body: FloatArray | None
+    body: FloatArray | None  # (10,) nearest real one, in the flange frame; None if a quantity is open or doubtful
     scatter: float | None
-    identification: Identification | None = None
-    errors: tuple[float, float | None, float] | None = None
+    identification: Identification | None = None  # of the recording with payload, where one was given
+    errors: tuple[float, float | None, float] | None = None  # of torque on it: without payload, with it, own fit
     predicted: FloatArray | None = None
-    torque_std: float = 0.0
-    torque_factor: Quantity | None = None
+    torque_std: float = 0.0  # relative standard deviation of the torque's scale that the intervals allow for
+    torque_factor: Quantity | None = None  # measured torque over true torque, from a payload of known mass
 
     @property
     def known(self) -> bool:
@@ -122,14 +105,9 @@ def payload_in_recording(
 ) -> PayloadResult:
     """Find the payload in a recording with it, from the model `before` of the arm without.
 
-    The recording is prepared as the model's own was, and fitted freely: its residuals give the noise.
-
-    Raises
-    ------
-    PayloadError
-        If the model cannot be used, or the recording is of another robot or the model's own.
-    DataError
-        If the recording cannot be used.
+    The recording is prepared as the model's own was, and fitted freely: its residuals give the noise. Raises
+    `PayloadError` if the model cannot be used, or the recording is of another robot or the model's own; `DataError` if
+    the recording cannot be used.
     """
     _check_before(before)
     origin = before.document["data"]
@@ -174,10 +152,7 @@ def payload_between(
 ) -> PayloadResult:
     """Find the payload from the model `before` of the arm without it and base parameters (p,), (p, p) with it.
 
-    Raises
-    ------
-    PayloadError
-        If the model cannot be used.
+    Raises `PayloadError` if the model cannot be used.
     """
     _check_before(before)
     payload = payload_from_change(
@@ -190,20 +165,9 @@ def payload_between(
 def with_torque_scale(result: PayloadResult, torque_std: float = 0.0, known_mass: float | None = None) -> PayloadResult:
     """Return a result whose intervals allow for the scale of the torque, or that tells it from a known mass.
 
-    A factor that all torques have in common does not show in any fit: mass and inertia have it, too.  It is what an
-    error of the torque constants does.
-
-    Parameters
-    ----------
-    torque_std : float
-        Relative standard deviation of that factor, at least 0 and below 1.
-    known_mass : float or None
-        Mass of the payload by weighing [kg].
-
-    Raises
-    ------
-    PayloadError
-        If one of them is out of range.
+    A factor that all torques have in common does not show in any fit: mass and inertia have it, too. It is what an
+    error of the torque constants does. `torque_std` is its relative standard deviation, at least 0 and below 1,
+    `known_mass` the mass of the payload by weighing [kg]; `PayloadError` if one of them is out of range.
     """
     if not 0.0 <= torque_std < 1.0:
         raise PayloadError(f"the torque's relative standard deviation must be from 0 to 1, not {torque_std:g}")
@@ -236,10 +200,7 @@ def _scaled(q: Quantity, torque_std: float) -> Quantity:
 def load_after(path: Path, before: ModelFile) -> tuple[FloatArray, FloatArray]:
     """Read base parameters (p,) and covariance (p, p) with payload: a model file, or a daemon's snapshot (.json).
 
-    Raises
-    ------
-    PayloadError
-        If the file is neither, or of another robot.
+    Raises `PayloadError` if the file is neither, or of another robot.
     """
     if path.suffix == ".json":
         return _from_snapshot(path, before)
@@ -426,18 +387,10 @@ def payload_document(result: PayloadResult) -> dict[str, Any]:
         for q in result.quantities
     ]
     out: dict[str, Any] = {
-        "verdict": result.verdict,
-        "reasons": list(result.reasons),
-        "present": result.present,
-        "mass": rows[0],
-        "centre_of_mass": rows[1:4],
-        "inertia": rows[4:],
-        "frame": "flange",
-        "scatter": result.scatter,
-        "torque_std": result.torque_std,
-        "torque_factor": None,
-        "body": None,
-    }
+        "verdict": result.verdict, "reasons": list(result.reasons), "present": result.present, "mass": rows[0],
+        "centre_of_mass": rows[1:4], "inertia": rows[4:], "frame": "flange", "scatter": result.scatter,
+        "torque_std": result.torque_std, "torque_factor": None, "body": None,
+    }  # fmt: skip
     if result.body is not None:
         mass, com, inertia = mass_com_inertia(result.body)
         out["body"] = {"mass": mass, "centre_of_mass": com.tolist(), "inertia": inertia.tolist()}

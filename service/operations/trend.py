@@ -26,26 +26,14 @@ class TrendEvent:
 
 @dataclass
 class Trend:
-    """Estimates of one arm, thinned evenly, and its events.
+    """Estimates of one arm, thinned evenly, and its events."""
 
-    Attributes
-    ----------
-    names, units : list of str
-        Of the p parameters.
-    restarts : int
-        How often estimates of other parameters began; earlier ones are dropped.
-    joints : dict of str to Trend
-        Of springs and friction of elastic joints, by joint; they have no events.
-    breakaway : Trend or None
-        Of the breakaway friction of all joints; None before the first value.
-    """
-
-    names: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # of the p parameters, as units
     units: list[str] = field(default_factory=list)
     events: list[TrendEvent] = field(default_factory=list)
-    restarts: int = 0
-    joints: dict[str, Trend] = field(default_factory=dict)
-    breakaway: Trend | None = None
+    restarts: int = 0  # how often estimates of other parameters began; earlier ones are dropped
+    joints: dict[str, Trend] = field(default_factory=dict)  # springs and friction of elastic joints, without events
+    breakaway: Trend | None = None  # breakaway friction of all joints; None before the first value
     _rows: list[tuple[float, FloatArray, FloatArray, BoolArray]] = field(default_factory=list)
     _hash: str = ""
     _stride: int = 1

@@ -41,12 +41,8 @@ class Truth:
 def read_truth(path: Path, known: Sequence[str]) -> Truth:
     """Read the file of `thetad poses measure --truth`; `known` are the names of the arm's parameters.
 
-    `errors` is required, and those that are not named are zero; `base` and `tool` are optional.
-
-    Raises
-    ------
-    SimulationConfigError
-        If it is no such file; with the key.
+    `errors` is required, and those that are not named are zero; `base` and `tool` are optional. Raises
+    `SimulationConfigError` with the key.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -69,13 +65,7 @@ def read_truth(path: Path, known: Sequence[str]) -> Truth:
 
 
 def true_robot_text(robot: RobotFile, arm: TrackedArm) -> str:
-    """Return a robot file of the true arm: true joints, and all else from the nominal file.
-
-    Raises
-    ------
-    UrdfError
-        If a link cannot be written in a URDF.
-    """
+    """Return a robot file of the true arm: true joints, and all else from the nominal file; raises `UrdfError`."""
     nominal = arm.model.geometry
     to_tip = arm.model.with_frame("tool", nominal.tip_rotation, nominal.tip_translation)
     joints, (rotation, translation) = to_tip.joints(arm.errors)

@@ -39,27 +39,13 @@ class Input:
 
 @dataclass
 class Workspace:
-    """The environment of one run.
+    """The environment of one run."""
 
-    Attributes
-    ----------
-    folder : Path
-        For the results; empty at the start, and used by this run alone.
-    arm : str or None
-        The arm of the daemon that the job concerns.
-    created : str
-        Time of submission (ISO 8601, UTC), which results carry, so that a repeated run gives the same bytes.
-    inputs : mapping
-        By parameter.
-    report : callable
-        Takes the share done, 0 to 1, and the present step.
-    """
-
-    folder: Path
-    created: str
-    arm: str | None = None
-    inputs: Mapping[str, Input] = field(default_factory=dict)
-    report: Callable[[float, str], None] = lambda _share, _what: None
+    folder: Path  # for the results; empty at the start, and used by this run alone
+    created: str  # time of submission (ISO 8601, UTC); results carry it, so that a repeated run gives the same bytes
+    arm: str | None = None  # of the daemon that the job concerns
+    inputs: Mapping[str, Input] = field(default_factory=dict)  # by parameter
+    report: Callable[[float, str], None] = lambda _share, _what: None  # takes the share done and the present step
     cancelled: Callable[[], bool] = lambda: False
 
     def progress(self, share: float, what: str) -> None:

@@ -54,30 +54,14 @@ class WireVersionError(WireError):
 
 @dataclass(slots=True)
 class Envelope:
-    """Fields of every message.
+    """Fields of every message."""
 
-    Attributes
-    ----------
-    src : str
-        Sending process: "acquisition", "estimator", "recorder".
-    epoch : int
-        Boot counter, increasing with each start of the source [microseconds since 1970].
-    seq : int
-        Cycle of the source for frames, otherwise the count of messages of this topic and `src`; a gap means loss.
-    t_ns : int
-        Time of the content on `clock` [ns]; also sent as a float `t` [s].
-    clock : str
-        The source's clock: "recording", "sim", "dc", "plc", "monotonic".
-    t_host_ns : int
-        CLOCK_MONOTONIC at the arrival of the latest frame used for the content [ns].
-    """
-
-    src: str
-    epoch: int
-    seq: int
-    t_ns: int
-    clock: str
-    t_host_ns: int
+    src: str  # sending process: "acquisition", "estimator", "recorder"
+    epoch: int  # boot counter, increasing with each start of the source [microseconds since 1970]
+    seq: int  # cycle of the source for frames, else the count of messages of this topic and src; a gap means loss
+    t_ns: int  # time of the content on `clock` [ns]; also sent as a float t [s]
+    clock: str  # of the source: "recording", "sim", "dc", "plc", "monotonic"
+    t_host_ns: int  # CLOCK_MONOTONIC at the arrival of the latest frame used for the content [ns]
 
 
 @dataclass(slots=True)
@@ -158,16 +142,9 @@ def encode_frame(arm_topic: bytes, envelope_src: str, epoch: int, clock: str, fr
     """Encode a frame, the only message sent at the cycle's rate."""
     t_ns = int(frame.t_bus_ns)
     body: dict[str, Any] = {
-        "v": VERSION,
-        "kind": "frame",
-        "src": envelope_src,
-        "epoch": epoch,
-        "seq": int(frame.seq),
-        "t": t_ns * 1e-9,
-        "t_ns": t_ns,
-        "clock": clock,
-        "t_host_ns": int(frame.t_host_ns),
-    }
+        "v": VERSION, "kind": "frame", "src": envelope_src, "epoch": epoch, "seq": int(frame.seq), "t": t_ns * 1e-9,
+        "t_ns": t_ns, "clock": clock, "t_host_ns": int(frame.t_host_ns),
+    }  # fmt: skip
     for name in CHANNELS:
         value = getattr(frame, name)
         if value is not None:
@@ -246,13 +223,9 @@ def decode(parts: Sequence[bytes]) -> Message:
     if body.get("kind") != kind:
         raise WireError(f"kind: the map's {str(body.get('kind'))[:40]!r} is not the topic's {kind!r}")
     envelope = Envelope(
-        _text(body, "src"),
-        _int(body, "epoch"),
-        _int(body, "seq"),
-        _int(body, "t_ns"),
-        _text(body, "clock"),
+        _text(body, "src"), _int(body, "epoch"), _int(body, "seq"), _int(body, "t_ns"), _text(body, "clock"),
         _int(body, "t_host_ns"),
-    )
+    )  # fmt: skip
     return _DECODERS[kind](arm, envelope, body)
 
 
@@ -373,20 +346,11 @@ def _decode_estimate(arm: str, envelope: Envelope, body: dict[str, Any]) -> Esti
     if any(type(item) is not str for item in status):
         raise WireError("status: expected texts")
     return EstimateMessage(
-        arm,
-        envelope,
-        theta=theta,
-        validated=_floats(body, "validated", len(theta)),
-        std=_floats(body, "std", len(theta)),
-        status=tuple(status),
-        excited=_bits(body, "excited", len(theta)),
-        lam=lam,
-        innovation=_floats(body, "innovation", len(lam)),
-        sigma=_floats(body, "sigma", len(lam)),
-        delay_s=_number(body, "delay_s"),
-        **{name: _int(body, name) for name in _COUNTS},
-        hash=_text(body, "hash"),
-    )
+        arm, envelope, theta=theta, validated=_floats(body, "validated", len(theta)),
+        std=_floats(body, "std", len(theta)), status=tuple(status), excited=_bits(body, "excited", len(theta)), lam=lam,
+        innovation=_floats(body, "innovation", len(lam)), sigma=_floats(body, "sigma", len(lam)),
+        delay_s=_number(body, "delay_s"), **{name: _int(body, name) for name in _COUNTS}, hash=_text(body, "hash"),
+    )  # fmt: skip
 
 
 def _decode_torque(arm: str, envelope: Envelope, body: dict[str, Any]) -> TorqueMessage:

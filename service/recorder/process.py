@@ -172,15 +172,10 @@ class Recorder:
         if self.frame_subscriber.ended and self.writer is None:
             state = "drained"
         return {
-            "state": state,
-            "path": self.path,
-            "owner": self.owner,
-            "files": self.files,
-            "written": self.written,
-            "bytes": self._bytes + (0 if self.writer is None else self.writer.size),
-            "error": self.error,
+            "state": state, "path": self.path, "owner": self.owner, "files": self.files, "written": self.written,
+            "bytes": self._bytes + (0 if self.writer is None else self.writer.size), "error": self.error,
             **self.frame_subscriber.counts(),
-        }
+        }  # fmt: skip
 
     def _on_record(self, args: dict[str, Any]) -> dict[str, Any]:
         action, owner = args.get("action"), args.get("owner", "")

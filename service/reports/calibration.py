@@ -46,13 +46,9 @@ def calibration_html(found: Calibration, document: dict[str, Any], positions: Fl
         embedded_figure(AXES_CAPTION, axis_errors_figure(before, after), "Along each axis"),
     ]
     return render_page(
-        "calibration",
-        title=f"{document['robot']['name']}: kinematic calibration",
-        verdict=found.verdict,
-        verdict_text=VERDICT_TEXT[found.verdict],
-        reasons=[*found.reasons, *document["doubts"]],
-        facts=calibration_facts(document),
-        errors=_error_rows(document),
+        "calibration", title=f"{document['robot']['name']}: kinematic calibration", verdict=found.verdict,
+        verdict_text=VERDICT_TEXT[found.verdict], reasons=[*found.reasons, *document["doubts"]],
+        facts=calibration_facts(document), errors=_error_rows(document),
         parameters=[_parameter(p) for p in document["parameters"]],
         fixed=[
             {"name": f["name"], "reason": f["reason"].replace("_", " "), "on": ", ".join(f["on"])}
@@ -62,22 +58,20 @@ def calibration_html(found: Calibration, document: dict[str, Any], positions: Fl
             {"names": " and ".join(c["names"]), "value": number(c["correlation"], 3)} for c in document["correlated"]
         ],
         figures=figures,
-    )
+    )  # fmt: skip
 
 
 def calibration_facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what was measured and how well the poses determine it, as pairs of name and value."""
     data, scale, deviations = document["data"], document["scale"], document["standard_deviations"]
+    source = deviations["from"].replace("_", " ")
     facts = [
         ("measured", f"{data['kind']} at {data['poses']} poses, {document['outliers']} of them outlying"),
         ("fitted", f"{document['rank']} parameters by {document['settings']['method']}"),
         ("scale of a coordinate", f"{number(scale['position_mm'])} mm"),
         ("condition number", number(document["condition_number"])),
         ("observability", ", ".join(f"{name} {number(value, 3)}" for name, value in document["observability"].items())),
-        (
-            "standard deviations",
-            f"from {deviations['from'].replace('_', ' ')}, {number(deviations['freedom'], 3)} degrees of freedom",
-        ),
+        ("standard deviations", f"from {source}, {number(deviations['freedom'], 3)} degrees of freedom"),
     ]
     carried = [p["name"] for p in document["parameters"] if p["status"] == "prior"]
     if carried:

@@ -42,40 +42,26 @@ def cell_document(cell: Cell, results: Sequence[ArmResult], created: str) -> dic
     network = cell.agreement
     freedom = {result.arm.name: result.arm.found.freedom for result in results}
     return {
-        "format": FORMAT,
-        "created": created,
-        "verdict": cell.verdict,
-        "reasons": cell.reasons,
+        "format": FORMAT, "created": created, "verdict": cell.verdict, "reasons": cell.reasons,
         "arms": [
             {
-                "name": result.arm.name,
-                "robot": result.robot,
-                "files": result.files,
-                "stations": result.arm.stations,
-                "verdict": result.outcome.verdict,
-                "summary": result.outcome.summary,
-                "residual": result.outcome.metrics["residual"],
-                "left_out": cell.left_out.get(result.arm.name),
-                "base_holds": held_in_base(result.arm),
-                "folder": result.folder,
+                "name": result.arm.name, "robot": result.robot, "files": result.files, "stations": result.arm.stations,
+                "verdict": result.outcome.verdict, "summary": result.outcome.summary,
+                "residual": result.outcome.metrics["residual"], "left_out": cell.left_out.get(result.arm.name),
+                "base_holds": held_in_base(result.arm), "folder": result.folder,
             }
             for result in results
         ],
         "bases": [
             {
-                "arm": pair.arm,
-                "of": pair.of,
-                "translation": pair.placement.translation,
-                "translation_std": pair.translation_std,
-                "rotation": pair.placement.rotation,
-                "rotation_std": pair.rotation_std,
-                "freedom": min(freedom[pair.arm], freedom[pair.of]),
+                "arm": pair.arm, "of": pair.of, "translation": pair.placement.translation,
+                "translation_std": pair.translation_std, "rotation": pair.placement.rotation,
+                "rotation_std": pair.rotation_std, "freedom": min(freedom[pair.arm], freedom[pair.of]),
             }
             for pair in cell.bases
         ],
         "places": {
-            "checked": cell.checked,
-            "agree": network.agrees if network is not None and cell.checked else None,
+            "checked": cell.checked, "agree": network.agrees if network is not None and cell.checked else None,
             "loops": 0 if network is None else network.loops,
             "chi_squared": network.square if network is not None and cell.checked else None,
             "limit": network.limit if network is not None and cell.checked else None,
@@ -84,7 +70,7 @@ def cell_document(cell: Cell, results: Sequence[ArmResult], created: str) -> dic
             {"arm": arm, "station": station, "distance_mm": _MM * distance, "angle_mrad": _MM * angle}
             for arm, station, distance, angle in cell.suspects
         ],
-    }
+    }  # fmt: skip
 
 
 def cell_lines(document: dict[str, Any]) -> list[str]:

@@ -35,16 +35,10 @@ def table_rows(result: Comparison) -> list[tuple[str, ...]]:
             constants = f"{s['constants_inside']}/{s['constants_determined']} of {s['constants']}"
         rows.append(
             (
-                name,
-                number(s["error_in_noise"], 3),
-                number(worst, 3),
-                f"{s['least_R']:.4f}",
-                parameter,
-                constants,
-                f"{100 * s['success_rate']:.0f} %",
-                "\u2013" if np.isnan(s["seconds"]) else f"{s['seconds']:.2g} s",
+                name, number(s["error_in_noise"], 3), number(worst, 3), f"{s['least_R']:.4f}", parameter, constants,
+                f"{100 * s['success_rate']:.0f} %", "\u2013" if np.isnan(s["seconds"]) else f"{s['seconds']:.2g} s",
             )
-        )
+        )  # fmt: skip
     return rows
 
 

@@ -89,13 +89,11 @@ def elastic_page(result: ElasticIdentification, online: OnlineResult | None = No
     fit = result.answer
     path = result.signals.recording.path
     tables = [
-        {
-            "heading": "Parameters" if other is fit else f"For comparison: rows {other.rows}",
-            "note": STATUS_NOTE + INTERVAL_NOTE,
-            "rows": _rows(other.parameters),
-        }
-        for other in (fit, *result.found.fits[:-1])
-    ]
+        {"heading": heading, "note": STATUS_NOTE + INTERVAL_NOTE, "rows": _rows(other.parameters)}
+        for heading, other in (
+            ("Parameters", fit), *((f"For comparison: rows {other.rows}", other) for other in result.found.fits[:-1]),
+        )
+    ]  # fmt: skip
     caption = STIFFNESS_CAPTION if result.accepted else MEASURED_CAPTION
     figures = [embedded_figure(caption, stiffness_figure(fit.fit, known=result.accepted), "Stiffness")]
     if result.accepted and fit.fit.terms.damping:
@@ -113,36 +111,24 @@ def elastic_page(result: ElasticIdentification, online: OnlineResult | None = No
     if online is not None:
         note = ONLINE_NOTE if online.warning is None else f"{online.warning}. {ONLINE_NOTE}"
         tables.insert(1, {"heading": "Online estimate", "note": note, "rows": _rows(online.last.parameters)})
-        figures.append(
-            embedded_figure(ONLINE_CAPTION, elastic_history_figure(online.history, online.reference), "Online estimate")
-        )
+        drawn = elastic_history_figure(online.history, online.reference)
+        figures.append(embedded_figure(ONLINE_CAPTION, drawn, "Online estimate"))
         facts += online.facts()
     return render_page(
-        "elastic",
-        title=f"{result.signals.name}: elastic joint from {'a recording' if path is None else path.name}",
-        verdict=fit.verdict,
-        verdict_text=VERDICT_TEXT[fit.verdict],
-        reasons=fit.reasons,
-        tables=tables,
-        facts=facts,
+        "elastic", title=f"{result.signals.name}: elastic joint from {'a recording' if path is None else path.name}",
+        verdict=fit.verdict, verdict_text=VERDICT_TEXT[fit.verdict], reasons=fit.reasons, tables=tables, facts=facts,
         figures=figures,
-    )
+    )  # fmt: skip
 
 
 def elastic_arm_html(found: ElasticArm) -> str:
     """Render the report of an arm with elastic joints."""
     name = found.recording.file_name or "a recording"
     return html_report(
-        f"{found.robot.model.name}: elastic joints from {name}",
-        found.robot.model,
-        found.fit.rows,
-        found.fit.rows.predict(found.fit.solution.theta),
-        found.fit.metrics,
-        found.verdict,
-        found.reasons,
-        found.facts(),
-        found.document["parameters"] if found.accepted else (),
-    )
+        f"{found.robot.model.name}: elastic joints from {name}", found.robot.model, found.fit.rows,
+        found.fit.rows.predict(found.fit.solution.theta), found.fit.metrics, found.verdict, found.reasons,
+        found.facts(), found.document["parameters"] if found.accepted else (),
+    )  # fmt: skip
 
 
 def _rows(parameters: Sequence[ElasticParameter]) -> list[dict[str, str]]:

@@ -50,39 +50,27 @@ def excitation_html(
     model: RobotModel, design: ExcitationDesign, verdict: str, reasons: Sequence[str], facts: Sequence[tuple[str, str]]
 ) -> str:
     """Render the report of `design`; `facts` are pairs of name and value."""
-    spectrum = design.spectrum
+    drawn = determination_figure(design.spectrum.singular_values, design.spectrum.inflation, design.parameters)
     figures = [
-        embedded_figure(
-            DETERMINATION_CAPTION,
-            determination_figure(spectrum.singular_values, spectrum.inflation, design.parameters),
-            "Determination",
-        ),
+        embedded_figure(DETERMINATION_CAPTION, drawn, "Determination"),
         embedded_figure(LIMITS_CAPTION, limits_figure(model, *limit_shares(model, design)), "Motion"),
     ]
     histories = [search.history for search in design.searches if search.history.size > 1]
     if histories:
         figures.append(embedded_figure(HISTORY_CAPTION, history_figure(histories), "Search"))
     return render_page(
-        "excitation",
-        title=f"{model.name}: excitation trajectory",
-        verdict=verdict,
-        verdict_text=verdict_text(verdict, design),
-        reasons=reasons,
-        facts=[*excitation_facts(design), *facts],
+        "excitation", title=f"{model.name}: excitation trajectory", verdict=verdict,
+        verdict_text=verdict_text(verdict, design), reasons=reasons, facts=[*excitation_facts(design), *facts],
         weakest=[
             {
-                "name": weak.name,
-                "share": percent(weak.share),
-                "inflation": number(weak.inflation, 3),
+                "name": weak.name, "share": percent(weak.share), "inflation": number(weak.inflation, 3),
                 "expression": weak.expression,
             }
             for weak in design.weakest
         ],
         margins=[margin_row(margin) for margin in sorted(design.margins, key=lambda margin: margin.share)],
-        left_out=design.left_out,
-        unchecked=design.unchecked,
-        figures=figures,
-    )
+        left_out=design.left_out, unchecked=design.unchecked, figures=figures,
+    )  # fmt: skip
 
 
 def excitation_facts(design: ExcitationDesign) -> list[tuple[str, str]]:
@@ -110,11 +98,8 @@ def limit_shares(model: RobotModel, design: ExcitationDesign) -> tuple[FloatArra
     t = np.linspace(0.0, series.period_s, _SHOWN + 1)
     q, dq, ddq = series.sample(t)
     middle, half = 0.5 * (limits.lower + limits.upper), 0.5 * (limits.upper - limits.lower)
-    shares = {
-        "position": (q - middle) / half,
-        "velocity": dq / limits.velocity,
-        "acceleration": ddq / limits.acceleration,
-    }
+    shares = {"position": (q - middle) / half, "velocity": dq / limits.velocity}
+    shares["acceleration"] = ddq / limits.acceleration
     if model.inertial is not None:
         torque = PriorTorque(model)((q, dq, ddq))
         shares["torque"] = np.where(np.isfinite(limits.effort), torque / limits.effort, np.nan)
@@ -124,14 +109,10 @@ def limit_shares(model: RobotModel, design: ExcitationDesign) -> tuple[FloatArra
 def margin_row(margin: Margin) -> dict[str, str]:
     """Return a margin as texts."""
     return {
-        "where": margin.where,
-        "quantity": margin.quantity,
-        "reached": number(margin.reached),
-        "allowed": number(margin.allowed),
-        "limit": number(margin.limit) + (" (assumed)" if margin.assumed else ""),
-        "share": percent(margin.share, ".3g"),
-        "style": "broken" if margin.share < 0.0 else "",
-    }
+        "where": margin.where, "quantity": margin.quantity, "reached": number(margin.reached),
+        "allowed": number(margin.allowed), "limit": number(margin.limit) + (" (assumed)" if margin.assumed else ""),
+        "share": percent(margin.share, ".3g"), "style": "broken" if margin.share < 0.0 else "",
+    }  # fmt: skip
 
 
 def point_table(model: RobotModel, series: FourierSeries, rate_hz: float) -> str:

@@ -116,20 +116,12 @@ def html_report(
         figures.append(embedded_figure(HISTORY_CAPTION, history_figure(history), "Search"))
     statuses = Counter(sorted((p["status"] for p in parameters), key=_rank))
     return render_page(
-        "report",
-        title=title,
-        verdict=verdict,
-        verdict_text=VERDICT_TEXT.get(verdict, verdict),
-        reasons=reasons,
-        facts=facts,
-        joints=[] if identification is None else _joints(identification),
-        torques=_torques(model, metrics),
+        "report", title=title, verdict=verdict, verdict_text=VERDICT_TEXT.get(verdict, verdict), reasons=reasons,
+        facts=facts, joints=[] if identification is None else _joints(identification), torques=_torques(model, metrics),
         parameters=[parameter_row(p) for p in parameters] if accepted else [],
-        constants=[_constant(c) for c in constants] if accepted else [],
-        statuses=statuses,
-        counts=", ".join(f"{n} {status}" for status, n in statuses.items()),
-        figures=figures,
-    )
+        constants=[_constant(c) for c in constants] if accepted else [], statuses=statuses,
+        counts=", ".join(f"{n} {status}" for status, n in statuses.items()), figures=figures,
+    )  # fmt: skip
 
 
 def _rank(status: str) -> int:
@@ -142,31 +134,23 @@ def _joints(fit: Identification) -> list[dict[str, Any]]:
     """Return the verdict on each joint."""
     return [
         {
-            "name": joint.name,
-            "word": found.word,
-            "style": found.word.replace(" ", "_"),
-            "counts": ", ".join(f"{n} {status}" for status, n in found.counts.items()),
-            "reason": found.reason,
+            "name": joint.name, "word": found.word, "style": found.word.replace(" ", "_"),
+            "counts": ", ".join(f"{n} {status}" for status, n in found.counts.items()), "reason": found.reason,
         }
         for joint, found in zip(fit.model.joints, verdicts_of(fit), strict=True)
-    ]
+    ]  # fmt: skip
 
 
 def _torques(model: RobotModel, metrics: Metrics) -> list[dict[str, str]]:
     """Return the prediction error of each joint's torque."""
     return [
         {
-            "name": joint.name,
-            "count": f"{metrics.count[j]:.0f}",
-            "unit": "N·m" if joint.kind == "revolute" else "N",
-            "rmse": number(metrics.rmse[j]),
-            "mae": number(metrics.mae[j]),
-            "max": number(metrics.maximum[j]),
-            "R": number(metrics.R[j], 5),
-            "explained": percent(metrics.explained[j], ".2f"),
+            "name": joint.name, "count": f"{metrics.count[j]:.0f}", "unit": "N·m" if joint.kind == "revolute" else "N",
+            "rmse": number(metrics.rmse[j]), "mae": number(metrics.mae[j]), "max": number(metrics.maximum[j]),
+            "R": number(metrics.R[j], 5), "explained": percent(metrics.explained[j], ".2f"),
         }
         for j, joint in enumerate(model.joints)
-    ]
+    ]  # fmt: skip
 
 
 def parameter_row(p: dict[str, Any]) -> dict[str, str]:
@@ -175,15 +159,11 @@ def parameter_row(p: dict[str, Any]) -> dict[str, str]:
     open_ended = p["value"] is None or p["std"] is None or p["status"] == "dropped"
     half = None if open_ended else NORMAL_QUANTILE_95 * p["std"]
     return {
-        "name": p["name"],
-        "value": number(p["value"], 5),
+        "name": p["name"], "value": number(p["value"], 5),
         "lower": number(None if half is None else p["value"] - half, 5),
-        "upper": number(None if half is None else p["value"] + half, 5),
-        "unit": p["unit"],
-        "relative": certain(p["relative_std"]),
-        "status": p["status"],
-        "expression": p["expression"],
-    }
+        "upper": number(None if half is None else p["value"] + half, 5), "unit": p["unit"],
+        "relative": certain(p["relative_std"]), "status": p["status"], "expression": p["expression"],
+    }  # fmt: skip
 
 
 def _constant(c: dict[str, Any]) -> dict[str, str]:

@@ -61,6 +61,7 @@ class IdentificationReport:
         result, robot, recording = self.result, self.robot, self.recording
         rows, trim = result.rows, self.settings.trim
         count = ", ".join(str(int(c)) for c in result.metrics.count)
+        plain, scaled = result.solution.condition_number, result.solution.scaled_condition_number
         facts = [
             ("robot", f"{robot.model.name}, {robot.model.n} joints, sha256 {robot.sha256[:12]}"),
             ("recording", f"{recording.path}, span {span_text(self.span)}, sha256 {recording.sha256[:12]}"),
@@ -68,11 +69,7 @@ class IdentificationReport:
             ("band", band_text(self.settings, rows.rate_hz, rows.band_hz)),
             ("window", f"{rows.t[0]:.4g} s to {rows.t[-1]:.4g} s ({trim:.3g} s cut at both ends of each recording)"),
             ("rows", f"{count} per joint{selection_text(self.settings)}"),
-            (
-                "condition number",
-                f"{result.solution.condition_number:.0f}, "
-                f"{result.solution.scaled_condition_number:.0f} with unit columns",
-            ),
+            ("condition number", f"{plain:.0f}, {scaled:.0f} with unit columns"),
             ("relative torque error", f"{100 * result.metrics.relative_error:.2f} %"),
         ]
         if result.temperatures is not None:
@@ -97,19 +94,12 @@ class IdentificationReport:
         result, search = self.result, self.result.estimate.search
         name = self.recording.file_name or "a recording"
         return html_report(
-            f"{self.robot.model.name}: identification from {name}",
-            self.robot.model,
-            result.rows,
-            self.predicted,
-            result.metrics,
-            result.verdict,
-            result.reasons,
-            self.facts(),
-            self.document["parameters"] if self.accepted else (),
-            identification=result,
+            f"{self.robot.model.name}: identification from {name}", self.robot.model, result.rows, self.predicted,
+            result.metrics, result.verdict, result.reasons, self.facts(),
+            self.document["parameters"] if self.accepted else (), identification=result,
             constants=self.document["constants"] if self.accepted else (),
             history=[] if search is None else [search.history],
-        )
+        )  # fmt: skip
 
     def summary(self) -> dict[str, Any]:
         """Return the `--json` result: the model file without the bulk, metrics on top."""

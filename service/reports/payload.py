@@ -43,14 +43,12 @@ def payload_facts(result: PayloadResult, before: ModelFile, loaded: Path) -> lis
         facts.append(("relative torque error", ", ".join(texts)))
     if result.present:
         allowed = f"allowed for by {100 * result.torque_std:g} %" if result.torque_std else "not in the intervals"
-        facts.append(
-            ("torque scale", f"a factor common to all torques does not show: mass and inertia have it, too; {allowed}")
-        )
+        text = f"a factor common to all torques does not show: mass and inertia have it, too; {allowed}"
+        facts.append(("torque scale", text))
     if result.torque_factor is not None and result.torque_factor.value is not None:
         f = result.torque_factor
-        facts.append(
-            ("torque factor", f"{number(f.value, 5)} (95 % from {number(f.lower, 5)} to {number(f.upper, 5)})")
-        )
+        text = f"{number(f.value, 5)} (95 % from {number(f.lower, 5)} to {number(f.upper, 5)})"
+        facts.append(("torque factor", text))
     if result.scatter is not None:
         facts.append(("scatter", f"{result.scatter:.2f} times what noise explains"))
     return facts
@@ -61,12 +59,9 @@ def payload_summary(
 ) -> dict[str, Any]:
     """Return the `--json` result."""
     return payload_document(result) | {
-        "robot": before.robot.model.name,
-        "model": str(before.path),
-        "loaded": str(loaded),
-        "span": None if span is None else str(span),
-        "refit_effects": refit_effects,
-    }
+        "robot": before.robot.model.name, "model": str(before.path), "loaded": str(loaded),
+        "span": None if span is None else str(span), "refit_effects": refit_effects,
+    }  # fmt: skip
 
 
 def payload_page(result: PayloadResult, before: ModelFile, loaded: Path) -> str:
@@ -83,17 +78,11 @@ def payload_html(title: str, result: PayloadResult, model: RobotModel, facts: Se
     """
     figure, caption = _torque(result, model)
     return render_page(
-        "payload",
-        title=title,
-        verdict=result.verdict,
-        verdict_text=VERDICT_TEXT[result.verdict],
-        reasons=result.reasons,
-        quantities=[_quantity(q) for q in result.quantities] if result.present else [],
-        body=None if result.body is None else _body(result.body),
-        facts=facts,
-        figure=None if figure is None else encoded(figure),
-        caption=caption,
-    )
+        "payload", title=title, verdict=result.verdict, verdict_text=VERDICT_TEXT[result.verdict],
+        reasons=result.reasons, quantities=[_quantity(q) for q in result.quantities] if result.present else [],
+        body=None if result.body is None else _body(result.body), facts=facts,
+        figure=None if figure is None else encoded(figure), caption=caption,
+    )  # fmt: skip
 
 
 def _torque(result: PayloadResult, model: RobotModel) -> tuple[bytes | None, str]:

@@ -28,11 +28,9 @@ def trend_page(arm: str, trend: Trend) -> str:
     ]
     lines = [(event.t - begin, str(k + 1)) for k, event in enumerate(trend.events)]
     rows, figures = _parts(trend, begin, lines)
-    for joint, spring in sorted(trend.joints.items()):
-        more = _parts(spring, begin, lines, f"{joint}: ")
-        rows, figures = rows + more[0], figures + more[1]
-    if trend.breakaway is not None:
-        more = _parts(trend.breakaway, begin, lines)
+    others = [(spring, f"{joint}: ") for joint, spring in sorted(trend.joints.items())]
+    for other, prefix in others + ([] if trend.breakaway is None else [(trend.breakaway, "")]):
+        more = _parts(other, begin, lines, prefix)
         rows, figures = rows + more[0], figures + more[1]
     return render_page(
         "trend",

@@ -63,21 +63,12 @@ class ValidationReport:
         result = self.result
         metrics, rows = result.metrics, result.rows
         return metrics.as_dict() | {
-            "verdict": result.verdict,
-            "reasons": result.reasons,
-            "model": str(self.model.path),
-            "recording": str(self.recording.path),
-            "span": span_text(self.span),
-            "rows": metrics.count.astype(int),
-            "row_rate_hz": rows.rate_hz,
-            "band_hz": rows.band_hz,
-            "first_s": float(rows.t[0]),
-            "last_s": float(rows.t[-1]),
-            "fit_relative_error": self.model.fit_error,
-            "share_fitted": self.seen,
-            "settings": settings_document(self.model.settings),
-            "temperature": self._temperature(),
-        }
+            "verdict": result.verdict, "reasons": result.reasons, "model": str(self.model.path),
+            "recording": str(self.recording.path), "span": span_text(self.span), "rows": metrics.count.astype(int),
+            "row_rate_hz": rows.rate_hz, "band_hz": rows.band_hz, "first_s": float(rows.t[0]),
+            "last_s": float(rows.t[-1]), "fit_relative_error": self.model.fit_error, "share_fitted": self.seen,
+            "settings": settings_document(self.model.settings), "temperature": self._temperature(),
+        }  # fmt: skip
 
     def _temperature(self) -> dict[str, Any] | None:
         """Return temperatures of identification and validation, and the share of rows outside; None without any."""

@@ -23,18 +23,8 @@ def marker(role: str) -> bytes:
 class FrameSubscriber:
     """Subscribes to what the acquisition of the worker's arm publishes.
 
-    `on_frame` is called with each frame and, where the stream begins or starts again, with how many
-    frames are known to be missing before it; else with None.
-
-    Attributes
-    ----------
-    received, lost, repeated, invalid, foreign : int
-        Frames received; cycles missing between them; frames that came twice or late; messages that
-        could not be decoded; messages of another version of the format.
-    epoch : int
-        Of the newest frame; 0 before the first.
-    epochs : int
-        How many starts of the source were seen.
+    `on_frame` is called with each frame and, where the stream begins or starts again, with how many frames are known to
+    be missing before it; else with None.
     """
 
     def __init__(self, worker: Worker, on_frame: Callable[[FrameMessage, int | None], None]) -> None:
@@ -162,12 +152,6 @@ class FrameSubscriber:
     def counts(self) -> dict[str, Any]:
         """Return the counters, for heartbeats and status messages."""
         return {
-            "source": self.source,
-            "source_epoch": self.epoch,
-            "received": self.received,
-            "lost": self.lost,
-            "repeated": self.repeated,
-            "invalid": self.invalid,
-            "foreign": self.foreign,
-            "epochs": self.epochs,
-        }
+            "source": self.source, "source_epoch": self.epoch, "received": self.received, "lost": self.lost,
+            "repeated": self.repeated, "invalid": self.invalid, "foreign": self.foreign, "epochs": self.epochs,
+        }  # fmt: skip

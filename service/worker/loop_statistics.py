@@ -27,10 +27,7 @@ LATENCY_NS = tuple(round(ms * 1e6) for ms in (0.2, 0.5, 1, 1.5, 2, 3, 5, 10, 20,
 class Durations:
     """Counts of durations in fixed bins.
 
-    Parameters
-    ----------
-    bounds_ns : sequence of int
-        Upper bounds of the bins, which include them, ascending [ns]; one more bin takes what is longer.
+    `bounds_ns` are the upper bounds of the bins, which include them, ascending [ns]; one more bin takes what is longer.
     """
 
     __slots__ = ("bounds_ns", "counts", "max_ns", "sum_ns")
@@ -58,19 +55,10 @@ class Durations:
 
 
 class LoopStatistics:
-    """Statistics of a loop with a nominal rate.
+    """Statistics of a loop with a nominal rate of `rate_hz` turns a second.
 
-    Parameters
-    ----------
-    rate_hz : float
-        Turns a second, nominally.
-
-    Attributes
-    ----------
-    period, execution : Durations
-        From the beginning of a turn to that of the next; from its beginning to its end.
-    overruns : int
-        Turns that took longer than a period.
+    `period` counts from the beginning of a turn to that of the next, `execution` to its end; `overruns` are turns that
+    took longer than a period.
     """
 
     __slots__ = ("_began_ns", "execution", "nominal_ns", "overruns", "period")

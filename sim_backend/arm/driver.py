@@ -18,21 +18,11 @@ from sim_backend.errors import SimulationConfigError, SimulationDivergedError
 
 
 class SimDriver(OpenedInWith):
-    """Frames of a `SimulatedArm`.
+    """Frames of a `SimulatedArm` of `model` (with inertial parameters); by default an endless Fourier motion.
 
     Sample `k` is due `k * period / pace` after the first `read`, on absolute deadlines of CLOCK_MONOTONIC: a late
     reader gets all missed samples at once.  With pace `"max"` a sample is computed when it is read.  The stream ends
     after the last sample of a finite motion.
-
-    Parameters
-    ----------
-    model : RobotModel
-        With inertial parameters.
-    settings : SimSettings, optional
-    motion : Motion or MotionSettings, optional
-        By default an endless Fourier motion.
-    pace : float or "max"
-        Simulated seconds per second.
     """
 
     def __init__(
@@ -91,16 +81,8 @@ class SimDriver(OpenedInWith):
     def read(self, timeout_s: float = 1.0) -> JointFrame:
         """Wait for the next frame and return it.
 
-        Raises
-        ------
-        EndOfStream
-            The motion has ended.
-        DriverTimeoutError
-            The next sample is due later than `timeout_s` from now.
-        DriverClosedError
-            Not open.
-        DriverError
-            The simulation diverged.
+        Raises `EndOfStream` after the motion, `DriverTimeoutError` if the next sample is due later than `timeout_s`
+        from now, `DriverClosedError` unless open, and `DriverError` if the simulation diverged.
         """
         arm = self.arm
         if self._seq > self._last:

@@ -35,21 +35,7 @@ from rt_core.model.friction import (
 )
 from rt_core.model.robot import JointDynamics, RobotModel
 from rt_core.types import FloatArray
-from sim_backend.arm.layout import (
-    CODE,
-    CONSTANT,
-    CONSTANT_AT_REFERENCE,
-    CONSTANT_SLOPE,
-    EXPONENT,
-    RATE,
-    REACH,
-    SMOOTHING,
-    TERM_ROWS,
-    VALUE,
-    VALUE_AT_REFERENCE,
-    VALUE_SLOPE,
-    WIDTH,
-)
+from sim_backend.arm import layout as at
 from sim_backend.errors import SimulationConfigError
 
 #: Velocity in place of zero, for its sign.
@@ -68,9 +54,10 @@ _GAUSSIAN_SLOPE = float(np.sqrt(2.0 / np.e))
 def effect(terms: FloatArray, t: int, i: int, x: float, v: float, load: float) -> float:
     """Return the torque of term `t` at motor `i`, at its position and velocity."""
     unit = friction_effect(
-        int(terms[t, CODE, i]), terms[t, CONSTANT, i], terms[t, EXPONENT, i], terms[t, SMOOTHING, i], x, v, load
-    )
-    return float(terms[t, VALUE, i] * unit)
+        int(terms[t, at.CODE, i]), terms[t, at.CONSTANT, i], terms[t, at.EXPONENT, i], terms[t, at.SMOOTHING, i],
+        x, v, load,
+    )  # fmt: skip
+    return float(terms[t, at.VALUE, i] * unit)
 
 
 @kernel
@@ -94,17 +81,11 @@ def friction_batch(terms: FloatArray, x: FloatArray, v: FloatArray, load: FloatA
 
 @dataclass(frozen=True)
 class FrictionTerms:
-    """Packed friction of an arm.
+    """Packed friction of an arm; the ends are those of the module docstring.
 
-    Attributes
-    ----------
-    values : (T, TERM_ROWS, n) float64
-        Code, value, constant, exponent and smoothing of each term; where it is steep, the width in velocity of its
-        change, the reach from zero, and its steepest slope [N*m*s/rad].
-    plain_end, smooth_end, dry_end : int
-        See the module docstring.
-    slope : (n,) float64
-        Bound on the slope of the other terms, within the joint's velocity limit [N*m*s/rad].
+    `values` (T, TERM_ROWS, n) has code, value, constant, exponent and smoothing of each term; where it is steep, the
+    width in velocity of its change, the reach from zero, and its steepest slope [N*m*s/rad].  `slope` (n,) bounds the
+    slope of the other terms within the joint's velocity limit [N*m*s/rad].
     """
 
     values: FloatArray
@@ -116,7 +97,7 @@ class FrictionTerms:
     @property
     def viscous(self) -> FloatArray:
         """(n,) coefficient of viscous friction [N*m*s/rad]."""
-        return np.asarray(self.values[: self.plain_end, VALUE].sum(axis=0))
+        return np.asarray(self.values[: self.plain_end, at.VALUE].sum(axis=0))
 
     @property
     def hold(self) -> FloatArray:
@@ -128,32 +109,32 @@ class FrictionTerms:
     def dry(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """(n,) whether dry friction acts on a motor at all."""
         rest = self.values[self.smooth_end :]
-        return np.asarray(np.any((rest[:, VALUE] != 0.0) & (rest[:, SMOOTHING] == 0.0), axis=0))
+        return np.asarray(np.any((rest[:, at.VALUE] != 0.0) & (rest[:, at.SMOOTHING] == 0.0), axis=0))
 
     @property
     def varying(self) -> bool:
         """Whether dry friction depends on the speed."""
-        return bool(np.any(self.values[self.smooth_end : self.dry_end, CONSTANT] > 0.0))
+        return bool(np.any(self.values[self.smooth_end : self.dry_end, at.CONSTANT] > 0.0))
 
     @property
     def warm(self) -> bool:
         """Whether friction follows the temperature."""
-        return bool(np.any(self.values[:, [VALUE_SLOPE, CONSTANT_SLOPE]] != 0.0))
+        return bool(np.any(self.values[:, [at.VALUE_SLOPE, at.CONSTANT_SLOPE]] != 0.0))
 
     @property
     def loaded(self) -> bool:
         """Whether friction depends on the load of the joint."""
-        return bool(np.any(self.values[self.dry_end :, VALUE] != 0.0))
+        return bool(np.any(self.values[self.dry_end :, at.VALUE] != 0.0))
 
     @property
     def steep(self) -> bool:
         """Whether a term changes within a small velocity."""
-        return bool(np.any(self.values[:, WIDTH] > 0.0))
+        return bool(np.any(self.values[:, at.WIDTH] > 0.0))
 
     def with_brake(self, torque: FloatArray) -> FrictionTerms:
         """Add brakes as dry friction of `torque` (n,) [N*m], zero where a brake is released."""
-        row = np.zeros((1, TERM_ROWS, torque.shape[0]))
-        row[0, CODE], row[0, VALUE] = LAW_COULOMB, torque
+        row = np.zeros((1, at.TERM_ROWS, torque.shape[0]))
+        row[0, at.CODE], row[0, at.VALUE] = LAW_COULOMB, torque
         values = np.concatenate((self.values[: self.dry_end], row, self.values[self.dry_end :]))
         return replace(self, values=values, dry_end=self.dry_end + 1)
 
@@ -172,19 +153,19 @@ def friction_terms(model: RobotModel, dynamics: JointDynamics) -> FrictionTerms:
         key=lambda term: (term[1] == LAW_LOAD, term[1] in dry_codes, term[1] != LAW_VISCOUS),
     )
     constants = {code: field for _, field, codes in law.constants for code in codes}
-    values = np.zeros((len(order), TERM_ROWS, model.n))
+    values = np.zeros((len(order), at.TERM_ROWS, model.n))
     for row, (_, code, field) in zip(values, order, strict=True):
-        row[CODE], row[EXPONENT], row[SMOOTHING] = code, law.exponent(code), law.smoothing
-        row[VALUE] = getattr(dynamics, field)
+        row[at.CODE], row[at.EXPONENT], row[at.SMOOTHING] = code, law.exponent(code), law.smoothing
+        row[at.VALUE] = getattr(dynamics, field)
         if code == LAW_LOAD:
-            _check_load(model, row[VALUE])
+            _check_load(model, row[at.VALUE])
         if code in constants:
-            row[CONSTANT] = getattr(dynamics, constants[code])
+            row[at.CONSTANT] = getattr(dynamics, constants[code])
             if followed and constants[code] == "stribeck_velocity":
-                row[CONSTANT_SLOPE] = np.where(row[CONSTANT] > 0.0, dynamics.stribeck_velocity_temperature, 0.0)
+                row[at.CONSTANT_SLOPE] = np.where(row[at.CONSTANT] > 0.0, dynamics.stribeck_velocity_temperature, 0.0)
         if FOLLOWING.get(code) in followed:
-            row[VALUE_SLOPE] = getattr(dynamics, followed[FOLLOWING[code]])
-        row[VALUE_AT_REFERENCE], row[CONSTANT_AT_REFERENCE] = row[VALUE], row[CONSTANT]
+            row[at.VALUE_SLOPE] = getattr(dynamics, followed[FOLLOWING[code]])
+        row[at.VALUE_AT_REFERENCE], row[at.CONSTANT_AT_REFERENCE] = row[at.VALUE], row[at.CONSTANT]
     codes = [code for _, code, _ in order]
     dry_end = len(codes) - codes.count(LAW_LOAD)
     smooth_end = dry_end - sum(code in dry_codes for code in codes)
@@ -211,22 +192,22 @@ def _mark_steep(model: RobotModel, dynamics: JointDynamics, values: FloatArray) 
     effort = np.array([j.effort if np.isfinite(j.effort) else _TOP_LOAD for j in model.joints])
     breaking = np.where(dynamics.stribeck_velocity > 0.0, dynamics.breakaway, 0.0)
     slope = np.zeros(model.n)
-    hottest = {int(row[CODE, 0]): np.abs(row[VALUE]) + _WARMTH * np.abs(row[VALUE_SLOPE]) for row in values}
+    hottest = {int(row[at.CODE, 0]): np.abs(row[at.VALUE]) + _WARMTH * np.abs(row[at.VALUE_SLOPE]) for row in values}
     coulomb = hottest.get(LAW_COULOMB, dynamics.coulomb)
     largest = np.maximum(coulomb, breaking if model.friction.law == "stribeck" else 0.0)
     for row in values:
-        code = int(row[CODE, 0])
+        code = int(row[at.CODE, 0])
         value = hottest[code]
-        shaped = np.where(row[CONSTANT] > 0.0, row[CONSTANT], np.inf)
+        shaped = np.where(row[at.CONSTANT] > 0.0, row[at.CONSTANT], np.inf)
         steepest = np.zeros(model.n)
         if code == LAW_TANH:
-            row[WIDTH], row[REACH] = row[CONSTANT], _TANH_REACH * row[CONSTANT]
+            row[at.WIDTH], row[at.REACH] = row[at.CONSTANT], _TANH_REACH * row[at.CONSTANT]
             steepest = value / shaped
         elif code == LAW_BREAKAWAY:
-            row[WIDTH], row[REACH] = row[CONSTANT], GAUSSIAN_REACH * row[CONSTANT]
+            row[at.WIDTH], row[at.REACH] = row[at.CONSTANT], GAUSSIAN_REACH * row[at.CONSTANT]
             steepest = _GAUSSIAN_SLOPE * np.abs(value - dynamics.coulomb) / shaped
         elif code in (LAW_COULOMB, LAW_LOAD) and model.friction.smoothing > 0.0:
-            row[WIDTH], row[REACH] = model.friction.smoothing, _TANH_REACH * model.friction.smoothing
+            row[at.WIDTH], row[at.REACH] = model.friction.smoothing, _TANH_REACH * model.friction.smoothing
             steepest = (largest if code == LAW_COULOMB else value * effort) / model.friction.smoothing
         elif code in (LAW_VISCOUS, LAW_DECAYING_VISCOUS):
             slope += value
@@ -234,6 +215,6 @@ def _mark_steep(model: RobotModel, dynamics: JointDynamics, values: FloatArray) 
             slope += 2.0 * value * speed
         elif code == LAW_CUBIC:
             slope += 3.0 * value * speed**2
-        row[RATE] = steepest
-        row[WIDTH, steepest == 0.0] = 0.0
+        row[at.RATE] = steepest
+        row[at.WIDTH, steepest == 0.0] = 0.0
     return slope

@@ -20,48 +20,21 @@ from sim_backend.errors import SimulationConfigError
 
 @dataclass(frozen=True)
 class TrackerSettings:
-    """Errors of the arm's geometry, and properties of the tracker.
+    """Errors of the arm's geometry, and properties of the tracker; errors are standard deviations."""
 
-    Attributes
-    ----------
-    error_length, error_angle : float
-        Standard deviation of the arm's geometric errors [m], [rad].
-    noise : float
-        Of each coordinate of a position [m], standard deviation.
-    noise_angle : float
-        Of the rotation about each axis [rad].
-    outliers : float
-        Share of bad readings, with a standard deviation of `outlier_size` [m].
-    outlier_size : float
-    orientation : bool
-        Whether the tracker measures orientation.
-    own_frame : bool
-        Whether its frame differs from the robot's base.
-    target : float
-        Distance of the target from the tip, in a drawn direction [m].
-    place : tuple of 3 float or None
-        Or its position in the frame of the tip [m].
-    station : int
-        Place of the tracker, from 1; the base in the tracker's frame depends on it.
-    seed : int
-        Of the arm, its base and the target; also of noise and bad readings if `noise_seed` is None.
-    noise_seed : int or None
-        Of noise and bad readings.
-    """
-
-    error_length: float = 1e-3
-    error_angle: float = 1e-3
-    noise: float = 5e-5
-    noise_angle: float = 1e-4
-    outliers: float = 0.0
-    outlier_size: float = 0.02
-    orientation: bool = False
-    own_frame: bool = True
-    target: float = 0.05
-    place: tuple[float, float, float] | None = None
-    station: int = 1
-    seed: int = 0
-    noise_seed: int | None = None
+    error_length: float = 1e-3  # of the arm's geometry [m]
+    error_angle: float = 1e-3  # [rad]
+    noise: float = 5e-5  # of each coordinate of a position [m]
+    noise_angle: float = 1e-4  # of the rotation about each axis [rad]
+    outliers: float = 0.0  # share of bad readings
+    outlier_size: float = 0.02  # of bad readings [m]
+    orientation: bool = False  # whether the tracker measures it
+    own_frame: bool = True  # whether its frame differs from the robot's base
+    target: float = 0.05  # distance of the target from the tip, in a drawn direction [m]
+    place: tuple[float, float, float] | None = None  # or its position in the frame of the tip [m]
+    station: int = 1  # place of the tracker, from 1; the base in the tracker's frame depends on it
+    seed: int = 0  # of the arm, its base and the target; also of noise and bad readings if `noise_seed` is None
+    noise_seed: int | None = None  # of noise and bad readings
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -84,10 +57,7 @@ class TrackerSettings:
 class TrackedArm:
     """An arm with its true geometry, and a tracker.
 
-    Attributes
-    ----------
-    model, errors : ErrorModel, (P,) float64
-        The truth: base in the tracker's frame, target on the flange, and the errors.
+    `model` and `errors` (P,) are the truth: base in the tracker's frame, target on the flange, and the errors.
     """
 
     model: ErrorModel

@@ -10,12 +10,7 @@ from drivers.driver import DriverTimeoutError
 class Pace:
     """Absolute deadlines of CLOCK_MONOTONIC: sample `k` is due `k / (rate_hz * pace)` after the first wait.
 
-    Parameters
-    ----------
-    name : str
-        Of the arm, for messages.
-    rate_hz, pace : float
-        Samples per simulated second, and simulated seconds per second.
+    `rate_hz` are samples per simulated second, `pace` simulated seconds per second; `name` is the arm's, for messages.
     """
 
     def __init__(self, name: str, rate_hz: float, pace: float) -> None:

@@ -78,13 +78,8 @@ def _steps(model: RobotModel, settings: SimSettings) -> list[_Step]:
 class PackedArm:
     """Base of simulated arms: the true dynamics, their changes, and the kernels' arrays.
 
-    Raises `SimulationConfigError`: no or impossible inertia, a list of the wrong length, an unknown joint.
-
-    Parameters
-    ----------
-    model : RobotModel
-        Needs `inertial`; without `dynamics` there is neither friction nor rotor inertia.
-    settings : SimSettings
+    `model` needs `inertial`; without `dynamics` there is neither friction nor rotor inertia.  Raises
+    `SimulationConfigError`: no or impossible inertia, a list of the wrong length, an unknown joint.
     """
 
     def __init__(self, model: RobotModel, settings: SimSettings) -> None:
@@ -162,19 +157,11 @@ class PackedArm:
         self, force: Sequence[float] | FloatArray, moment: Sequence[float] | FloatArray = (0.0, 0.0, 0.0), *,
         link: str = TIP, point: Sequence[float] | FloatArray = (0.0, 0.0, 0.0),
     ) -> None:  # fmt: skip
-        """Set the outside force on a link; zero removes it.
+        """Set the outside force [N] and moment [N*m] on a link, in the directions of the base frame; zero removes it.
 
-        Raises `SimulationConfigError`: an unknown link, or a vector without three finite components; then nothing has
-        changed.
-
-        Parameters
-        ----------
-        force, moment : (3,) float
-            [N] and [N*m], in the directions of the base frame.
-        link : str, optional
-            Name of the joint that moves the link; by default the flange.
-        point : (3,) float, optional
-            Where the force acts [m], in the frame of the link or the flange; by default its origin.
+        `link` is the joint that moves the link, by default the flange; `point` [m], where the force acts, is in the
+        frame of the link or the flange.  Raises `SimulationConfigError`: an unknown link, or a vector without three
+        finite components; then nothing has changed.
         """
         self._outside.set(link, point, force, moment)
         self._refresh()

@@ -41,68 +41,39 @@ _ROWS = {
 
 @dataclass(frozen=True)
 class ElasticData:
-    """Exact values (N, n) of an arm with elastic joints, on the joint side; those of a rigid joint's motor are its own.
+    """Exact values (N, n) of an arm with elastic joints, on the joint side; a rigid joint's motor has the joint's."""
 
-    Attributes
-    ----------
-    q_motor, dq_motor, ddq_motor : (N, n) float64
-        Of the motors [rad or m].
-    spring : (N, n) float64
-        Torque of the springs on the links.
-    sensor : (N, n) float64
-        Torque behind the springs and the links' friction: that of the rigid links.
-    link_friction : (N, n) float64
-    """
-
-    q_motor: FloatArray
+    q_motor: FloatArray  # of the motors [rad or m]
     dq_motor: FloatArray
     ddq_motor: FloatArray
-    spring: FloatArray
-    sensor: FloatArray
+    spring: FloatArray  # torque of the springs on the links
+    sensor: FloatArray  # torque behind the springs and the links' friction: that of the rigid links
     link_friction: FloatArray
 
 
 @dataclass(frozen=True)
 class SimulatedData:
-    """Samples of a simulated arm, measured and exact; units as in `drivers.frame.JointFrame`.
+    """Samples (N, n) of a simulated arm, measured and exact; units as in `drivers.frame.JointFrame`.
 
-    Attributes
-    ----------
-    t : (N,) float64
-        Time since the arm's reset [s].
-    channels : dict of str to (N, n) float64
-        Measured values, by the names of `drivers.frame.CHANNELS`.
-    q, dq, ddq, tau, friction : (N, n) float64
-        Exact values on the joint side; `tau` is motor torque, `friction` is part of it.  Of an arm with elastic joints
-        `q, dq, ddq` are the links', `friction` is the motors'.
-    elastic : ElasticData, optional
-        Motors and springs; None for a rigid arm.
+    The exact values are on the joint side; `tau` is motor torque, `friction` is part of it.  Of an arm with elastic
+    joints `q, dq, ddq` are the links', `friction` is the motors'.
     """
 
-    t: FloatArray
-    channels: dict[str, FloatArray]
+    t: FloatArray  # (N,), since the arm's reset [s]
+    channels: dict[str, FloatArray]  # measured values, by the names of `drivers.frame.CHANNELS`
     q: FloatArray
     dq: FloatArray
     ddq: FloatArray
     tau: FloatArray
     friction: FloatArray
-    elastic: ElasticData | None = None
+    elastic: ElasticData | None = None  # motors and springs; None for a rigid arm
 
 
 class SimulatedArm(PackedArm):
-    """A simulated arm that follows a set trajectory, sampled at a fixed rate.
+    """A simulated arm that follows a set trajectory, sampled at a fixed rate; see `PackedArm` for `model` and errors.
 
-    Raises `SimulationConfigError`: no or impossible inertia, a list of the wrong length, an unknown joint.
-
-    Parameters
-    ----------
-    model : RobotModel
-        Needs `inertial`; without `dynamics` there is neither friction nor rotor inertia.
-    settings : SimSettings, optional
-    motion : Motion or MotionSettings, optional
-        Set trajectory; by default an endless Fourier motion with the arm's seed.
-    seed : int, optional
-        Overrides the settings' seed.  Equal seeds give equal samples, to the bit on one machine.
+    `motion` is by default an endless Fourier motion with the arm's seed.  `seed` overrides the settings'; equal seeds
+    give equal samples, to the bit on one machine.
     """
 
     def __init__(

@@ -15,36 +15,14 @@ from sim_backend.tables import Finite, NonNegative, Positive, Table
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 Temperature = Annotated[float, Field(ge=-273.15, le=1000.0, allow_inf_nan=False)]
 
-
+#: Fields of `rt_core.model.robot.JointDynamics` that events change.
 DynamicsParameter = Literal[
-    "armature",
-    "viscous",
-    "coulomb",
-    "offset",
-    "breakaway",
-    "stribeck_velocity",
-    "quadratic_friction",
-    "cubic_friction",
-    "load_friction",
-    "tanh_torque",
-    "tanh_velocity",
-    "decaying_viscous",
-    "decay_velocity",
-    "cyclic_sine",
-    "cyclic_cosine",
-    "coulomb_temperature",
-    "breakaway_temperature",
-    "viscous_temperature",
-    "stribeck_velocity_temperature",
-    "stiffness",
-    "stiffness_cubic",
-    "spring_damping",
-    "link_viscous",
-    "link_coulomb",
-    "link_cyclic_sine",
-    "link_cyclic_cosine",
-]
-"""Fields of `rt_core.model.robot.JointDynamics` that events change."""
+    "armature", "viscous", "coulomb", "offset", "breakaway", "stribeck_velocity", "quadratic_friction",
+    "cubic_friction", "load_friction", "tanh_torque", "tanh_velocity", "decaying_viscous", "decay_velocity",
+    "cyclic_sine", "cyclic_cosine", "coulomb_temperature", "breakaway_temperature", "viscous_temperature",
+    "stribeck_velocity_temperature", "stiffness", "stiffness_cubic", "spring_damping", "link_viscous", "link_coulomb",
+    "link_cyclic_sine", "link_cyclic_cosine",
+]  # fmt: skip
 #: Fields that may be negative.
 SIGNED_DYNAMICS = (
     "offset", "quadratic_friction", "cubic_friction", "tanh_torque", "decaying_viscous", "cyclic_sine", "cyclic_cosine",
@@ -57,18 +35,15 @@ class PieceSettings(Table):
     """One piece of a schedule; missing values are those of the motion."""
 
     kind: Literal["fourier", "paul", "hold"] = "fourier"
-    duration_s: Positive | None = None
-    """Length [s]; None, allowed in the last piece only, means without end."""
+    duration_s: Positive | None = None  # length [s]; None, allowed in the last piece only, means without end
+    # Of the series; None: derived from the motion's seed and the place in the schedule.
     seed: Annotated[int, Field(ge=0)] | None = None
-    """Of the series; None: derived from the motion's seed and the place in the schedule."""
     amplitude: Fraction | None = None
     harmonics: Annotated[int, Field(ge=1, le=20)] | None = None
     base_frequency_hz: Positive | None = None
     speed: Fraction | None = None
-    ramp_s: Positive | None = None
-    """Of a `paul` piece."""
-    held: tuple[str, ...] = ()
-    """Joints that stand still during this piece, in addition to the motion's."""
+    ramp_s: Positive | None = None  # of a `paul` piece
+    held: tuple[str, ...] = ()  # joints that stand still during this piece, in addition to the motion's
 
 
 class MotionSettings(Table):
@@ -76,33 +51,26 @@ class MotionSettings(Table):
 
     kind: Literal["fourier", "paul", "hold", "schedule"] = "fourier"
     seed: Annotated[int, Field(ge=0)] = 1
-    duration_s: Positive | None = None
-    """Length [s] of a motion that is no schedule; None means without end."""
+    duration_s: Positive | None = None  # length [s] of a motion that is no schedule; None means without end
+    # Share of the position, velocity and acceleration limits that a series uses; of `paul`, of the way to the nearer
+    # position limit that it goes to both sides.
     amplitude: Fraction = 0.7
-    """Share of the position, velocity and acceleration limits that a series uses; of `paul`, of the way to the nearer
-    position limit that it goes to both sides."""
+    # Share of the velocity and acceleration limits that the joint next to its own uses in `paul`: there and back at
+    # constant speed, all joints together.
     speed: Fraction = 0.5
-    """Share of the velocity and acceleration limits that the joint next to its own uses in `paul`: there and back at
-    constant speed, all joints together."""
-    effort_fraction: Fraction = 0.8
-    """Share of the joints' effort limits that the motion may need, where the robot's inertia is known."""
+    effort_fraction: Fraction = 0.8  # of the effort limits that may be needed, where the robot's inertia is known
     harmonics: Annotated[int, Field(ge=1, le=20)] = 5
     base_frequency_hz: Positive = 0.1
+    # Time over which a series fades in and out [s]; None: a quarter of its base period.  Of `paul`, the time up to
+    # constant speed; None: what the acceleration allows.
     ramp_s: Positive | None = None
-    """Time over which a series fades in and out [s]; None: a quarter of its base period.  Of `paul`, the time up to
-    constant speed; None: what the acceleration allows."""
-    acceleration: tuple[Positive, ...] | None = None
-    """Acceleration limit per joint [rad/s^2 or m/s^2]; None: five times the velocity limit per second."""
-    centre: tuple[Finite, ...] | None = None
-    """Posture about which the joints move and in which they rest; None: near mid-range, drawn by the seed."""
-    held: tuple[str, ...] = ()
-    """Joints that stand still throughout."""
+    acceleration: tuple[Positive, ...] | None = None  # limits [rad/s^2 or m/s^2]; None: five times velocity's a second
+    centre: tuple[Finite, ...] | None = None  # posture of motion and rest; None: near mid-range, drawn by the seed
+    held: tuple[str, ...] = ()  # joints that stand still throughout
+    # Series drawn for each piece; the one with the smallest condition number of the regressor is kept.
     candidates: Annotated[int, Field(ge=1, le=1000)] = 8
-    """Series drawn for each piece; the one with the smallest condition number of the regressor is kept."""
-    segments: tuple[PieceSettings, ...] = ()
-    """The pieces of a `schedule`, one after the other."""
-    repeat: bool = False
-    """Start the schedule again at its end."""
+    segments: tuple[PieceSettings, ...] = ()  # the pieces of a `schedule`, one after the other
+    repeat: bool = False  # start the schedule again at its end
 
     @model_validator(mode="after")
     def _check_schedule(self) -> Self:
@@ -124,16 +92,13 @@ class EventSettings(Table):
     """A change of a joint's dynamics, sudden or over a time."""
 
     time_s: NonNegative
-    joint: str
-    """Name of a joint, or "*" for all of them."""
+    joint: str  # name of a joint, or "*" for all of them
     parameter: DynamicsParameter
-    factor: Finite | None = None
-    """Multiplies the present value."""
-    value: Finite | None = None
-    """Replaces it (SI units)."""
+    factor: Finite | None = None  # multiplies the present value
+    value: Finite | None = None  # replaces it (SI units)
+    # The value goes linearly from the present to the new one over this time [s], in equal steps of at most 0.1 s;
+    # None or 0: at once.
     duration_s: NonNegative | None = None
-    """The value goes linearly from the present to the new one over this time [s], in equal steps of at most 0.1 s;
-    None or 0: at once."""
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
@@ -152,18 +117,12 @@ class ForceSettings(Table):
     """A force and a moment from outside on a point of a link, in the directions of the base frame."""
 
     time_s: NonNegative
-    duration_s: Positive | None = None
-    """None: without end."""
-    ramp_s: NonNegative = 0.0
-    """Time of rise, and of fall before the end [s], in equal steps of at most 10 ms."""
-    link: str = "tip"
-    """Name of the joint that moves the link, or "tip" for the flange."""
-    point: Vector = (0.0, 0.0, 0.0)
-    """Where it acts [m], in the frame of the link or the flange."""
-    force: Vector = (0.0, 0.0, 0.0)
-    """[N]"""
-    moment: Vector = (0.0, 0.0, 0.0)
-    """[N*m]"""
+    duration_s: Positive | None = None  # None: without end
+    ramp_s: NonNegative = 0.0  # time of rise, and of fall before the end [s], in equal steps of at most 10 ms
+    link: str = "tip"  # name of the joint that moves the link, or "tip" for the flange
+    point: Vector = (0.0, 0.0, 0.0)  # where it acts [m], in the frame of the link or the flange
+    force: Vector = (0.0, 0.0, 0.0)  # [N]
+    moment: Vector = (0.0, 0.0, 0.0)  # [N*m]
 
     @model_validator(mode="after")
     def _check_ramps(self) -> Self:
@@ -184,46 +143,37 @@ class DriveSettings(Table):
 
     position_bandwidth_hz: Positive = 5.0
     velocity_bandwidth_hz: Positive = 20.0
-    integral_time_s: Positive | None = None
-    """Reset time of the velocity controller [s]; None: no integral part."""
-    feedforward: Literal["none", "gravity", "full"] = "full"
-    """Torque fed forward from the arm's undisturbed dynamics along the set trajectory."""
+    integral_time_s: Positive | None = None  # reset time of the velocity controller [s]; None: no integral part
+    feedforward: Literal["none", "gravity", "full"] = "full"  # from the undisturbed dynamics along the set trajectory
 
 
 class SimSettings(Table):
     """How an arm is simulated and what its sensors do."""
 
     rate_hz: Annotated[float, Field(ge=1.0, le=20_000.0)] = 1000.0
-    substeps: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """Integration steps a sample; None: as many as keep a step at or under 0.5 ms."""
+    substeps: Annotated[int, Field(ge=1, le=1000)] | None = None  # integration steps a sample; None: of up to 0.5 ms
     seed: Annotated[int, Field(ge=0)] = 1
-    encoder_bits: Annotated[int, Field(ge=8, le=40)] | None = 20
-    """Counts a revolution or a metre, as a power of two; None: no quantisation."""
+    encoder_bits: Annotated[int, Field(ge=8, le=40)] | None = 20  # of a revolution or a metre; None: no quantisation
+    # Standard deviation: one number is a share of each joint's torque scale (its effort limit, or what motion at its
+    # limits takes if that is unknown); a list is in N*m or N.
     torque_noise: NonNegative | tuple[NonNegative, ...] = 0.002
-    """Standard deviation: one number is a share of each joint's torque scale (its effort limit, or what motion
-    at its limits takes if that is unknown); a list is in N*m or N."""
-    current_noise: NonNegative | tuple[NonNegative, ...] = 0.002
-    """Standard deviation: one number is a share of the current at the torque scale; a list is in A."""
+    current_noise: NonNegative | tuple[NonNegative, ...] = 0.002  # the same; one number: of its current; a list: in A
+    # Where `tau` is measured: "motor", before friction; "link", of an arm with elastic joints, behind the springs.
     torque_sensor: Literal["motor", "link"] = "motor"
-    """Where `tau` is measured: "motor", before friction; "link", of an arm with elastic joints, behind the springs."""
+    # Standard deviation [rad/s or m/s] of the drive's own velocity, for all joints or each.
     velocity_noise: NonNegative | tuple[NonNegative, ...] = 1e-3
-    """Standard deviation [rad/s or m/s] of the drive's own velocity, for all joints or each."""
-    ambient_c: Temperature = 20.0
-    """Ambient temperature, and that of the joints at the start."""
-    ambient: tuple[AmbientSettings, ...] = ()
-    """How the ambient temperature changes, in the order of time, from `ambient_c` on; after the last it stays."""
+    ambient_c: Temperature = 20.0  # ambient temperature, and that of the joints at the start
+    ambient: tuple[AmbientSettings, ...] = ()  # its changes in the order of time, from `ambient_c` on
+    # Final rise of a joint's temperature under its torque scale held for ever, by the motor's copper loss: it grows
+    # with the torque squared.
     temperature_rise_k: NonNegative = 40.0
-    """Final rise of a joint's temperature under its torque scale held for ever, by the motor's copper loss: it grows
-    with the torque squared."""
-    friction_heating_k_per_w: NonNegative = 0.0
-    """Final rise for each watt that friction turns into heat; 0 to leave it out."""
-    thermal_time_s: Positive = 600.0
-    """Time constant with which a joint's temperature follows the heat and the ambient temperature."""
+    friction_heating_k_per_w: NonNegative = 0.0  # final rise for each watt that friction turns into heat
+    thermal_time_s: Positive = 600.0  # with which a joint's temperature follows the heat and the ambient temperature
+    # What the arm delivers; `current` only where the robot has a transmission, `q_motor` there or where a joint is
+    # elastic.
     channels: tuple[Literal["q", "dq", "current", "tau", "q_motor", "temperature", "setpoint"], ...] = (
         "q", "dq", "current", "tau", "q_motor", "temperature", "setpoint",
     )  # fmt: skip
-    """What the arm delivers; `current` only where the robot has a transmission, `q_motor` there or where a joint is
-    elastic."""
     drive: DriveSettings = DriveSettings()
     events: tuple[EventSettings, ...] = ()
     forces: tuple[ForceSettings, ...] = ()
@@ -241,27 +191,23 @@ class WiringSettings(Table):
 
     joint: Annotated[str, Field(min_length=1)]
     channel: Literal["q", "dq", "current", "tau", "q_motor", "setpoint"]
-    factor: Finite = 1.0
-    """-1: its sign is inverted; 57.3: degrees for radians."""
+    factor: Finite = 1.0  # -1: its sign is inverted; 57.3: degrees for radians
+    # Joint whose values the channel shows instead of its own; for two that are swapped give both.
     source: Annotated[str, Field(min_length=1)] | None = None
-    """Joint whose values the channel shows instead of its own; for two that are swapped give both."""
 
 
 class FaultSettings(Table):
     """What goes wrong with an arm that is commanded, once for each time that it is switched on; a `jam` stays."""
 
+    # The drive trips; its position stays where it is, or is off by `value` from now on; something holds the joint with
+    # a torque of `value`; it is `value` hot; the bus is silent for `duration_s`; the flange is pushed with `force` for
+    # `duration_s`.
     kind: Literal["drive_fault", "stuck_encoder", "encoder_jump", "jam", "heat", "silence", "push"]
-    """The drive trips; its position stays where it is, or is off by `value` from now on; something holds the joint with
-    a torque of `value`; it is `value` hot; the bus is silent for `duration_s`; the flange is pushed with
-    `force` for `duration_s`."""
-    after_s: NonNegative
-    """Time in motion [s]."""
+    after_s: NonNegative  # time in motion [s]
     joint: Annotated[str, Field(min_length=1)] | None = None
-    value: Finite | None = None
-    """[rad or m], [N*m or N], [degC]"""
+    value: Finite | None = None  # [rad or m], [N*m or N], [degC]
     duration_s: Positive | None = None
-    force: Vector | None = None
-    """[N], in the directions of the base frame."""
+    force: Vector | None = None  # [N], in the directions of the base frame
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

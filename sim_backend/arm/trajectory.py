@@ -106,23 +106,13 @@ def _motion_batch(
 
 @dataclass(frozen=True)
 class Motion:
-    """A set trajectory of `n` joints.
-
-    Attributes
-    ----------
-    table, centre, coefficients : (S, 6), (n,), (S, n, H, 2)
-        See `motion_at`.
-    duration_s : float
-        Total length; infinite for an endless motion.  Outside `[0, duration_s]` the arm rests at `centre`.
-    period_s : float
-        Time after which the motion starts again; infinite if it does not.
-    """
+    """A trajectory of `n` joints; see `motion_at` for `table` (S, 6), `centre` (n,), `coefficients` (S, n, H, 2)."""
 
     table: FloatArray
     centre: FloatArray
     coefficients: FloatArray
-    duration_s: float
-    period_s: float = np.inf
+    duration_s: float  # infinite for an endless motion; outside `[0, duration_s]` the arm rests at `centre`
+    period_s: float = np.inf  # after which the motion starts again; infinite if it does not
 
     @property
     def n(self) -> int:

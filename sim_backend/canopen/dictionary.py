@@ -51,30 +51,17 @@ _WRITE_BY_STATE = {2: Access.WRITE_PREOP, 4: Access.WRITE_SAFEOP, 8: Access.WRIT
 class Entry:
     """One value of an object dictionary.
 
-    Attributes
-    ----------
-    index, subindex : int
-    name : str
-    type : DataType
-    bits : int
-        Size; for strings the largest.
-    access : Access
-    value : int, float, str or bytes
-        Present value; drives write it directly.
-    minimum, maximum : float, optional
-        Range of writes by the master; None: that of the type.
-    on_write : callable, optional
-        Called before an SDO write is stored; raises `SdoAbort` to refuse.  Process data do not call it.
+    `on_write` is called before an SDO write is stored, and raises `SdoAbort` to refuse; process data do not call it.
     """
 
     index: int
     subindex: int
     name: str
     type: DataType
-    bits: int
+    bits: int  # size; for strings the largest
     access: Access
-    value: Value
-    minimum: float | None = None
+    value: Value  # present value; drives write it directly
+    minimum: float | None = None  # of writes by the master; None: that of the type
     maximum: float | None = None
     on_write: Callable[[Value], None] | None = None
     default: Value = field(init=False)

@@ -54,24 +54,10 @@ class CommandedDriver(OpenedInWith):
     one the drives hold.  `change_mode` changes the mode while they are on.  All drives are enabled and stopped
     together: a drive that trips loses its torque and closes its brake, the others stop along their quick-stop ramps.
 
-    Parameters
-    ----------
-    model : RobotModel
-        With inertial parameters.
-    settings : SimSettings, optional
-        With the default `drive`, that of `sim_backend.drive.drive_arm.DRIVE_ARM_SETTINGS`.
-    mode : "csp" or "cst"
-        Mode of the drives after enabling.
-    pace : float
-        Simulated seconds a second.
-    start : sequence of n floats, optional
-        Initial position of the joints [rad or m]; by default mid-range.
-    enable : bool
-        Enable the drives on `open`.
-    faults : sequence of FaultSettings
-        Faults and their times.
-    wiring : sequence of WiringSettings
-        Channels that are wired or scaled wrongly.
+    `model` has inertial parameters.  Settings with the default `drive` have that of
+    `sim_backend.drive.drive_arm.DRIVE_ARM_SETTINGS`.  `mode` is that of the drives after enabling, `pace` the simulated
+    seconds a second, `start` (n,) the initial position of the joints [rad or m], by default mid-range; `enable` has
+    `open` enable the drives.  `wiring` lists the channels that are wired or scaled wrongly.
     """
 
     def __init__(
@@ -147,14 +133,8 @@ class CommandedDriver(OpenedInWith):
     def read(self, timeout_s: float = 1.0) -> JointFrame:
         """Move the arm to its next sample and return that.
 
-        Raises
-        ------
-        DriverTimeoutError
-            The next sample is due later than `timeout_s` from now, or the bus does not answer.
-        DriverClosedError
-            Not open.
-        DriverError
-            The simulation diverged.
+        Raises `DriverTimeoutError` if the next sample is due later than `timeout_s` from now or the bus does not
+        answer, `DriverClosedError` unless open, and `DriverError` if the simulation diverged.
         """
         self._checked()
         until = time.monotonic() + timeout_s
@@ -239,24 +219,17 @@ class CommandedDriver(OpenedInWith):
         if wanted.shape != (self._model.n,) or not np.all(np.isfinite(wanted)):
             raise CommandRefusedError(f"command refused: {wanted} is not {self._model.n} finite numbers")
         here = np.linalg.solve(self._coupling, self._x)
-        for k, joint in enumerate(self._model.joints):
+        for goal, step, joint in zip(wanted, np.abs(wanted - here), self._model.joints, strict=True):
+            problem = ""
             if self._mode == "cst":
-                if abs(wanted[k]) > joint.effort:
-                    raise CommandRefusedError(
-                        f"command refused: joint '{joint.name}' to {wanted[k]:.6g} exceeds its effort limit "
-                        f"{joint.effort:g}"
-                    )
-                continue
-            if not joint.lower - _ROUNDING <= wanted[k] <= joint.upper + _ROUNDING:
-                raise CommandRefusedError(
-                    f"command refused: joint '{joint.name}' to {wanted[k]:.6g} is outside {joint.lower:g} to "
-                    f"{joint.upper:g}"
-                )
-            if abs(wanted[k] - here[k]) > joint.velocity * self._period_s * (1.0 + 1e-6):
-                raise CommandRefusedError(
-                    f"command refused: joint '{joint.name}' by {abs(wanted[k] - here[k]):.6g} in a cycle exceeds its "
-                    f"velocity limit {joint.velocity:g}"
-                )
+                if abs(goal) > joint.effort:
+                    problem = f"to {goal:.6g} exceeds its effort limit {joint.effort:g}"
+            elif not joint.lower - _ROUNDING <= goal <= joint.upper + _ROUNDING:
+                problem = f"to {goal:.6g} is outside {joint.lower:g} to {joint.upper:g}"
+            elif step > joint.velocity * self._period_s * (1.0 + 1e-6):
+                problem = f"by {step:.6g} in a cycle exceeds its velocity limit {joint.velocity:g}"
+            if problem:
+                raise CommandRefusedError(f"command refused: joint '{joint.name}' {problem}")
         self._target = wanted
         self._command_age_s = 0.0
 
@@ -306,7 +279,8 @@ class CommandedDriver(OpenedInWith):
             self._stop()
         mode, brake = self._step()
         torque = mode == CST
-        wanted = np.where(torque, np.linalg.solve(self._coupling.T, self._torque), self._x)
+        target = np.zeros(self._model.n) if self._target is None else self._target
+        wanted = np.where(torque, np.linalg.solve(self._coupling.T, target), self._x)
         self._sample = arm.step(mode, wanted, brake=brake)
         if torque.any():
             self._take_position()
@@ -340,10 +314,6 @@ class CommandedDriver(OpenedInWith):
         if off:
             self._take_position()
         return mode, closed
-
-    @property
-    def _torque(self) -> FloatArray:
-        return np.zeros(self._model.n) if self._target is None else self._target
 
     def _enter(self, state: State) -> None:
         self._state, self._since_s = state, 0.0

@@ -38,33 +38,17 @@ _CRUISING = State.ENABLED.value | cia402.STATUS_VOLTAGE | cia402.STATUS_REMOTE |
 
 @dataclass(frozen=True)
 class DriveOptions:
-    """Properties of a drive beyond its objects.
+    """Properties of a drive beyond its objects."""
 
-    Attributes
-    ----------
-    modes : tuple of int
-        Supported modes of operation.
-    units_per_motor_rev : float
-        Position units per revolution of the motor; makes the speed limit 0x6080 [1/min] a limit in units.
-    power_up_s, brake_open_s, brake_close_s : float
-        Time to "Switch on disabled" after power comes; delays of the brake.
-    warning_c, fault_c : float
-        Motor temperatures [degC].
-    safe_torque_off_faults : bool
-        Whether safe torque off while powered is a fault; otherwise it leads to "Switch on disabled".
-    extrapolated : int
-        Cycles without a new set position that the drive bridges by extrapolation, before it holds.
-    """
-
-    modes: tuple[int, ...] = (CSP, CSV, CST)
-    units_per_motor_rev: float = 1048576.0
-    power_up_s: float = 0.02
-    brake_open_s: float = 0.03
+    modes: tuple[int, ...] = (CSP, CSV, CST)  # of operation, supported
+    units_per_motor_rev: float = 1048576.0  # position units; makes the speed limit 0x6080 [1/min] one in units
+    power_up_s: float = 0.02  # to "Switch on disabled" after power comes
+    brake_open_s: float = 0.03  # delays of the brake
     brake_close_s: float = 0.03
-    warning_c: float = 90.0
+    warning_c: float = 90.0  # of the motor [degC]
     fault_c: float = 110.0
-    safe_torque_off_faults: bool = True
-    extrapolated: int = 8
+    safe_torque_off_faults: bool = True  # when powered; otherwise it leads to "Switch on disabled"
+    extrapolated: int = 8  # cycles without a new set position bridged by extrapolation, before the drive holds
 
 
 @dataclass(frozen=True)
@@ -79,20 +63,9 @@ class Emergency:
 class Cia402Drive:
     """A drive on its object dictionary; missing objects have default values.
 
-    Parameters
-    ----------
-    dictionary : ObjectDictionary
-        Entries are read and written in place; `on_write` of 0x6060 is set to refuse unsupported modes.
-    options : DriveOptions, optional
-
-    Attributes
-    ----------
-    objects : DriveObjects
-        Entries of the dictionary.
-    safe_torque_off : bool
-        Input; may be set at any time.
-    mains : bool
-        Whether the motor has power.
+    Entries of the dictionary are read and written in place, and are at hand as `objects`; `on_write` of 0x6060 is set
+    to refuse unsupported modes.  The input `safe_torque_off`, and `mains` (whether the motor has power) may be set at
+    any time.
     """
 
     def __init__(self, dictionary: ObjectDictionary, options: DriveOptions | None = None) -> None:
@@ -148,18 +121,10 @@ class Cia402Drive:
         return events
 
     def cycle(self, feedback: Feedback, period_s: float, online: bool = True, fresh: bool = True) -> Demand:
-        """Run one cycle.
+        """Run one cycle, of `period_s`, from the sensors at its start.
 
-        Parameters
-        ----------
-        feedback : Feedback
-            Sensors at the start of the cycle.
-        period_s : float
-            Time until the next cycle.
-        online : bool
-            Whether the bus delivers process data; losing them under power is an error (option 0x6007).
-        fresh : bool
-            Whether process data have arrived since the last cycle.
+        `online`: the bus delivers process data; losing them under power is an error (option 0x6007).  `fresh`: process
+        data have arrived since the last cycle.
         """
         if online and (demand := self._cruise(feedback, period_s, fresh)) is not None:
             return demand

@@ -164,20 +164,12 @@ def advance_drive_arm(
 class DriveArm(PackedArm):
     """A simulated arm moved by drive commands, initially at rest with closed brakes.
 
-    Raises `SimulationConfigError`: as `PackedArm`, or a list of the wrong length.
+    Raises `SimulationConfigError`: as `PackedArm` (see there for `model`), or a list of the wrong length.
 
-    Parameters
-    ----------
-    model : RobotModel
-        Needs `inertial`; without `dynamics` there is neither friction nor rotor inertia.
-    settings : SimSettings, optional
-        By default `DRIVE_ARM_SETTINGS`.  Feed-forward "full" is refused: set values have no acceleration.
-    period_s : float, optional
-        Initial sample period; by default that of the settings' rate.
-    start : (n,) array-like, optional
-        Initial joint positions [rad or m]; by default mid-range.
-    brake_torque : (n,) array-like, optional
-        Holding torque [N*m or N], 0 for a joint without brake; by default three times the effort limit.
+    Settings are by default `DRIVE_ARM_SETTINGS`; feed-forward "full" is refused: set values have no acceleration.
+    `period_s` is the initial sample period, by default that of the settings' rate; `start` (n,) the initial joint
+    positions [rad or m], by default mid-range; `brake_torque` (n,) the holding torque [N*m or N], 0 for a joint without
+    brake, by default three times the effort limit.
     """
 
     def __init__(
@@ -232,24 +224,14 @@ class DriveArm(PackedArm):
         torque_offset: FloatArray | Sequence[float] | None = None, period_s: float | None = None, *,
         brake: BoolArray | Sequence[bool] | None = None, torque_limit: FloatArray | Sequence[float] | None = None,
     ) -> DriveSample:  # fmt: skip
-        """Simulate one period and return the sample at its end.
+        """Simulate one period and return the sample at its end; all arrays are (n,), for each drive.
+
+        `mode` is of `sim_backend.drive.modes`.  `target` is the set position, velocity or torque at the end of the
+        period, on the drive side, else ignored; `torque_offset` is added to the drive's torque in every mode.
+        `period_s` is by default that of the last call.  `brake` has the closed brakes, by default those of the drives
+        in mode `BRAKED`; `torque_limit` the largest torque, at most the joint's effort limit.
 
         Raises `SimulationDivergedError`; `SimulationConfigError`: an invalid event of the settings.
-
-        Parameters
-        ----------
-        mode : (n,) int
-            Of `sim_backend.drive.modes`, for each drive.
-        target : (n,) float
-            Set position, velocity or torque at the end of the period, on the drive side; else ignored.
-        torque_offset : (n,) float, optional
-            Added to the drive's torque in every mode.
-        period_s : float, optional
-            By default that of the last call.
-        brake : (n,) bool, optional
-            Which brakes are closed; by default those of the drives in mode `BRAKED`.
-        torque_limit : (n,) float, optional
-            Largest torque of each drive, at most the joint's effort limit.
         """
         command = self._command
         command[MODE_WANTED] = mode

@@ -27,25 +27,13 @@ class Feedback(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """Demand on the motor until the next cycle.
+    """Demand on the motor until the next cycle."""
 
-    Attributes
-    ----------
-    mode : int
-        Of `sim_backend.drive.modes`.
-    target : float
-        At the end of the cycle, in the mode's unit.
-    torque_offset, torque_limit : float
-        Per mille.
-    brake : bool
-        Whether the brake is closed.
-    """
-
-    mode: int
-    target: float = 0.0
-    torque_offset: float = 0.0
+    mode: int  # of `sim_backend.drive.modes`
+    target: float = 0.0  # at the end of the cycle, in the mode's unit
+    torque_offset: float = 0.0  # per mille, as the limit
     torque_limit: float = math.inf
-    brake: bool = True
+    brake: bool = True  # whether it is closed
 
 
 class Brake:
@@ -69,22 +57,9 @@ class Brake:
 class SetValues:
     """Set values of the cyclic modes, from the objects and within speed and position limits.
 
-    A missing set position is extrapolated, at the speed of the last ones, for a number of cycles; then the motor holds.
-
-    Parameters
-    ----------
-    objects : DriveObjects
-    extrapolated : int
-        Number of these cycles.
-
-    Attributes
-    ----------
-    wanted : float
-        Set position of the master, interpolated over the interpolation period.
-    commanded, speed : float
-        Position, and velocity if any, demanded of the motor.
-    limited : bool
-        Whether that differs from `wanted`.
+    A missing set position is extrapolated, at the speed of the last ones, for `extrapolated` cycles; then the motor
+    holds.  `wanted` is the set position of the master, interpolated over the interpolation period; `commanded` and
+    `speed` are the position, and velocity if any, demanded of the motor; `limited`: that differs from `wanted`.
     """
 
     def __init__(self, objects: DriveObjects, extrapolated: int = 0) -> None:
@@ -165,12 +140,7 @@ class SetValues:
 class Stop:
     """A stop under power: along a ramp, or with full torque if the deceleration is infinite.
 
-    Attributes
-    ----------
-    position, velocity : float
-        State of the ramp.
-    standing : bool
-        Whether the motor is at standstill.
+    `position` and `velocity` are the ramp's; `standing`: the motor is at standstill.
     """
 
     def __init__(self, position: float, velocity: float, deceleration: float) -> None:

@@ -20,34 +20,12 @@ class _Row:
 
 
 class DriveSample:
-    """One sample of a `DriveArm`; each array is (n,), in SI units on the joint side unless noted otherwise.
+    """One sample of a `DriveArm`, `t_s` after it was made; arrays are (n,), in SI units on the joint side unless noted.
 
-    Parameters
-    ----------
-    t_s : float
-    out, state : (OUT_ROWS, n) and (STATE_ROWS, n) float64
-        Sample and state of the kernels (`sim_backend.arm.layout`); not copied.
-    limit : (n,) float64
-        Largest torque of each motor.
-    coupling : (2, n, n) float64, optional
-        From joint to motor coordinates, and back; None where they are the same.
-    noisy : bool
-        Whether the velocity has noise.
-
-    Attributes
-    ----------
-    t_s : float
-        Time since the arm was made.
-    q, dq, tau, current, q_motor, temperature : float64
-        Measured values, as in `drivers.frame.JointFrame`.
-    true_q, true_dq, true_ddq, true_tau, true_friction : float64
-        Exact values; `true_tau` is motor torque, which includes friction and closed brakes.
-    x, v, u : float64
-        Exact position, measured velocity and torque, on the drive side.
-    x_set : float64
-        Set position of the drive; its position if it has none.
-    limited : bool
-        Whether a motor's torque is at its limit.
+    Measured values are as in `drivers.frame.JointFrame`; `true_tau` is motor torque, which includes friction and closed
+    brakes.  `out` (OUT_ROWS, n) and `state` (STATE_ROWS, n) are sample and state of the kernels
+    (`sim_backend.arm.layout`), not copied; `limit` (n,) is the largest torque of each motor; `coupling` (2, n, n) is
+    from joint to motor coordinates and back, None where they are the same; `noisy`: the velocity has noise.
     """
 
     __slots__ = ("_coupling", "_limit", "_noisy", "_state", "out", "t_s")

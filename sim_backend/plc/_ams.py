@@ -78,15 +78,8 @@ def decode(payload: bytes) -> Packet:
         raise AmsError(
             f"an AMS packet with {len(payload) - AMS_HEADER.size} bytes of data, but its header says {length}"
         )
-    return Packet(
-        Address(target, target_port),
-        Address(source, source_port),
-        command,
-        flags,
-        error,
-        invoke_id,
-        payload[AMS_HEADER.size :],
-    )
+    ends = Address(target, target_port), Address(source, source_port)
+    return Packet(*ends, command, flags, error, invoke_id, payload[AMS_HEADER.size :])
 
 
 class Splitter:

@@ -20,21 +20,12 @@ _MAX_ALIGNMENT = 8
 
 #: Elementary types: name -> kind and numpy type.
 ELEMENTARY: dict[str, tuple[Kind, str]] = {
-    "BOOL": (Kind.BIT, "u1"),
-    "BYTE": (Kind.UINT8, "u1"),
-    "SINT": (Kind.INT8, "i1"),
-    "USINT": (Kind.UINT8, "u1"),
-    "WORD": (Kind.UINT16, "<u2"),
-    "INT": (Kind.INT16, "<i2"),
-    "UINT": (Kind.UINT16, "<u2"),
-    "DWORD": (Kind.UINT32, "<u4"),
-    "DINT": (Kind.INT32, "<i4"),
-    "UDINT": (Kind.UINT32, "<u4"),
-    "LINT": (Kind.INT64, "<i8"),
-    "ULINT": (Kind.UINT64, "<u8"),
-    "REAL": (Kind.REAL32, "<f4"),
-    "LREAL": (Kind.REAL64, "<f8"),
-}
+    "BOOL": (Kind.BIT, "u1"), "BYTE": (Kind.UINT8, "u1"), "SINT": (Kind.INT8, "i1"), "USINT": (Kind.UINT8, "u1"),
+    "WORD": (Kind.UINT16, "<u2"), "INT": (Kind.INT16, "<i2"), "UINT": (Kind.UINT16, "<u2"),
+    "DWORD": (Kind.UINT32, "<u4"), "DINT": (Kind.INT32, "<i4"), "UDINT": (Kind.UINT32, "<u4"),
+    "LINT": (Kind.INT64, "<i8"), "ULINT": (Kind.UINT64, "<u8"),
+    "REAL": (Kind.REAL32, "<f4"), "LREAL": (Kind.REAL64, "<f8"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from sim_backend.tables import NonNegative
 
 
 class _AxisFault(ScheduledFault):
-    axis: Reference
-    """Name of the joint, or its number from 0."""
+    axis: Reference  # name of the joint, or its number from 0
 
     def number(self, axes: Sequence[str]) -> int:
         """Return the number of the axis; raises `SimulationConfigError`."""
@@ -117,14 +116,10 @@ class OnlineChange(ScheduledFault):
     """A changed program is loaded without a stop."""
 
     kind: Literal["online_change"]
-    structure: str | None = None
-    """Structure to alter; None: undo all alterations."""
-    field: str = ""
-    """Its field; a new one is added at the end."""
-    type: str | None = None
-    """Elementary type of the field; None: remove it."""
-    keep_handles: bool = False
-    """Whether handles stay valid, or get ADS error 0x711."""
+    structure: str | None = None  # structure to alter; None: undo all alterations
+    field: str = ""  # its field; a new one is added at the end
+    type: str | None = None  # elementary type of the field; None: remove it
+    keep_handles: bool = False  # whether handles stay valid, or get ADS error 0x711
 
     @model_validator(mode="after")
     def _alterable(self) -> Self:
@@ -182,27 +177,11 @@ class AxisSilent(_AxisFault):
 
 
 Fault: TypeAlias = Annotated[
-    DropConnection
-    | RefuseRoutes
-    | LateReplies
-    | BatchReplies
-    | FragmentReplies
-    | Silence
-    | RingOverrun
-    | Stop
-    | Run
-    | Restart
-    | ConfigMode
-    | RunMode
-    | OnlineChange
-    | LoseNotifications
-    | ExceedTask
-    | TornReads
-    | ClockStep
-    | AxisFailure
-    | AxisSilent,
+    DropConnection | RefuseRoutes | LateReplies | BatchReplies | FragmentReplies | Silence | RingOverrun | Stop | Run
+    | Restart | ConfigMode | RunMode | OnlineChange | LoseNotifications | ExceedTask | TornReads | ClockStep
+    | AxisFailure | AxisSilent,
     Field(discriminator="kind"),
-]
+]  # fmt: skip
 
 
 def check_axes(faults: Sequence[Fault], axes: Sequence[str]) -> None:

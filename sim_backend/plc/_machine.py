@@ -105,14 +105,9 @@ class Machine:
         axes = self.axes
         angle = axes.angle(sample.x)
         return Measured(
-            axes.position(angle),
-            axes.velocity(sample.v),
-            axes.motor_position(angle),
-            axes.torque(sample.u),
-            axes.current(sample.u),
-            sample.temperature,
-            ~self.silent,
-        )
+            axes.position(angle), axes.velocity(sample.v), axes.motor_position(angle), axes.torque(sample.u),
+            axes.current(sample.u), sample.temperature, ~self.silent,
+        )  # fmt: skip
 
     def _without_silent(self, measured: Measured) -> Measured:
         names = (item.name for item in fields(Measured) if item.name != "valid")

@@ -8,22 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drivers.ads.layout import (
-    AXIS_ENABLED,
-    AXIS_FAULT,
-    AXIS_VALID,
-    CHANNEL_BITS,
-    COMMAND,
-    ENABLED,
-    ENABLING,
-    FAULT,
-    HEAD,
-    INFO,
-    OFF,
-    SETPOINTS,
-    STOPPING,
-    VERSION,
-)
+from drivers.ads import layout
 from rt_core.types import FloatArray, IntArray
 from sim_backend.plc._machine import Machine
 from sim_backend.plc._memory import Memory
@@ -53,7 +38,7 @@ class Program:
         self._settings, self._machine = settings, machine
         self.run = start_100ns
         self.counter = 0
-        self.state, self.reason = OFF, 0
+        self.state, self.reason = layout.OFF, 0
         self.underruns = self.exceeded = 0
         self._cycle_s = settings.cycle_ns * 1e-9
         self._heartbeat_100ns = settings.heartbeat_ms * 10_000
@@ -70,16 +55,16 @@ class Program:
         self._heartbeat = 0
         self._gap = 0  # cycles without a set position
         self._share = self._share_step = 1.0  # remaining share of the speed at which a stop began
-        self._buffers = SetpointBuffers(memory, f"{settings.variables}.{SETPOINTS}", settings.sizes)
+        self._buffers = SetpointBuffers(memory, f"{settings.variables}.{layout.SETPOINTS}", settings.sizes)
         self._time_100ns = start_100ns  # of the last cycle
         self.connect(memory)
 
     def connect(self, memory: Memory) -> None:
         """Switch to another memory, after an online change."""
         prefix, sizes = self._settings.variables, self._settings.sizes
-        self._info = memory.array(f"{prefix}.{INFO}")
-        self._head = memory.array(f"{prefix}.{HEAD}")
-        self._command = memory.array(f"{prefix}.{COMMAND}")
+        self._info = memory.array(f"{prefix}.{layout.INFO}")
+        self._head = memory.array(f"{prefix}.{layout.HEAD}")
+        self._command = memory.array(f"{prefix}.{layout.COMMAND}")
         self._names = set(self._head.dtype.names or ())
         self._ring = Ring(memory, prefix, sizes, self._settings.channels)
         self._buffers.connect(memory)
@@ -102,7 +87,7 @@ class Program:
 
     def resume(self) -> None:
         """Continue after a stop of the task; axes that were on are off."""
-        if self.state in (ENABLING, ENABLED, STOPPING):
+        if self.state in (layout.ENABLING, layout.ENABLED, layout.STOPPING):
             self._switch_off(STOOD_STILL)
 
     def _listen(self, elapsed_100ns: int) -> bool:
@@ -131,30 +116,30 @@ class Program:
         alive = self._silence < self._heartbeat_100ns
         machine = self._machine
         faulty, enabled = bool(machine.faulty.any()), bool(machine.enabled.all())
-        if self._stood and self.state in (ENABLING, ENABLED, STOPPING):
+        if self._stood and self.state in (layout.ENABLING, layout.ENABLED, layout.STOPPING):
             self._switch_off(STOOD_STILL)
-        elif self.state in (ENABLED, STOPPING) and not machine.enabled.any():
+        elif self.state in (layout.ENABLED, layout.STOPPING) and not machine.enabled.any():
             self._switch_off(AXIS_FAULTY)
-        elif self.state in (OFF, FAULT):
+        elif self.state in (layout.OFF, layout.FAULT):
             if enable and self._armed and alive:
                 self._arm()
-            elif self.state == OFF and faulty and not enable:
+            elif self.state == layout.OFF and faulty and not enable:
                 self.reason = AXIS_FAULTY
-                self._enter(FAULT)
-            elif self.state == FAULT and not faulty and not enable:
-                self._enter(OFF)
-        elif self.state == STOPPING:
+                self._enter(layout.FAULT)
+            elif self.state == layout.FAULT and not faulty and not enable:
+                self._enter(layout.OFF)
+        elif self.state == layout.STOPPING:
             if (self._share <= 0.0 and machine.standing) or self._since > self._stop_cycles:
-                self._enter(FAULT if faulty else OFF)
-        elif self.state == ENABLED and (faulty or not enabled):
+                self._enter(layout.FAULT if faulty else layout.OFF)
+        elif self.state == layout.ENABLED and (faulty or not enabled):
             self._stop(AXIS_FAULTY)
         elif not enable:
             self._stop(BY_COMMAND)
         elif not alive:
             self._stop(NO_HEARTBEAT)
-        elif self.state == ENABLING:
+        elif self.state == layout.ENABLING:
             if enabled and not faulty:
-                self._enter(ENABLED)
+                self._enter(layout.ENABLED)
             elif self._since > self._enable_cycles:
                 self._stop(NOT_ON)
 
@@ -167,13 +152,13 @@ class Program:
         self._gap = 0
         self._buffers.forget()
         self._machine.reset()  # one pulse: a persistent fault returns
-        self._enter(ENABLING)
+        self._enter(layout.ENABLING)
 
     def _switch_off(self, reason: int) -> None:
         """Switch off at once, until the command has been "off"."""
         self.reason = reason
         self._armed = self._moving = False
-        self._enter(FAULT if self._machine.faulty.any() else OFF)
+        self._enter(layout.FAULT if self._machine.faulty.any() else layout.OFF)
 
     def _stop(self, reason: int) -> None:
         """Start a controlled stop of all axes, along their present direction."""
@@ -184,24 +169,24 @@ class Program:
         cycles = speed * self._settings.stop_ms * 1e6 / self._settings.cycle_ns
         self._share, self._share_step = 1.0, 1.0 / max(cycles, 1.0)
         self.reason = reason
-        self._enter(STOPPING)
+        self._enter(layout.STOPPING)
 
     def _move(self) -> None:
         """Update set positions and axis commands."""
         machine = self._machine
-        if self.state == ENABLED:
+        if self.state == layout.ENABLED:
             self._follow()
-        if self.state == STOPPING:
+        if self.state == layout.STOPPING:
             self._share = max(0.0, self._share - self._share_step)
             self._set = self._set + self._share * self._step
-        if self.state != ENABLED:
+        if self.state != layout.ENABLED:
             # Disabled axes track the measured position, so that enabling does not jump.
-            on = machine.enabled & (self.state in (ENABLING, STOPPING))
+            on = machine.enabled & (self.state in (layout.ENABLING, layout.STOPPING))
             self._set = np.where(on, self._set, machine.measured.position)
-            self._step = np.where(on & (self.state == STOPPING), self._step, 0.0)
+            self._step = np.where(on & (self.state == layout.STOPPING), self._step, 0.0)
         machine.target[:] = self._set
-        machine.power = self.state in (ENABLING, ENABLED, STOPPING)
-        machine.follow = self.state in (ENABLED, STOPPING)
+        machine.power = self.state in (layout.ENABLING, layout.ENABLED, layout.STOPPING)
+        machine.follow = self.state in (layout.ENABLED, layout.STOPPING)
 
     def _follow(self) -> None:
         """Take the point of this cycle; without one hold, or stop if axes were moving."""
@@ -226,8 +211,8 @@ class Program:
         machine = self._machine
         on = machine.enabled
         word = np.where(machine.faulty, _WORDS["fault"], np.where(on, _WORDS["on"], _WORDS["off"]))
-        bits = np.where(machine.measured.valid, AXIS_VALID, 0) + np.where(machine.faulty, AXIS_FAULT, 0)
-        status: IntArray = (word << 16) + bits + np.where(on, AXIS_ENABLED, 0)
+        bits = np.where(machine.measured.valid, layout.AXIS_VALID, 0) + np.where(machine.faulty, layout.AXIS_FAULT, 0)
+        status: IntArray = (word << 16) + bits + np.where(on, layout.AXIS_ENABLED, 0)
         return status
 
     def _write_head(self) -> None:
@@ -250,19 +235,19 @@ class Program:
 
     def _write_info(self) -> None:
         settings = self._settings
-        info, names = self._info, self._info.dtype.names or ()
         values = {
             "nStart": self.run,
-            "nVersion": VERSION,
+            "nVersion": layout.VERSION,
             "nAxes": settings.sizes.axes,
             "nBlockSamples": settings.block_samples,
             "nBlocks": settings.blocks,
             "nSetpoints": settings.setpoints,
-            "nChannels": sum(1 << CHANNEL_BITS[name] for name in set(settings.channels)),
+            "nChannels": sum(1 << layout.CHANNEL_BITS[name] for name in set(settings.channels)),
             "nCycleNs": settings.cycle_ns,
             "nHeartbeatMs": settings.heartbeat_ms,
         }
+        info = self._info
         for name, value in values.items():
-            if name in names:
+            if name in (info.dtype.names or ()):
                 info[name] = wrapped(value, info.dtype[name])
         info["aNames"] = [(axis.name or axis.joint).encode() for axis in settings.axis]

@@ -102,16 +102,13 @@ def _main() -> list[Variable]:
         ],
     )
     mode = enumeration("E_Mode", [("Manual", 0), ("Automatic", 1), ("Setup", 10)])
+    plain = {
+        "nByte": "BYTE", "nInt": "INT", "nWord": "WORD", "nDint": "DINT", "nUdint": "UDINT", "nLint": "LINT",
+        "fReal": "REAL", "fLreal": "LREAL",
+    }  # fmt: skip
     declared: list[tuple[str, DataType, str]] = [
         ("bSwitch", elementary("BOOL"), "free for the operator"),
-        ("nByte", elementary("BYTE"), ""),
-        ("nInt", elementary("INT"), ""),
-        ("nWord", elementary("WORD"), ""),
-        ("nDint", elementary("DINT"), ""),
-        ("nUdint", elementary("UDINT"), ""),
-        ("nLint", elementary("LINT"), ""),
-        ("fReal", elementary("REAL"), ""),
-        ("fLreal", elementary("LREAL"), ""),
+        *((name, elementary(kind), "") for name, kind in plain.items()),
         ("sText", string(80), ""),
         ("aNumbers", array(elementary("INT"), [(1, 5)]), ""),
         ("aMatrix", array(elementary("LREAL"), [(0, 2), (-1, 3)]), "two rows, columns -1 to 1"),

@@ -15,19 +15,10 @@ from sim_backend.plc.settings import PlcFileError, PlcSettings
 
 
 def build_plc(settings: PlcSettings, now_ns: int, wall_ns: int | None = None, origin: str = "PLC") -> SimulatedPlc:
-    """Build a PLC.
+    """Build a PLC whose first cycle begins at `now_ns` of CLOCK_MONOTONIC [ns].
 
+    `wall_ns` is the host's time then [ns since 1970], by default now; `origin` that of `settings`, for messages.
     Raises `PlcFileError`: robot, axes or faults do not fit together.
-
-    Parameters
-    ----------
-    settings : PlcSettings
-    now_ns : int
-        CLOCK_MONOTONIC at which the first cycle begins [ns].
-    wall_ns : int, optional
-        Host time then [ns since 1970]; by default now.
-    origin : str
-        Origin of `settings`, for messages.
     """
     try:
         model = load_robot(settings.robot).model

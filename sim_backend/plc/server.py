@@ -47,23 +47,9 @@ class _Connection:
 class Server:
     """A PLC at a TCP address, with routes at the next UDP port.
 
-    Raises `ServerError`: the address is not of this machine, or in use.
-
-    Parameters
-    ----------
-    simulated : SimulatedPlc
-    address : str
-        IPv4 address, usually of loopback; several PLCs can use different ones of 127.0.0.0/8.
-    port : int, optional
-        0: any free one.
-
-    Attributes
-    ----------
-    port : int
-        Port in use.
-    plc : SimulatedPlc
-    latest_ns : int
-        Largest delay of a cycle [ns].
+    `address` is IPv4, usually of loopback; several PLCs can use different ones of 127.0.0.0/8.  `port` 0 is any free
+    one; the attribute has the port in use.  `latest_ns` is the largest delay of a cycle [ns].  Raises `ServerError`:
+    the address is not of this machine, or in use.
     """
 
     def __init__(self, simulated: SimulatedPlc, address: str, port: int = 48898) -> None:

@@ -45,29 +45,22 @@ class AxisSettings(Table):
     """`[[axis]]`: the axis of one joint, in the order of the joints."""
 
     joint: str
+    # In the PLC; None: that of the joint.
     name: Annotated[str, Field(min_length=1, max_length=NAME_CHARS, pattern=r"^[\x20-\x7e]+$")] | None = None
-    """In the PLC; None: that of the joint."""
+    # Of position, and of velocity in the same unit a second.
     unit: Literal["rad", "mrad", "deg", "rev", "m", "cm", "mm", "um"] = "rad"
-    """Of position, and of velocity in the same unit a second."""
-    side: Literal["motor", "joint"] = "joint"
-    """Side of position and velocity."""
-    gear_ratio: Positive = 1.0
-    """Motor turns per joint turn."""
-    sign: Literal[-1, 1] = 1
-    """-1: the axis counts against the joint."""
-    offset_rad: Finite = 0.0
-    """The axis' position, on the joint side, at joint position zero [rad or m]."""
-    motor_unit: Literal["rad", "deg", "rev"] = "rad"
-    """Of the second encoder, which is at the motor."""
+    side: Literal["motor", "joint"] = "joint"  # side of position and velocity
+    gear_ratio: Positive = 1.0  # motor turns per joint turn
+    sign: Literal[-1, 1] = 1  # -1: the axis counts against the joint
+    offset_rad: Finite = 0.0  # the axis' position, on the joint side, at joint position zero [rad or m]
+    motor_unit: Literal["rad", "deg", "rev"] = "rad"  # of the second encoder, which is at the motor
     torque_unit: Literal["Nm", "mNm", "N", "percent", "permille"] = "permille"
     torque_side: Literal["motor", "joint"] = "motor"
     rated_torque_nm: Positive | None = None
     current_unit: Literal["A", "mA", "percent", "permille"] = "A"
     rated_current_a: Positive | None = None
-    torque_constant_nm_per_a: Positive = 0.254
-    """Of the motor."""
-    encoder_counts_per_rev: Positive = 1_048_576.0
-    """At the motor."""
+    torque_constant_nm_per_a: Positive = 0.254  # of the motor
+    encoder_counts_per_rev: Positive = 1_048_576.0  # at the motor
 
     @model_validator(mode="after")
     def _rated(self) -> Self:
@@ -82,49 +75,32 @@ class AxisSettings(Table):
 class PlcSettings(Table):
     """A whole file."""
 
-    robot: str
-    """Name of a robot file, or its path."""
-    net_id: NetId = "5.80.201.11.1.1"
-    """AMS net id of the controller."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 851
-    """AMS port of the PLC runtime."""
-    variables: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")] = "GVL_Theta"
-    """Global variable list."""
-    unknown_net_id: Literal["error", "silent"] = "error"
-    """Answer to a packet for another net id: AMS error 7, or none."""
-    routes: tuple[NetId, ...] | None = None
-    """Net ids of the clients with a route; None: all."""
+    robot: str  # name of a robot file, or its path
+    net_id: NetId = "5.80.201.11.1.1"  # AMS net id of the controller
+    port: Annotated[int, Field(ge=1, le=65535)] = 851  # AMS port of the PLC runtime
+    variables: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")] = "GVL_Theta"  # global variable list
+    unknown_net_id: Literal["error", "silent"] = "error"  # answer to a packet for another net id: AMS error 7, or none
+    routes: tuple[NetId, ...] | None = None  # net ids of the clients with a route; None: all
+    # Whether a new connection closes an older one from the same address, as TwinCAT's router does.
     one_connection_per_host: bool = False
-    """Whether a new connection closes an older one from the same address, as TwinCAT's router does."""
     user: str = "Administrator"
-    password: str = "1"
-    """Needed to add a route over UDP."""
-    start: tuple[Finite, ...] | None = None
-    """Joint positions at the beginning [rad or m]; None: mid-range."""
+    password: str = "1"  # needed to add a route over UDP
+    start: tuple[Finite, ...] | None = None  # joint positions at the beginning [rad or m]; None: mid-range
     seed: Annotated[int, Field(ge=0)] = 1
-    torque_noise: NonNegative = 0.0
-    """Standard deviation of the measured torque as a share of each joint's torque scale."""
-    velocity_noise: NonNegative = 0.0
-    """Standard deviation of the measured velocity [rad/s or m/s]."""
+    torque_noise: NonNegative = 0.0  # standard deviation of the measured torque as a share of each joint's torque scale
+    velocity_noise: NonNegative = 0.0  # standard deviation of the measured velocity [rad/s or m/s]
     cycle_us: Annotated[int, Field(ge=100, le=100_000)] = 1000
-    clock_ppm: Annotated[float, Field(ge=-1000.0, le=1000.0)] = 0.0
-    """Drift of the PLC's clock relative to the host's."""
-    clock_offset_ms: Annotated[float, Field(ge=-1e12, le=1e12)] = 0.0
-    """Initial offset of the PLC's time to the host's."""
-    dc: bool = True
-    """Whether samples have a distributed-clock time."""
+    clock_ppm: Annotated[float, Field(ge=-1000.0, le=1000.0)] = 0.0  # drift of the PLC's clock relative to the host's
+    clock_offset_ms: Annotated[float, Field(ge=-1e12, le=1e12)] = 0.0  # initial offset of the PLC's time to the host's
+    dc: bool = True  # whether samples have a distributed-clock time
     block_samples: Annotated[int, Field(ge=1, le=10_000)] = 10
     blocks: Annotated[int, Field(ge=2, le=100_000)] = 64
     setpoints: Annotated[int, Field(ge=1, le=100_000)] = 400
     channels: tuple[Channel, ...] = ("q", "dq", "tau", "current", "q_motor", "temperature", "setpoint")
-    """Measured channels."""
     heartbeat_ms: Annotated[int, Field(ge=10, le=60_000)] = 200
-    enable_ms: NonNegative = 100.0
-    """Time from the command to enabled axes."""
-    stop_ms: Positive = 200.0
-    """Time of a controlled stop from the largest speed; proportionally less from a lower one."""
-    max_speed: Positive = 1.5
-    """Largest step of the set position, as a multiple of the joint's velocity limit."""
+    enable_ms: NonNegative = 100.0  # time from the command to enabled axes
+    stop_ms: Positive = 200.0  # time of a controlled stop from the largest speed; proportionally less from a lower one
+    max_speed: Positive = 1.5  # largest step of the set position, as a multiple of the joint's velocity limit
     axis: Annotated[tuple[AxisSettings, ...], Field(min_length=1, max_length=64)]
     fault: tuple[Fault, ...] = ()
 

@@ -15,8 +15,7 @@ from drivers.files.importing.units import UNITS
 from rt_core.types import FloatArray
 
 _PARTS = {"percent": 1e-2, "permille": 1e-3}
-_TORQUE = {"Nm": 1.0, "mNm": 1e-3, "N": 1.0}
-_CURRENT = {"A": 1.0, "mA": 1e-3}
+_AMOUNTS = {"Nm": 1.0, "mNm": 1e-3, "N": 1.0, "A": 1.0, "mA": 1e-3}
 
 
 def _length(unit: str) -> float:
@@ -27,19 +26,19 @@ def _length(unit: str) -> float:
 
 
 class AxisScaling:
-    """Factors of all joints, as arrays; `axes` are in the order of the joints.
+    """Factors (n,) of all joints; `axes` are in the order of the joints.
 
-    Attributes
-    ----------
-    position, velocity, torque, current, motor_position : (n,) float64
-        One unit of the PLC in SI units, joint side (motor side for the motor position), with sign.
-    position_zero, motor_zero : (n,) float64
-        Subtracted from the scaled position.
+    `position`, `velocity`, `torque`, `current` and `motor_position` are one unit of the PLC in SI units, joint side
+    (motor side for the motor position), with sign; `position_zero` and `motor_zero` are subtracted from the scaled
+    position.
     """
 
     def __init__(self, axes: Sequence[AxisTable]) -> None:
         def array(values: Sequence[float]) -> FloatArray:
             return np.array(values, dtype=np.float64)
+
+        def amount(unit: str, rated: float | None) -> float:
+            return _AMOUNTS[unit] if unit in _AMOUNTS else _PARTS[unit] * (rated or np.nan)
 
         sign = array([axis.sign for axis in axes])
         gear = array([axis.gear_ratio for axis in axes])
@@ -48,20 +47,9 @@ class AxisScaling:
         self.position = sign * length / np.where([axis.side == "motor" for axis in axes], gear, 1.0)
         self.velocity = self.position.copy()
         self.position_zero = sign * offset
-        torque = [
-            _TORQUE[axis.torque_unit]
-            if axis.torque_unit in _TORQUE
-            else _PARTS[axis.torque_unit] * (axis.rated_torque_nm or np.nan)
-            for axis in axes
-        ]
+        torque = [amount(axis.torque_unit, axis.rated_torque_nm) for axis in axes]
         self.torque = sign * array(torque) * np.where([axis.torque_side == "motor" for axis in axes], gear, 1.0)
-        current = [
-            _CURRENT[axis.current_unit]
-            if axis.current_unit in _CURRENT
-            else _PARTS[axis.current_unit] * (axis.rated_current_a or np.nan)
-            for axis in axes
-        ]
-        self.current = sign * array(current)
+        self.current = sign * array([amount(axis.current_unit, axis.rated_current_a) for axis in axes])
         self.motor_position = sign * array([_length(axis.motor_unit) for axis in axes])
         self.motor_zero = sign * offset * gear
 

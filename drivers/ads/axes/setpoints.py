@@ -21,20 +21,11 @@ _WORD = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Buffer:
-    """Points for consecutive cycles.
+    """Points for consecutive cycles."""
 
-    Attributes
-    ----------
-    sequence : int
-        From 1.
-    first : int
-        Cycle of the first point.
-    points : (m, axes) float64
-    """
-
-    sequence: int
-    first: int
-    points: FloatArray
+    sequence: int  # from 1
+    first: int  # cycle of the first point
+    points: FloatArray  # (m, axes)
 
     @property
     def place(self) -> int:
@@ -45,21 +36,9 @@ class Buffer:
 class SetpointStream:
     """Points by cycle, from the first command after enabling.
 
-    Parameters
-    ----------
-    lead : int
-        Cycles from a frame to its target.
-    capacity : int
-        Points in a buffer.
-    margin : int
-        Cycles that the PLC may advance beyond its last known cycle until a buffer reaches it.
-
-    Attributes
-    ----------
-    active : bool
-        Whether there was a target since `begin`.
-    written : int
-        Number of buffers.
+    `lead` are the cycles from a frame to its target, `capacity` the points in a buffer, `margin` the cycles that the
+    PLC may advance beyond its last known cycle until a buffer reaches it.  `active`: there was a target since `begin`;
+    `written` counts the buffers.
     """
 
     def __init__(self, lead: int, capacity: int, margin: int) -> None:

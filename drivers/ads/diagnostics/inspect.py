@@ -91,13 +91,9 @@ def write_symbol(target: Target, name: str, value: Any) -> dict[str, Any]:
 def check(config: AdsConfig, duration_s: float = 2.0) -> dict[str, Any]:
     """Check that an arm can be read: route, state, layout, ring, rate, clock, round trips.  Nothing is written.
 
-    Raises `DriverError`: the first problem, and its remedy.
-
-    Returns
-    -------
-    dict
-        `state`, `compared` (how the layout was compared), measured `rate_hz` and `nominal_hz`, `drift_ppm` (coarse
-        after seconds), `round_trip_us`, `axes`, and further data of the program.
+    Returns `state`, `compared` (how the layout was compared), measured `rate_hz` and `nominal_hz`, `drift_ppm` (coarse
+    after seconds), `round_trip_us`, `axes`, and further data of the program.  Raises `DriverError`: the first problem,
+    and its remedy.
     """
     from drivers.ads._connection import attach, check_running  # here, because it imports the compiled decoder
 

@@ -53,29 +53,17 @@ class Symbol:
 
 @dataclass(frozen=True)
 class DataType:
-    """A data type, or a member of a structure.
+    """A data type, or a member of a structure."""
 
-    Attributes
-    ----------
-    name, type : str
-        Names; of a member, its own and that of its type.
-    size, offset : int
-        Bytes; in bits where `bits`.
-    bounds : tuple of (lower bound, number of elements)
-        Of an array.
-    members : tuple of DataType
-        Of a structure, those with a place in memory.
-    """
-
-    name: str
+    name: str  # of a member, its own
     type: str
-    size: int
+    size: int  # [bytes], as the offset; in bits where `bits`
     offset: int
     code: int
     comment: str = ""
     bits: bool = False
-    bounds: tuple[tuple[int, int], ...] = ()
-    members: tuple[DataType, ...] = ()
+    bounds: tuple[tuple[int, int], ...] = ()  # lower bound and number of elements of an array
+    members: tuple[DataType, ...] = ()  # of a structure, those with a place in memory
 
 
 def _texts(raw: memoryview, at: int, lengths: tuple[int, ...], where: str) -> tuple[list[str], int]:
@@ -149,28 +137,14 @@ def array_of(name: str) -> tuple[tuple[tuple[int, int], ...] | None, str] | None
 
 @dataclass(frozen=True)
 class Shape:
-    """Interpretation of the bytes of a value.
+    """Interpretation of the bytes of a value."""
 
-    Attributes
-    ----------
-    kind : str
-        "number", "string", "wstring", "array", "structure", "bit" or "bytes".
-    size : int
-        Bytes.
-    format : str
-        Of a number, as `struct` has it.
-    count : int
-        Of an array; `element` is the shape of each.
-    members : tuple of (name, offset, shape)
-        Offset in bits of a bit.
-    """
-
-    kind: str
-    size: int
-    format: str = ""
-    count: int = 0
+    kind: str  # "number", "string", "wstring", "array", "structure", "bit" or "bytes"
+    size: int  # [bytes]
+    format: str = ""  # of a number, as `struct` has it
+    count: int = 0  # of an array; `element` is the shape of each
     element: Shape | None = None
-    members: tuple[tuple[str, int, Shape], ...] = field(default=())
+    members: tuple[tuple[str, int, Shape], ...] = field(default=())  # name, offset, shape; offset in bits of a bit
 
     @property
     def known(self) -> bool:

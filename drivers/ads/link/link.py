@@ -74,14 +74,8 @@ def _bytes_type(size: int) -> type[ctypes.Structure]:
 class Link:
     """One connection.
 
-    Attributes
-    ----------
-    broken : bool
-        The connection has failed; `close` and `open` make a new one.
-    sum_commands : bool
-        False once the server has refused one; requests are single then.
-    requests : int
-        Number of requests sent.
+    `broken`: it has failed; `close` and `open` make a new one.  `sum_commands` is False once the server has refused
+    one; requests are single then.  `requests` counts those sent.
     """
 
     _net_ids: ClassVar[set[str]] = set()

@@ -48,19 +48,8 @@ class Head:
 class PlcProgram:
     """Access to the variables of one PLC program, until `close`; raises as `_matching.match`.
 
-    Parameters
-    ----------
-    link : Link
-        Open.
-    variables : str
-        Global variable list.
-
-    Attributes
-    ----------
-    matched : Matched
-        Variables found.
-    by_address : bool
-        Blocks and set positions are accessed by address, because the server has no symbols for elements of arrays.
+    `link` is open; `variables` is the global variable list, `matched` what was found in it.  `by_address`: blocks and
+    set positions are accessed by address, because the server has no symbols for elements of arrays.
     """
 
     def __init__(self, link: Link, variables: str) -> None:

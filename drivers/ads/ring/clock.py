@@ -41,12 +41,7 @@ class PlcClock:
 
     The time in a reply is a lower bound of the PLC's clock when the reply arrives.  The mapping is a line through the
     freshest reply of each second over the last two minutes.  The delay of even these replies, some tenths of a
-    millisecond up to a cycle, is not included.
-
-    Attributes
-    ----------
-    steps : int
-        Number of jumps of the PLC's clock by more than 50 ms.
+    millisecond up to a cycle, is not included.  `steps` counts the jumps of the PLC's clock by more than 50 ms.
     """
 
     def __init__(self) -> None:

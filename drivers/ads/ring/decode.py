@@ -32,48 +32,23 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class Block:
-    """A complete block in SI units, joint side.
-
-    Attributes
-    ----------
-    number : int
-    intact : (m,) bool
-        Samples with a correct checksum.
-    counter, plc_ns, dc_ns : (m,) int64
-        Cycle; its PLC time and its distributed-clock time, both since 1970 [ns]; `dc_ns` is 0 where there is none.
-    channels : dict of (m, n) float64
-        By name, in the order of `drivers.frame.CHANNELS`.
-    status_word : (m, n) int64
-    valid : (m, n) bool or None
-        None: all are valid.
-    """
+    """A complete block of m samples in SI units, joint side; times are since 1970 [ns]."""
 
     number: int
-    intact: BoolArray
-    counter: IntArray
+    intact: BoolArray  # (m,): the checksum is correct
+    counter: IntArray  # (m,): cycle, its PLC time and its distributed-clock time
     plc_ns: IntArray
-    dc_ns: IntArray
-    channels: dict[str, FloatArray]
-    status_word: IntArray
-    valid: BoolArray | None
+    dc_ns: IntArray  # 0 where there is none
+    channels: dict[str, FloatArray]  # (m, n) by name, in the order of `drivers.frame.CHANNELS`
+    status_word: IntArray  # (m, n)
+    valid: BoolArray | None  # (m, n); None: all are valid
 
 
 class Decoder:
     """Decoder of the blocks of one PLC program.
 
-    Parameters
-    ----------
-    sizes : Sizes
-    channels : int
-        `Info.nChannels`.
-    places : (n,) of int
-        Index of each joint's axis in the PLC's list.
-    scaling : AxisScaling
-
-    Attributes
-    ----------
-    channels : tuple of str
-        Present channels, in the order of `drivers.frame.CHANNELS`.
+    `channels` is `Info.nChannels`; the attribute has the names, in the order of `drivers.frame.CHANNELS`.  `places`
+    (n,) is the index of each joint's axis in the PLC's list.
     """
 
     def __init__(self, sizes: Sizes, channels: int, places: Sequence[int], scaling: AxisScaling) -> None:

@@ -26,17 +26,8 @@ _MAX_NOTIFIED = 64  # waiting blocks; later ones are dropped, and read from the 
 class SampleStream:
     """Frames of one arm over all runs of the PLC program and all connections.
 
-    Attributes
-    ----------
-    frames : deque of (JointFrame, int)
-        Pending, with the PLC's cycle of each.
-    notified : Queue of (time of receipt, bytes)
-        Blocks received by notification.
-    clock : PlcClock
-    head : Head or None
-        Last one read.
-    new_ns : int
-        CLOCK_MONOTONIC of the last known progress of the PLC.
+    `frames` are pending, with the PLC's cycle of each; `notified` has blocks received by notification, with the time of
+    receipt.  `head` is the last one read, `new_ns` the CLOCK_MONOTONIC of the last known progress of the PLC.
     """
 
     def __init__(self, cycle_ns: int, dc: bool) -> None:

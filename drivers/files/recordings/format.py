@@ -49,35 +49,17 @@ class RecordingWriteError(RecordingError, OSError):
 
 @dataclass(frozen=True)
 class RecordingMeta:
-    """Metadata of a recording, known before its first frame.
+    """Metadata of a recording, known before its first frame."""
 
-    Attributes
-    ----------
-    robot : str
-        Name of the arm: letters, digits, `_`, `.` and `-`; it becomes the topic `<robot>/frame`.
-    joint_names : tuple of str
-        Unique, in order.
-    units : tuple of str
-        "rad" or "m" for each joint's position.
-    rate_hz : float
-        Nominal sample rate [Hz].
-    clock : str
-        Clock of the frames' `t_ns`: "recording", "sim", "dc", "plc".
-    source, source_sha256, mapping : str
-        Imported file, its hash, and the mapping; empty if recorded live.
-    extra : mapping of str to str
-        Further metadata.
-    """
-
-    robot: str
-    joint_names: tuple[str, ...]
-    units: tuple[str, ...]
-    rate_hz: float
-    clock: str = "recording"
-    source: str = ""
+    robot: str  # letters, digits, `_`, `.` and `-`; becomes the topic `<robot>/frame`
+    joint_names: tuple[str, ...]  # unique, in order
+    units: tuple[str, ...]  # "rad" or "m" for each joint's position
+    rate_hz: float  # nominal
+    clock: str = "recording"  # of the frames' `t_ns`: "recording", "sim", "dc", "plc"
+    source: str = ""  # imported file, with hash and mapping; empty if recorded live
     source_sha256: str = ""
     mapping: str = ""
-    extra: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, str] = field(default_factory=dict)  # further metadata
 
     def __post_init__(self) -> None:
         if not _ROBOT_NAME.fullmatch(self.robot):

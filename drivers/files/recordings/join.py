@@ -25,12 +25,8 @@ class JoinError(ValueError):
 def join_recordings(recordings: Sequence[Recording]) -> Recording:
     """Concatenate recordings with gaps that nothing bridges.
 
-    Raises `JoinError`: they differ in robot, joints, units or rate, or overlap.
-
-    Returns
-    -------
-    Recording
-        With the common channels; `parts` are the given recordings, `spans` their times.
+    Returns a recording with the common channels; `parts` are the given recordings, `spans` their times.  Raises
+    `JoinError`: they differ in robot, joints, units or rate, or overlap.
     """
     first = recordings[0]
     for other in recordings[1:]:

@@ -44,34 +44,18 @@ class Content:
 
 @dataclass
 class Scan:
-    """Scan of a file; complete once `contents` is exhausted.
-
-    Attributes
-    ----------
-    schemas, channels : dict
-        By id, so far.
-    metadata : list
-        Metadata records so far.
-    size : int
-        Bytes in the file.
-    whole : bool
-        The file has its end records.
-    dropped : int
-        Bytes outside of complete records.
-    damage : str
-        First damage; empty if there is none.
-    """
+    """Scan of a file; complete once `contents` is exhausted."""
 
     path: Path
-    schemas: dict[int, Schema] = field(default_factory=dict)
+    schemas: dict[int, Schema] = field(default_factory=dict)  # by id, so far
     channels: dict[int, Channel] = field(default_factory=dict)
-    metadata: list[Metadata] = field(default_factory=list)
-    size: int = 0
+    metadata: list[Metadata] = field(default_factory=list)  # so far
+    size: int = 0  # [bytes]
     chunks: int = 0
-    whole: bool = False
+    whole: bool = False  # the file has its end records
     corrupt: bool = False
-    dropped: int = 0
-    damage: str = ""
+    dropped: int = 0  # bytes outside of complete records
+    damage: str = ""  # first damage; empty if there is none
 
     def contents(self) -> Iterator[Content]:
         """Yield each undamaged chunk's messages, and collect schemas, channels and metadata.

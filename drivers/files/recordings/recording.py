@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from drivers.files.recordings.mcap_scan import Scan
 from drivers.files.recordings.span import Span, SpanError
 from drivers.files.recordings.writer import SLOW_CHANNELS, RecordingWriter, RecoveryResult, recover
 from drivers.frame import CHANNELS
-from rt_core.types import BoolArray, FloatArray, IntArray
+from rt_core.types import FloatArray, IntArray
 
 __all__ = [
     "Recording", "RecordingError", "RecordingExistsError", "RecordingFormatError", "RecordingInfo", "RecordingMeta",
@@ -227,6 +228,10 @@ def _choose(path: Path, robot: str | None, metas: Mapping[str, Mapping[str, str]
     return known[0]
 
 
+#: Values for frames without a field; NaN for channels.
+_MISSING = {"valid": 1.0, "status_word": 0.0}
+
+
 class _Columns:
     """Arrays from JSON messages, chunk by chunk, so that memory holds numbers rather than objects."""
 
@@ -234,9 +239,7 @@ class _Columns:
         self.path = path
         self.frames = 0
         self.head: list[IntArray] = []  # (k, 2) t_ns, seq
-        self.channels: dict[str, list[tuple[int, FloatArray]]] = {}  # (first frame, (k, n))
-        self.valid: list[tuple[int, BoolArray]] = []
-        self.status: list[tuple[int, IntArray]] = []
+        self.blocks: dict[str, list[tuple[int, FloatArray]]] = {}  # by field: (first frame, (k, n))
 
     def add(self, messages: list[bytes], n: int) -> None:
         if not messages:
@@ -244,16 +247,10 @@ class _Columns:
         try:
             samples = json.loads(b"[" + b",".join(messages) + b"]")
             self.head.append(np.array([(s["t_ns"], s["seq"]) for s in samples], dtype=np.int64))
-            for name in CHANNELS:
-                array = _stack([s.get(name) for s in samples], n, np.nan)
+            for name in (*CHANNELS, *_MISSING):
+                array = _stack([s.get(name) for s in samples], n, _MISSING.get(name, np.nan))
                 if array is not None:
-                    self.channels.setdefault(name, []).append((self.frames, array))
-            valid = _stack([s.get("valid") for s in samples], n, 1.0)
-            if valid is not None:
-                self.valid.append((self.frames, valid != 0.0))
-            status = _stack([s.get("status_word") for s in samples], n, 0.0)
-            if status is not None:
-                self.status.append((self.frames, status.astype(np.int64)))
+                    self.blocks.setdefault(name, []).append((self.frames, array))
         except KeyError as error:
             raise RecordingFormatError(f"{self.path}: a frame after frame {self.frames} lacks {error}") from None
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -267,25 +264,11 @@ class _Columns:
             return None
         head = np.concatenate(self.head)
         t_ns = np.ascontiguousarray(head[:, 0])
-        shape = (self.frames, meta.n)
-        channels: dict[str, FloatArray] = {}
-        valid = np.ones(shape, dtype=bool)
-        for start, mask in self.valid:
-            valid[start : start + len(mask)] = mask
-        for name in CHANNELS:
-            if name not in self.channels:
-                continue
-            array = np.full(shape, np.nan)
-            for start, block in self.channels[name]:
-                array[start : start + len(block)] = block
-            channels[name] = array
+        channels: dict[str, FloatArray] = {name: self._joined(name, meta.n) for name in CHANNELS if name in self.blocks}
+        valid = self._joined("valid", meta.n, np.bool_)
+        for name, array in channels.items():
             if name not in SLOW_CHANNELS:
                 valid &= np.isfinite(array)
-        status_word: IntArray | None = None
-        if self.status:
-            status_word = np.zeros(shape, dtype=np.int64)
-            for start, words in self.status:
-                status_word[start : start + len(words)] = words
         return Recording(
             t=(t_ns - t_ns[0]) * 1e-9,
             t_ns=t_ns,
@@ -293,10 +276,17 @@ class _Columns:
             channels=channels,
             meta=meta,
             valid=None if valid.all() else valid,
-            status_word=status_word,
+            status_word=self._joined("status_word", meta.n, np.int64) if "status_word" in self.blocks else None,
             path=self.path,
             metadata=dict(metadata),
         )
+
+    def _joined(self, name: str, n: int, kind: type[np.generic] = np.float64) -> Any:
+        """Return the array (frames, n) of a field."""
+        array = np.full((self.frames, n), _MISSING.get(name, np.nan), dtype=kind)
+        for start, block in self.blocks.get(name, ()):
+            array[start : start + len(block)] = block
+        return array
 
 
 def _stack(rows: list[list[float | None] | None], n: int, missing: float) -> FloatArray | None:

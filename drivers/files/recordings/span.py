@@ -13,19 +13,11 @@ class SpanError(ValueError):
 
 @dataclass(frozen=True)
 class Span:
-    """From `start` (included) to `stop` (not included, unless it is the recording's end).
+    """From `start` (included) to `stop` (not included, unless it is the recording's end)."""
 
-    Attributes
-    ----------
-    start, stop : float or None
-        None: the recording's start or end.
-    seconds : bool
-        Seconds since the recording's first sample, instead of fractions of its duration, 0 to 1.
-    """
-
-    start: float | None = None
+    start: float | None = None  # None: the recording's start or end
     stop: float | None = None
-    seconds: bool = False
+    seconds: bool = False  # since the recording's first sample, instead of fractions of its duration, 0 to 1
 
     def __post_init__(self) -> None:
         for name, value in (("start", self.start), ("end", self.stop)):

@@ -38,20 +38,9 @@ _UNLIMITED = 2**62  # chunks are closed by `flush`, which hands each to the oper
 class RecordingWriter:
     """Writer of one robot's frames to a new file.
 
-    A chunk is compressed and handed to the operating system once its frames span `chunk_s` or `chunk_bytes`.  Call
-    `flush` when a source pauses.  Raises `RecordingExistsError`: the file exists; `RecordingWriteError`: the file
-    cannot be created.
-
-    Parameters
-    ----------
-    path : path
-        The file, which must not exist.
-    meta : RecordingMeta
-        Metadata.
-    chunk_s : float
-        Span of a chunk on the frames' own clock [s].
-    chunk_bytes : int
-        Size of a chunk before compression.
+    A chunk is compressed and handed to the operating system once its frames span `chunk_s` on their own clock [s], or
+    `chunk_bytes` before compression.  Call `flush` when a source pauses.  Raises `RecordingExistsError`: the file
+    exists; `RecordingWriteError`: the file cannot be created.
     """
 
     def __init__(

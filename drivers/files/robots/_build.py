@@ -48,17 +48,11 @@ def build_model(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
     speeds = table.identification.min_velocity
     if speeds is not None and len(speeds) != n:
         raise BuildError("identification.min_velocity", f"has {len(speeds)} numbers, the arm has {n} joints")
-    return (
-        replace(
-            model,
-            gravity=_gravity(table),
-            transmission=_transmission(table, n),
-            friction=_friction(table),
-            armature=table.model.armature,
-            offset=table.model.offset,
-        ),
-        warnings,
-    )
+    model = replace(
+        model, gravity=_gravity(table), transmission=_transmission(table, n), friction=_friction(table),
+        armature=table.model.armature, offset=table.model.offset,
+    )  # fmt: skip
+    return model, warnings
 
 
 def _friction(table: RobotTable) -> Friction:
@@ -252,14 +246,9 @@ def _from_dh(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
             _drive(joint, dynamics, i)
     rotation, translation = _tip(table, *chain.tip)
     model = RobotModel(
-        table.name,
-        joints,
-        tip_rotation=rotation,
-        tip_translation=translation,
-        inertial=inertial,
-        dynamics=dynamics,
+        table.name, joints, tip_rotation=rotation, tip_translation=translation, inertial=inertial, dynamics=dynamics,
         stated=stated,
-    )
+    )  # fmt: skip
     return model, tuple(warnings)
 
 
@@ -297,14 +286,9 @@ def _from_urdf(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
         _state(joint, stated, i)
     rotation, translation = _tip(table, chain.tip_rotation, chain.tip_translation)
     model = RobotModel(
-        table.name,
-        tuple(joints),
-        tip_rotation=rotation,
-        tip_translation=translation,
-        inertial=inertial if stated.mass.any() else None,
-        dynamics=dynamics,
-        stated=stated,
-    )
+        table.name, tuple(joints), tip_rotation=rotation, tip_translation=translation,
+        inertial=inertial if stated.mass.any() else None, dynamics=dynamics, stated=stated,
+    )  # fmt: skip
     rounded = tuple(_rounding(f'joint "{name}"') for name in chain.rounded)
     return model, (*(_unphysical(where) for where in unphysical), *rounded)
 

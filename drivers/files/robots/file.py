@@ -30,15 +30,7 @@ _SHIPPED = Path(__file__).resolve().parent.parent.parent.parent / "configs" / "r
 
 
 class RobotError(ValueError):
-    """An invalid robot description; the message names file and field.
-
-    Attributes
-    ----------
-    path : str
-        The file, or its name in messages.
-    problems : tuple of (field, what)
-        All problems, one for each line of the message.
-    """
+    """An invalid robot description; the message has a line with file, field and fault for each of `problems`."""
 
     def __init__(self, path: str, problems: list[tuple[str, str]]) -> None:
         self.path = path

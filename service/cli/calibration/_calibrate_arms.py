@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, printed_json
 from service.cli.calibration._inputs import clear_results, converted, given_values, without_measurements
 
 if TYPE_CHECKING:
@@ -78,9 +78,7 @@ def run_arms(args: argparse.Namespace) -> int:
     cell = together([result.arm for result in results])
     document = json_values(cell_document(cell, results, created))
     write_text(args.output / CELL, json.dumps(document, allow_nan=False, indent=1) + "\n")
-    if args.json:
-        print_json(document | {"output": str(args.output)})
-    else:
+    if not printed_json(args, document | {"output": str(args.output)}):
         print("\n".join([*cell_lines(document), f"{'written to':22s}{args.output / CELL}"]))
     return EXIT_OK if cell.verdict == "ok" else EXIT_NO
 

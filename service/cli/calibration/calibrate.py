@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import CliError, add_json_flag
+from service.cli._common import CliError, add_run
 from service.cli.calibration._calibrate_arms import run_arms
 from service.cli.calibration._inputs import clear_results, converted, given_values, without_measurements
 
@@ -52,25 +52,21 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "sockets, showed there; with standard deviations, and a verdict on what the poses determine.",
         epilog=EXAMPLES,
     )
-    parser.add_argument(
-        "measurements", metavar="FILE", type=Path, nargs="*", help="table (.csv); with --mapping also .npz, ..."
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("measurements", metavar="FILE", type=Path, nargs="*", help="table (.csv); with --mapping also .npz, ...")
+    add(
         "--arm", metavar="ROBOT=FILE[,FILE]", dest="arms", action="append", default=[],
         help="one of several arms: its robot file (or name), and its tables; with --mapping each file is one "
         "station, and there are no heads",
     )  # fmt: skip
-    parser.add_argument("--robot", metavar="R", help="robot file, or a name (default: that of the mapping)")
-    parser.add_argument("--mapping", metavar="FILE", type=Path, help="what the columns of FILE are (.toml)")
-    parser.add_argument("--output", "-o", metavar="DIR", type=Path, required=True, help="write the results here")
-    parser.add_argument("--method", choices=("lm", "pso", "pso_lm"), help="solver (default: lm)")
-    parser.add_argument("--robust", action="store_true", default=None, help="poses that do not fit lose weight")
-    parser.add_argument("--seed", metavar="N", type=int, help="of the test poses, and of swarms (default: 0)")
-    parser.add_argument(
-        "--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[], help="any other parameter"
-    )
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add("--robot", metavar="R", help="robot file, or a name (default: that of the mapping)")
+    add("--mapping", metavar="FILE", type=Path, help="what the columns of FILE are (.toml)")
+    add("--output", "-o", metavar="DIR", type=Path, required=True, help="write the results here")
+    add("--method", choices=("lm", "pso", "pso_lm"), help="solver (default: lm)")
+    add("--robust", action="store_true", default=None, help="poses that do not fit lose weight")
+    add("--seed", metavar="N", type=int, help="of the test poses, and of swarms (default: 0)")
+    add("--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[], help="any other parameter")
+    add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:

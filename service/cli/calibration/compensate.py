@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json, whole_number
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, printed_json, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,19 +46,15 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "compensate", help="joint commands that reach Cartesian targets with a calibrated arm",
         description="Find the joint positions that bring the calibrated arm to Cartesian targets.", epilog=EXAMPLES,
     )  # fmt: skip
-    parser.add_argument("targets", metavar="TARGETS", type=Path, help="table of targets (.csv)")
-    parser.add_argument("--calibration", metavar="FILE", type=Path, required=True, help="calibration.json")
-    parser.add_argument("--robot", metavar="R", required=True, help="the robot that was calibrated")
-    parser.add_argument("--output", "-o", metavar="FILE", type=Path, required=True, help="write commands here (.csv)")
-    parser.add_argument(
-        "--frame", choices=("base", "measured", "joint1"), default="base", help="of the targets (default: base)"
-    )
-    parser.add_argument("--point", choices=("measured", "tip"), default="measured", help="what is to be there")
-    parser.add_argument(
-        "--seed", metavar="N", type=whole_number, default=0, help="of the postures tried first (default: 0)"
-    )
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add = parser.add_argument
+    add("targets", metavar="TARGETS", type=Path, help="table of targets (.csv)")
+    add("--calibration", metavar="FILE", type=Path, required=True, help="calibration.json")
+    add("--robot", metavar="R", required=True, help="the robot that was calibrated")
+    add("--output", "-o", metavar="FILE", type=Path, required=True, help="write commands here (.csv)")
+    add("--frame", choices=("base", "measured", "joint1"), default="base", help="of the targets (default: base)")
+    add("--point", choices=("measured", "tip"), default="measured", help="what is to be there")
+    add("--seed", metavar="N", type=whole_number, default=0, help="of the postures tried first (default: 0)")
+    add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -111,22 +107,14 @@ def run(args: argparse.Namespace) -> int:
     write_text(args.output, table_text(names, values))
     missed = [int(i) for i in np.flatnonzero(~found.reached)]
     result = {
-        "targets": len(positions),
-        "missed": missed,
-        "largest_left_mm": 1e3 * float(found.left.max()),
-        "calibrated_mean_mm": off,
-        "largest_std_mm": None if hidden else float(std.max()),
-        "std_unknown": why if hidden else None,
-        "outside_measured_range": outside,
-        "largest_step": found.largest_step,
-        "mean_avoided_mm": 1e3 * float(found.avoided.mean()),
-        "output": str(args.output),
-    }
+        "targets": len(positions), "missed": missed, "largest_left_mm": 1e3 * float(found.left.max()),
+        "calibrated_mean_mm": off, "largest_std_mm": None if hidden else float(std.max()),
+        "std_unknown": why if hidden else None, "outside_measured_range": outside, "largest_step": found.largest_step,
+        "mean_avoided_mm": 1e3 * float(found.avoided.mean()), "output": str(args.output),
+    }  # fmt: skip
     if hidden:
         sys.stderr.write(f"{why}\n")
-    if args.json:
-        print_json(result)
-    else:
+    if not printed_json(args, result):
         print(
             f"{len(positions) - len(missed)} of {len(positions)} targets reached; the nominal commands would have "
             f"missed by {result['mean_avoided_mm']:.3f} mm on average; written to {args.output}"

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, json_text, print_json, whole_number
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, json_text, printed_json, whole_number
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -58,65 +58,50 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
     plan = what.add_parser("plan", help="where to measure", description=PLAN, epilog=PLAN_EXAMPLES)
-    plan.add_argument("robot", metavar="ROBOT", help="robot file, or the name of one in configs/robots")
-    plan.add_argument("--output", "-o", metavar="FILE", type=Path, required=True, help="write the poses here (.csv)")
-    plan.add_argument("--count", metavar="N", type=int, default=45, help="poses on the spirals (default: 45)")
-    plan.add_argument("--select", metavar="K", type=int, help="choose these many of them")
-    plan.add_argument("--layers", metavar="M", type=int, default=4, help="spheres (default: 4)")
-    plan.add_argument("--radius", metavar="M", type=float, help="of the largest sphere [m] (default: 0.8 of the reach)")
-    plan.add_argument("--inner", metavar="M", type=float, help="radius that the inner ones go towards [m]")
-    plan.add_argument(
-        "--singularity", metavar="C", type=float, default=0.02,
-        help="least reciprocal condition number of the joint Jacobian (default: 0.02)",
-    )  # fmt: skip
-    plan.add_argument(
-        "--margin", metavar="S", type=float, default=0.02,
-        help="share of a joint's range to keep free at each limit (default: 0.02)",
-    )  # fmt: skip
-    plan.add_argument("--floor", metavar="Z", type=float, help="no joint may be below this height in the base [m]")
-    plan.add_argument("--turn", metavar="DEG", type=float, default=0.0, help="turn the spirals, for other poses")
-    plan.add_argument("--orientation", action="store_true", help="judge the poses for measured orientation, too")
-    plan.add_argument(
+    add_plan = plan.add_argument
+    add_plan("robot", metavar="ROBOT", help="robot file, or the name of one in configs/robots")
+    add_plan("--output", "-o", metavar="FILE", type=Path, required=True, help="write the poses here (.csv)")
+    add_plan("--count", metavar="N", type=int, default=45, help="poses on the spirals (default: 45)")
+    add_plan("--select", metavar="K", type=int, help="choose these many of them")
+    add_plan("--layers", metavar="M", type=int, default=4, help="spheres (default: 4)")
+    add_plan("--radius", metavar="M", type=float, help="of the largest sphere [m] (default: 0.8 of the reach)")
+    add_plan("--inner", metavar="M", type=float, help="radius that the inner ones go towards [m]")
+    add_plan("--singularity", metavar="C", type=float, default=0.02,
+             help="least reciprocal condition number of the joint Jacobian (default: 0.02)")  # fmt: skip
+    add_plan("--margin", metavar="S", type=float, default=0.02,
+             help="share of a joint's range to keep free at each limit (default: 0.02)")  # fmt: skip
+    add_plan("--floor", metavar="Z", type=float, help="no joint may be below this height in the base [m]")
+    add_plan("--turn", metavar="DEG", type=float, default=0.0, help="turn the spirals, for other poses")
+    add_plan("--orientation", action="store_true", help="judge the poses for measured orientation, too")
+    add_plan(
         "--target", metavar=("X", "Y", "Z"), type=float, nargs=3,
         help="the point that will be measured, from the tip along the tip's axes [m] (default: the tip)",
     )  # fmt: skip
-    plan.add_argument(
-        "--seed", metavar="N", type=whole_number, default=0, help="of the postures that are tried (default: 0)"
-    )
-    add_json_flag(plan)
-    plan.set_defaults(run=run_plan)
+    add_plan("--seed", metavar="N", type=whole_number, default=0, help="of the postures that are tried (default: 0)")
+    add_run(plan, run_plan)
     measure = what.add_parser("measure", help="a simulated tracker", description=MEASURE, epilog=MEASURE_EXAMPLES)
-    measure.add_argument("poses", metavar="POSES", type=Path, help="table of `thetad poses plan`")
-    measure.add_argument("--robot", metavar="R", required=True, help="robot file, or the name of one")
-    measure.add_argument("--output", "-o", metavar="FILE", type=Path, required=True, help="write it here (.csv)")
-    measure.add_argument("--truth", metavar="FILE", type=Path, help="write what was drawn here (.json)")
-    measure.add_argument(
-        "--true",
-        metavar="FILE",
-        help="the true arm instead of a drawn one: what --truth wrote (.json), or a robot file",
-    )
-    measure.add_argument("--true-robot", metavar="FILE", type=Path, help="write the true arm as a robot file (.toml)")
-    measure.add_argument("--error-length", metavar="M", type=float, help="of the arm [m] (1e-3)")
-    measure.add_argument("--error-angle", metavar="RAD", type=float, help="of the arm [rad] (1e-3)")
-    measure.add_argument(
-        "--target", metavar=("X", "Y", "Z"), type=float, nargs=3,
-        help="the target, from the tip along the tip's axes [m] (default: 50 mm away, drawn)",
-    )  # fmt: skip
-    measure.add_argument(
-        "--station", metavar="N", type=int, default=1, help="place of the tracker, from 1 (default: 1)"
-    )
-    measure.add_argument("--noise", metavar="M", type=float, default=5e-5, help="of a coordinate [m] (5e-5)")
-    measure.add_argument("--noise-angle", metavar="RAD", type=float, default=1e-4, help="of orientation [rad] (1e-4)")
-    measure.add_argument("--outliers", metavar="SHARE", type=float, default=0.0, help="share of bad readings (0)")
-    measure.add_argument("--orientation", action="store_true", help="measure orientation, too")
-    measure.add_argument("--base-frame", action="store_true", help="measure in the robot's base frame")
-    measure.add_argument("--seed", metavar="N", type=whole_number, default=0, help="of all that is drawn (default: 0)")
-    measure.add_argument(
-        "--noise-seed", metavar="N", type=whole_number,
-        help="of noise and bad readings, to measure the same arm once more (default: --seed)",
-    )  # fmt: skip
-    add_json_flag(measure)
-    measure.set_defaults(run=run_measure)
+    add_measure = measure.add_argument
+    add_measure("poses", metavar="POSES", type=Path, help="table of `thetad poses plan`")
+    add_measure("--robot", metavar="R", required=True, help="robot file, or the name of one")
+    add_measure("--output", "-o", metavar="FILE", type=Path, required=True, help="write it here (.csv)")
+    add_measure("--truth", metavar="FILE", type=Path, help="write what was drawn here (.json)")
+    add_measure("--true", metavar="FILE",
+                help="the true arm instead of a drawn one: what --truth wrote (.json), or a robot file")  # fmt: skip
+    add_measure("--true-robot", metavar="FILE", type=Path, help="write the true arm as a robot file (.toml)")
+    add_measure("--error-length", metavar="M", type=float, help="of the arm [m] (1e-3)")
+    add_measure("--error-angle", metavar="RAD", type=float, help="of the arm [rad] (1e-3)")
+    add_measure("--target", metavar=("X", "Y", "Z"), type=float, nargs=3,
+                help="the target, from the tip along the tip's axes [m] (default: 50 mm away, drawn)")  # fmt: skip
+    add_measure("--station", metavar="N", type=int, default=1, help="place of the tracker, from 1 (default: 1)")
+    add_measure("--noise", metavar="M", type=float, default=5e-5, help="of a coordinate [m] (5e-5)")
+    add_measure("--noise-angle", metavar="RAD", type=float, default=1e-4, help="of orientation [rad] (1e-4)")
+    add_measure("--outliers", metavar="SHARE", type=float, default=0.0, help="share of bad readings (0)")
+    add_measure("--orientation", action="store_true", help="measure orientation, too")
+    add_measure("--base-frame", action="store_true", help="measure in the robot's base frame")
+    add_measure("--seed", metavar="N", type=whole_number, default=0, help="of all that is drawn (default: 0)")
+    add_measure("--noise-seed", metavar="N", type=whole_number,
+                help="of noise and bad readings, to measure the same arm once more (default: --seed)")  # fmt: skip
+    add_run(measure, run_measure)
 
 
 def run_plan(args: argparse.Namespace) -> int:
@@ -147,7 +132,7 @@ def run_plan(args: argparse.Namespace) -> int:
     if args.select is not None and not 1 <= args.select <= args.count:
         raise CliError(f"--select {args.select}: give 1 to --count ({args.count})")
     with Progress("poses") as progress:
-        plan = fibonacci_plan(geometry, settings, on_progress=lambda share, what: progress.step(share, 1.0, what))
+        plan = fibonacci_plan(geometry, settings, on_progress=progress.share)
     reached = plan.found
     short = [k for k, (count, wanted) in enumerate(zip(reached, plan.wanted, strict=True)) if count < wanted]
     if args.select is not None:
@@ -166,18 +151,13 @@ def run_plan(args: argparse.Namespace) -> int:
             {"radius": radius, "wanted": wanted, "found": count, "chosen": chosen}
             for radius, wanted, count, chosen in zip(plan.radii, plan.wanted, reached, plan.found, strict=True)
         ],
-        "orientation": args.orientation,
-        "target": args.target,
-        "rank": found.rank,
+        "orientation": args.orientation, "target": args.target, "rank": found.rank,
         "condition_number": found.condition_number,
         "observability": {name: getattr(indices, name) for name in ("O1", "O2", "O3", "O4", "O5")},
         "fixed": [{"name": item.name, "reason": item.reason, "on": dict(item.on)} for item in found.fixed],
-        "least_dexterity": float(plan.dexterity.min()),
-        "output": str(args.output),
-    }
-    if args.json:
-        print_json(result)
-    else:
+        "least_dexterity": float(plan.dexterity.min()), "output": str(args.output),
+    }  # fmt: skip
+    if not printed_json(args, result):
         _print_plan(plan, result, short)
     return EXIT_NO if short else EXIT_OK
 
@@ -246,9 +226,7 @@ def run_measure(args: argparse.Namespace) -> int:
     if args.true_robot is not None:
         write_text(args.true_robot, true_robot_text(true, arm))
     result = {"poses": len(table.q), "outliers": int(bad.sum()), "output": str(args.output)}
-    if args.json:
-        print_json(result)
-    else:
+    if not printed_json(args, result):
         print(f"{result['poses']} poses, {result['outliers']} of them bad readings, written to {args.output}")
     return EXIT_OK
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import math
-import sys
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_json_flag, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, fail, printed_json
 from service.cli._remote import add_key_flags, key_of
 
 DESCRIPTION = """\
@@ -58,13 +57,11 @@ def add_parser(subparsers: Any) -> None:
         "--let-anyone-look", action="store_true", help="listen beyond loopback too, where nothing asks who is looking"
     )
     foxglove.add_argument("--seconds", type=_positive, metavar="S", help="end after this time (default: when told to)")
-    add_json_flag(foxglove)
-    foxglove.set_defaults(run=run_foxglove)
+    add_run(foxglove, run_foxglove)
     ros2 = kinds.add_parser("ros2", help="what a ROS 2 node needs to know", description=ROS2)
     _add_source_flags(ros2)
     ros2.add_argument("--arm", help="which arm (default: those of the configuration, or ARM in its place)")
-    add_json_flag(ros2)
-    ros2.set_defaults(run=run_ros2)
+    add_run(ros2, run_ros2)
 
 
 def _add_source_flags(parser: argparse.ArgumentParser) -> None:
@@ -109,28 +106,18 @@ def run_foxglove(arguments: argparse.Namespace) -> int:
             Subscriber(endpoints, topics, key=key) as stream,
             FoxgloveServer(host, arguments.port) as server,
         ):
-            _report(f"Foxglove finds {stream.endpoint} at {server.url}")
-            relayed = relay(stream, shaper, server, done, _report, arguments.seconds)
+            fail(f"Foxglove finds {stream.endpoint} at {server.url}")
+            relayed = relay(stream, shaper, server, done, fail, arguments.seconds)
             result = {
-                "url": server.url,
-                "arms": shaper.arms,
-                "seconds": relayed.seconds,
-                "silences": relayed.silences,
-                "messages": relayed.messages,
-                "frames": shaper.counts["frame"],
-                "estimates": shaper.counts["estimate"],
-                "events": shaper.counts["event"],
-                "lost": stream.lost,
-                "invalid": stream.invalid + shaper.counts["unusable"],
-                "left_out": shaper.left_out,
-                "sent": server.sent,
+                "url": server.url, "arms": shaper.arms, "seconds": relayed.seconds, "silences": relayed.silences,
+                "messages": relayed.messages, "frames": shaper.counts["frame"], "estimates": shaper.counts["estimate"],
+                "events": shaper.counts["event"], "lost": stream.lost,
+                "invalid": stream.invalid + shaper.counts["unusable"], "left_out": shaper.left_out, "sent": server.sent,
                 "viewers": server.viewers,
-            }
+            }  # fmt: skip
     except BindError as error:
         raise UnavailableError(str(error)) from error
-    if arguments.json:
-        print_json(result)
-    else:
+    if not printed_json(arguments, result):
         print(
             f"{', '.join(shaper.arms) or 'no arm'}: {result['frames']} frames, {result['estimates']} estimates, "
             f"{result['lost']} lost, {result['sent']} messages to {result['viewers']} viewers"
@@ -144,12 +131,10 @@ def run_ros2(arguments: argparse.Namespace) -> int:
 
     (frames, estimates), arms = _sources(arguments)
     found = description([arguments.arm] if arguments.arm else arms or ["ARM"], frames, estimates)
-    if arguments.json:
-        print_json(found)
-        return EXIT_OK
-    import yaml
+    if not printed_json(arguments, found):
+        import yaml
 
-    print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=120), end="")
+        print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=120), end="")
     return EXIT_OK
 
 
@@ -187,8 +172,3 @@ def _sources(arguments: argparse.Namespace) -> tuple[tuple[str, str], list[str]]
             )
         found.append(given or f"tcp://{host}:{port}")
     return (found[0], found[1]), [arm.name for arm in config.arm]
-
-
-def _report(text: str) -> None:
-    sys.stderr.write(f"thetad: {text}\n")
-    sys.stderr.flush()

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, print_json, printed_json
 from service.cli._remote import add_control_flags, request
 from service.protocol.endpoints import ANSWER_S
 
@@ -40,8 +40,7 @@ def add_parser(subparsers: Any) -> None:
         description="Show the processes of a running daemon.  Exit code 1 if one of them is not ready.",
     )
     add_control_flags(status)
-    add_json_flag(status)
-    status.set_defaults(run=run_status)
+    add_run(status, run_status)
     control: argparse.ArgumentParser = subparsers.add_parser(
         "control", help="make a request of a running daemon",
         description="Make one request of a running daemon and print its answer as JSON.", epilog=EPILOG,
@@ -51,8 +50,7 @@ def add_parser(subparsers: Any) -> None:
         "arguments", nargs="*", metavar="NAME=VALUE", help="arguments of the verb; arm=NAME where there are several"
     )
     add_control_flags(control)
-    add_json_flag(control)
-    control.set_defaults(run=run_control)
+    add_run(control, run_control)
 
 
 def run_control(arguments: argparse.Namespace) -> int:
@@ -86,8 +84,7 @@ def run_status(arguments: argparse.Namespace) -> int:
     """Print the state of every process."""
     status = request(arguments, "status")
     code = EXIT_OK if all(process["state"] == "ready" for process in status["processes"]) else EXIT_NO
-    if arguments.json:
-        print_json(status)
+    if printed_json(arguments, status):
         return code
     from rich.console import Console
     from rich.table import Table

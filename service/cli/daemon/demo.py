@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_json_flag, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, printed_json
 
 DESCRIPTION = """\
 Run a simulated arm through the real daemon, at 1 kHz and in real time: frames over ZeroMQ, live
@@ -36,25 +36,19 @@ def add_parser(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "demo", help="everything once, with a simulated arm", description=DESCRIPTION, epilog=EPILOG
     )
-    parser.add_argument("--robot", help="robot file or name: space6, arm7, arm9 (default: space6, on a bus arm9)")
-    parser.add_argument(
-        "--excite", type=float, default=40.0, metavar="S", help="exciting motion (default: %(default)s s)"
-    )
-    parser.add_argument(
-        "--validate", type=float, default=20.0, metavar="S", help="second motion (default: %(default)s s)"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="of motion and noise (default: %(default)s)")
-    parser.add_argument(
-        "--output", "-o", type=Path, default=Path("runs/demo"), metavar="DIR",
-        help="where recording, models, report and log go (default: %(default)s)",
-    )  # fmt: skip
+    add = parser.add_argument
+    add("--robot", help="robot file or name: space6, arm7, arm9 (default: space6, on a bus arm9)")
+    add("--excite", type=float, default=40.0, metavar="S", help="exciting motion (default: %(default)s s)")
+    add("--validate", type=float, default=20.0, metavar="S", help="second motion (default: %(default)s s)")
+    add("--seed", type=int, default=1, help="of motion and noise (default: %(default)s)")
+    add("--output", "-o", type=Path, default=Path("runs/demo"), metavar="DIR",
+        help="where recording, models, report and log go (default: %(default)s)")  # fmt: skip
     bus = parser.add_mutually_exclusive_group()
     bus.add_argument("--ethercat", action="store_const", const="ethercat", dest="bus",
                      help="over a real EtherCAT master and simulated drives")  # fmt: skip
     bus.add_argument("--ads", action="store_const", const="ads", dest="bus",
                      help="over ADS (pyads) and a simulated PLC")  # fmt: skip
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,24 +63,17 @@ def run(args: argparse.Namespace) -> int:
             raise CliError(f"--{name} {getattr(args, name):g}: between 10 and 3600 seconds")
     if args.seed < 0:
         raise CliError("--seed must not be negative")
-
-    def report(line: str) -> None:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-
     args.output.mkdir(parents=True, exist_ok=True)
     robot = args.robot or ("arm9" if args.bus else "space6")
     what = Demonstration(robot, args.excite, args.validate, args.seed, args.bus)
     log = args.output / "daemon.log"
     try:
-        result = run_demonstration(what, args.output, log, report)
+        result = run_demonstration(what, args.output, log, lambda line: print(line, file=sys.stderr, flush=True))
     except (LaunchError, RehearsalError) as error:
         raise CliError(str(error)) from error
     except (DemonstrationError, ClientError, ControlError) as error:
         raise UnavailableError(f"{error} (log: {log})") from error
-    if args.json:
-        print_json(result)
-    else:
+    if not printed_json(args, result):
         show(result)
     return EXIT_OK if result["passed"] else EXIT_NO
 

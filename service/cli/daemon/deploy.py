@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, Parser, UnavailableError, add_json_flag, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, Parser, UnavailableError, add_run, printed_json
 
 if TYPE_CHECKING:
     from service.deployment.install import Plan
@@ -34,22 +34,16 @@ Exit code 0: done, or with --dry-run: it can be done; 1: it may not be done, and
 
 def add_parser(subparsers: Any) -> None:
     """Register the commands."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "deploy", help="run as a system service", description=DESCRIPTION, epilog=EPILOG
-    )
+    parser = subparsers.add_parser("deploy", help="run as a system service", description=DESCRIPTION, epilog=EPILOG)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
     install = actions.add_parser("install", help="put everything in place", description=INSTALL, epilog=EPILOG)
-    install.add_argument("--dry-run", "-n", action="store_true", help="show what would be done, and do nothing")
-    install.add_argument(
-        "--prefix", type=Path, metavar="DIR", help="clone that the service runs (default: the one of this command)"
-    )
-    install.add_argument(
-        "--root", type=Path, default=Path("/"), metavar="DIR", help="prepare the file system in DIR, not this host's"
-    )
-    install.add_argument("--interface", metavar="IF", help="network card of an EtherCAT bus")
-    install.add_argument("--force", action="store_true", help="replace files that differ, and keep them as NAME.old")
-    add_json_flag(install)
-    install.set_defaults(run=run_install)
+    add = install.add_argument
+    add("--dry-run", "-n", action="store_true", help="show what would be done, and do nothing")
+    add("--prefix", type=Path, metavar="DIR", help="clone that the service runs (default: the one of this command)")
+    add("--root", type=Path, default=Path("/"), metavar="DIR", help="prepare the file system in DIR, not this host's")
+    add("--interface", metavar="IF", help="network card of an EtherCAT bus")
+    add("--force", action="store_true", help="replace files that differ, and keep them as NAME.old")
+    add_run(install, run_install)
 
 
 def run_install(arguments: argparse.Namespace) -> int:
@@ -71,9 +65,7 @@ def run_install(arguments: argparse.Namespace) -> int:
             plan.apply()
     except DeployError as error:
         raise UnavailableError(f"deploy install: {error}") from error
-    if arguments.json:
-        print_json(_document(plan, done))
-    else:
+    if not printed_json(arguments, _document(plan, done)):
         _print(plan, done)
     return EXIT_NO if plan.hindrances else EXIT_OK
 
@@ -92,13 +84,10 @@ def _check_interface(interface: str | None, root: Path) -> None:
 
 def _document(plan: Plan, done: bool) -> dict[str, Any]:
     return {
-        "done": done,
-        "root": plan.root,
-        "prefix": plan.prefix,
+        "done": done, "root": plan.root, "prefix": plan.prefix,
         "files": [{"path": file.target, "source": file.source, "state": file.state} for file in plan.files],
-        "commands": [list(command) for command in plan.commands],
-        "hindrances": list(plan.hindrances),
-    }
+        "commands": [list(command) for command in plan.commands], "hindrances": list(plan.hindrances),
+    }  # fmt: skip
 
 
 def _print(plan: Plan, done: bool) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, add_json_flag, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, add_run, printed_json
 
 if TYPE_CHECKING:
     from service.doctor.finding import Finding
@@ -36,17 +35,14 @@ _MAX_S = 3600.0
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "doctor", help="can this host keep a cycle?", description=DESCRIPTION, epilog=EPILOG
-    )
+    parser = subparsers.add_parser("doctor", help="can this host keep a cycle?", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="what is to run here, TOML")
     parser.add_argument("--interface", metavar="IF", help="look at this network card as well")
     parser.add_argument(
         "--cycle-s", type=_seconds, default=5.0, metavar="SECONDS",
         help="how long the cycle of each arm is tried; 0: not at all (default: %(default)g)",
     )  # fmt: skip
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add_run(parser, run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -60,20 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
         found.append(finding)
         if not arguments.json:
             _print(finding)
-    counts = _counts(found)
-    verdict = "failed" if counts["failed"] else "warning" if counts["warning"] else "ok"
-    if arguments.json:
-        print_json({"verdict": verdict, "counts": counts, "checks": [asdict(finding) for finding in found]})
-    else:
-        print("; ".join(f"{count} {name}" for name, count in counts.items() if count))
-    return EXIT_NO if counts["failed"] else EXIT_OK
-
-
-def _counts(found: Iterable[Finding]) -> dict[str, int]:
     counts = dict.fromkeys(("ok", "warning", "failed", "unknown", "not applicable"), 0)
     for finding in found:
         counts[finding.verdict] += 1
-    return counts
+    verdict = "failed" if counts["failed"] else "warning" if counts["warning"] else "ok"
+    checks = [asdict(finding) for finding in found]
+    if not printed_json(arguments, {"verdict": verdict, "counts": counts, "checks": checks}):
+        print("; ".join(f"{count} {name}" for name, count in counts.items() if count))
+    return EXIT_NO if counts["failed"] else EXIT_OK
 
 
 def _print(finding: Finding) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_OK, add_json_flag, fail, print_json
+from service.cli._common import EXIT_OK, add_run, fail, printed_json
 from service.cli._remote import add_control_flags
 from service.cli.jobs.text import event_line
 from service.cli.jobs.values import at_most, job_id
@@ -47,8 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )  # fmt: skip
     parser.add_argument("--follow", "-f", action="store_true", help="go on with new ones until Ctrl-C")
     add_control_flags(parser)
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,13 +56,12 @@ def run(args: argparse.Namespace) -> int:
         events = jobs.events(args.arm, args.job, args.limit)
         if args.follow:
             for event in events:
-                _print(event, args.json)
+                _print(args, event)
             _follow(jobs, args, max((event["id"] for event in events), default=0))
-    if args.json:
-        print_json({"events": events})
+    if printed_json(args, {"events": events}):
         return EXIT_OK
     for event in events:
-        _print(event, as_json=False)
+        _print(args, event)
     if not events:
         fail("there are no such events" if args.arm or args.job else "there are no events yet")
     return EXIT_OK
@@ -82,7 +80,7 @@ def _follow(jobs: Jobs, args: argparse.Namespace, last: int) -> None:
         time.sleep(_PAUSE_S)
         try:
             for event in new_events(page, last):
-                _print(event, args.json)
+                _print(args, event)
                 last = event["id"]
         except (UnreachableError, ControlError) as error:
             if not may_retry(error) or time.monotonic() - replied > PATIENCE_S:
@@ -101,8 +99,6 @@ def new_events(page: Callable[[int], Sequence[EventEntry]], last: int, full: int
         last = events[-1]["id"]
 
 
-def _print(event: EventEntry, as_json: bool) -> None:
-    if as_json:
-        print_json(event)
-    else:
+def _print(args: argparse.Namespace, event: EventEntry) -> None:
+    if not printed_json(args, event):
         print(event_line(event), flush=True)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_OK, CliError, Parser, add_json_flag, fail, print_json
+from service.cli._common import EXIT_OK, CliError, Parser, add_json_flag, fail, printed_json
 from service.protocol.roles import ROLES, Role
 
 DESCRIPTION = """\
@@ -92,11 +92,9 @@ def run_new(arguments: argparse.Namespace) -> int:
         raise CliError("whose? Name the client, or say --server")
     else:
         result = _new_client(directory, arguments)
-    if arguments.json:
-        print_json(result)
-        return EXIT_OK
-    for name, value in result.items():
-        print(f"{name:12} {'' if value is None else value}".rstrip())
+    if not printed_json(arguments, result):
+        for name, value in result.items():
+            print(f"{name:12} {'' if value is None else value}".rstrip())
     return EXIT_OK
 
 
@@ -136,12 +134,9 @@ def _new_client(directory: Path, arguments: argparse.Namespace) -> dict[str, Any
             path.unlink()
             raise
     return {
-        "name": client.name,
-        "role": client.role,
-        "public_key": client.public_key,
-        "server_key": server,
+        "name": client.name, "role": client.role, "public_key": client.public_key, "server_key": server,
         "file": None if path is None else str(path),
-    }
+    }  # fmt: skip
 
 
 def run_list(arguments: argparse.Namespace) -> int:
@@ -150,8 +145,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
     directory = _directory(arguments)
     clients = [client.model_dump() for client in Registry(directory).clients()]
-    if arguments.json:
-        print_json({"directory": str(directory), "clients": clients})
+    if printed_json(arguments, {"directory": str(directory), "clients": clients}):
         return EXIT_OK
     for client in clients:
         revoked = "" if client["revoked"] is None else f"  revoked {client['revoked']}"
@@ -166,8 +160,6 @@ def run_revoke(arguments: argparse.Namespace) -> int:
     from service.security.registry import Registry
 
     client = Registry(_directory(arguments)).revoke(arguments.name)
-    if arguments.json:
-        print_json(client.model_dump())
-    else:
+    if not printed_json(arguments, client.model_dump()):
         print(f"{client.name} ({client.role}) is revoked")
     return EXIT_OK

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, UnavailableError, add_json_flag, fail, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, UnavailableError, add_run, fail, printed_json
 from service.cli._remote import add_control_flags, add_key_flags, key_of, request
 
 EPILOG = """\
@@ -29,8 +29,7 @@ def add_parser(subparsers: Any) -> None:
         sub = actions.add_parser(action, help=f"{action} the daemon's recorder")
         sub.add_argument("--arm", help="which arm, if there are several")
         add_control_flags(sub)
-        add_json_flag(sub)
-        sub.set_defaults(run=run_switch)
+        add_run(sub, run_switch)
     to = actions.add_parser("to", help="record the stream of frames into a file here")
     to.add_argument("file", type=Path, help="the MCAP file; it must not exist")
     to.add_argument("--arm", required=True, help="which arm")
@@ -40,17 +39,14 @@ def add_parser(subparsers: Any) -> None:
     )
     add_key_flags(to)
     to.add_argument("--timeout", type=float, default=10.0, metavar="S", help="longest silence (default: %(default)s)")
-    add_json_flag(to)
-    to.set_defaults(run=run_to)
+    add_run(to, run_to)
 
 
 def run_switch(arguments: argparse.Namespace) -> int:
     """Start or stop the daemon's recorder."""
     arm = {} if arguments.arm is None else {"arm": arguments.arm}
     result = request(arguments, "record", action=arguments.action, **arm)
-    if arguments.json:
-        print_json(result)
-    else:
+    if not printed_json(arguments, result):
         state = "recording" if result["recording"] else "not recording"
         print(f"{result['arm']}: {state}, {result['path'] or result['directory']}")
     return EXIT_OK
@@ -93,8 +89,6 @@ def run_to(arguments: argparse.Namespace) -> int:
             if writer is not None:
                 writer.close()
         result = {"path": str(arguments.file), "frames": frames, "lost": stream.lost}
-    if arguments.json:
-        print_json(result)
-    else:
+    if not printed_json(arguments, result):
         print(f"{result['path']}: {frames} frames, {stream.lost} lost")
     return EXIT_NO if stream.lost else EXIT_OK

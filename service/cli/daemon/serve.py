@@ -23,9 +23,7 @@ examples:
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "serve", help="run the daemon", description=DESCRIPTION, epilog=EPILOG
-    )
+    parser = subparsers.add_parser("serve", help="run the daemon", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="configuration, TOML")
     parser.add_argument("--check", action="store_true", help="check everything that can be checked, then exit")
     parser.set_defaults(run=run)
@@ -91,13 +89,9 @@ def check(config: Any, origin: str) -> int:
             elastic_tracking(arm, robot.model, driver.info.channels, driver.info.rate_hz, where)
             arms.append(
                 {
-                    "arm": arm.name,
-                    "robot": robot.model.name,
-                    "joints": robot.model.n,
-                    "source": driver.info.source,
-                    "rate_hz": driver.info.rate_hz,
-                    "channels": driver.info.channels,
+                    "arm": arm.name, "robot": robot.model.name, "joints": robot.model.n, "source": driver.info.source,
+                    "rate_hz": driver.info.rate_hz, "channels": driver.info.channels,
                 }
-            )
+            )  # fmt: skip
     print_json({"config": origin, "ok": True, "state_dir": config.state_dir, "arms": arms})
     return EXIT_OK

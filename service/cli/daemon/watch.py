@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import EXIT_OK, CliError, UnavailableError, add_json_flag, print_json
+from service.cli._common import EXIT_OK, CliError, UnavailableError, add_run, print_json
 from service.cli._remote import add_key_flags, key_of
 from service.cli.models.breakaway_text import breakaway_lines
 
@@ -36,25 +36,17 @@ examples:
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "watch", help="live table of the estimates", description=DESCRIPTION, epilog=EPILOG
-    )
-    parser.add_argument(
-        "--endpoint", default="tcp://127.0.0.1:9871", help="estimates endpoint of the daemon (default: %(default)s)"
-    )
+    parser = subparsers.add_parser("watch", help="live table of the estimates", description=DESCRIPTION, epilog=EPILOG)
+    add = parser.add_argument
+    add("--endpoint", default="tcp://127.0.0.1:9871", help="estimates endpoint of the daemon (default: %(default)s)")
     add_key_flags(parser)
-    parser.add_argument("--arm", help="which arm (default: the first one heard)")
-    parser.add_argument("--once", action="store_true", help="print the table once")
-    parser.add_argument(
-        "--timeout", type=float, default=10.0, metavar="S", help="longest wait for an estimate (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--report", metavar="FILE", type=Path,
-        help="write estimates over time and events here as a self-contained HTML page, at the end",
-    )  # fmt: skip
-    parser.add_argument("--seconds", type=_seconds, metavar="S", help="watch for so long (default: until Ctrl-C)")
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add("--arm", help="which arm (default: the first one heard)")
+    add("--once", action="store_true", help="print the table once")
+    add("--timeout", type=float, default=10.0, metavar="S", help="longest wait for an estimate (default: %(default)s)")
+    add("--report", metavar="FILE", type=Path,
+        help="write estimates over time and events here as a self-contained HTML page, at the end")  # fmt: skip
+    add("--seconds", type=_seconds, metavar="S", help="watch for so long (default: until Ctrl-C)")
+    add_run(parser, run)
 
 
 def _seconds(text: str) -> float:
@@ -122,41 +114,25 @@ class View:
         estimate = self.estimate
         if estimate is None:
             return {}
-        names = self.meta.get("parameters", [])
-        units = self.meta.get("units", [])
+        names, units = self.meta.get("parameters", []), self.meta.get("units", [])
         parameters = [
             {
-                "name": names[i] if i < len(names) else f"parameter {i}",
-                "unit": units[i] if i < len(units) else "",
-                "value": estimate.theta[i],
-                "validated": estimate.validated[i],
-                "std": estimate.std[i],
-                "status": estimate.status[i],
-                "excited": bool(estimate.excited[i]),
+                "name": names[i] if i < len(names) else f"parameter {i}", "unit": units[i] if i < len(units) else "",
+                "value": estimate.theta[i], "validated": estimate.validated[i], "std": estimate.std[i],
+                "status": estimate.status[i], "excited": bool(estimate.excited[i]),
             }
             for i in range(len(estimate.theta))
-        ]
+        ]  # fmt: skip
         return {
-            "arm": self.arm,
-            "t": estimate.envelope.t_ns * 1e-9,
-            "age_s": stream.age_s(estimate),
-            "rate_hz": self.rate_hz,
-            "lam": estimate.lam,
-            "innovation": estimate.innovation,
+            "arm": self.arm, "t": estimate.envelope.t_ns * 1e-9, "age_s": stream.age_s(estimate),
+            "rate_hz": self.rate_hz, "lam": estimate.lam, "innovation": estimate.innovation,
             "frames": {
-                "received": estimate.frames,
-                "used": estimate.used,
-                "masked": estimate.masked,
-                "lost": estimate.lost,
+                "received": estimate.frames, "used": estimate.used, "masked": estimate.masked, "lost": estimate.lost,
             },
-            "messages_lost": stream.lost,
-            "source": self.status.get("source", "unknown"),
-            "temperature": self.status.get("temperature"),
-            "elastic": self.elastic,
-            "breakaway": self.status.get("breakaway"),
-            "hash": estimate.hash,
-            "parameters": parameters,
-        }
+            "messages_lost": stream.lost, "source": self.status.get("source", "unknown"),
+            "temperature": self.status.get("temperature"), "elastic": self.elastic,
+            "breakaway": self.status.get("breakaway"), "hash": estimate.hash, "parameters": parameters,
+        }  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -211,9 +187,8 @@ def _write_report(path: Path, view: View) -> None:
 def _no_estimate(view: View, arguments: argparse.Namespace) -> str:
     what = f"{arguments.endpoint}: no estimate within {arguments.timeout:g} s"
     if view.status:
-        return (
-            f"{what}; the estimator of {view.arm} is {view.status.get('state')}, its source {view.status.get('source')}"
-        )
+        state, source = view.status.get("state"), view.status.get("source")
+        return f"{what}; the estimator of {view.arm} is {state}, its source {source}"
     return f"{what}; is the daemon running{', and is there such an arm' if arguments.arm else ''}?"
 
 
@@ -242,8 +217,7 @@ def table(view: View, stream: Subscriber) -> Table:
     from rich.text import Text
 
     summary = view.summary(stream)
-    frames = summary["frames"]
-    lam = summary["lam"]
+    frames, lam = summary["frames"], summary["lam"]
     title = (
         f"{summary['arm']}  source {summary['source']}  t {summary['t']:.2f} s  {summary['rate_hz']:.0f} estimates/s  "
         f"age {summary['age_s'] * 1e3:.0f} ms  frames {frames['received']}  masked {frames['masked']}  "
@@ -281,9 +255,7 @@ def _spring(joint: str, joint_report: dict[str, Any]) -> Text:
     )
     open_ = [name for name, parameter in joint_report["parameters"].items() if parameter["value"] is None]
     text += f"; undetermined: {', '.join(open_)}" if open_ else ""
-    text += "; the joint is changing" if joint_report["changing"] else ""
-    text += newest
-    return Text(
-        text if joint_report["valid"] else f"{text}; not valid: {joint_report['reason']}",
-        style="" if joint_report["valid"] else "red",
-    )
+    text += ("; the joint is changing" if joint_report["changing"] else "") + newest
+    if joint_report["valid"]:
+        return Text(text)
+    return Text(f"{text}; not valid: {joint_report['reason']}", style="red")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_OK, add_json_flag, print_json
+from service.cli._common import EXIT_OK, add_run, printed_json
 
 if TYPE_CHECKING:
     from drivers.files.importing.data_source import Progress
@@ -28,20 +28,17 @@ _BIG_BYTES = 20 * 2**20
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Register the command."""
     parser = subparsers.add_parser(
-        "import",
-        help="bring a log (CSV, NPZ, NPY, MAT, ...) in as a recording",
+        "import", help="bring a log (CSV, NPZ, NPY, MAT, ...) in as a recording",
         description="Convert a log into a recording and check it: time stamps, missing values, units, limits.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+        epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     parser.add_argument("data", metavar="DATA", type=Path, help="the log: .csv .txt .tsv .dat .npz .npy .mat .mcap")
     parser.add_argument(
         "--mapping", "-m", metavar="M", required=True, help="mapping file, or a name in configs/mappings"
     )
     parser.add_argument("--output", "-o", metavar="FILE", type=Path, required=True, help="the recording to write")
     parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,10 +49,8 @@ def run(args: argparse.Namespace) -> int:
     result = import_recording(
         args.data, args.mapping, args.output, force=args.force, progress=_progress() if show else None
     )
-    if args.json:
-        print_json(result)
-    else:
-        sys.stdout.write(_text(result))
+    if not printed_json(args, result):
+        print(_text(result))
     return EXIT_OK
 
 
@@ -78,4 +73,4 @@ def _text(result: ImportResult) -> str:
         f"{result.step_max_s * 1e3:.4g} ms (shortest, median, longest)",
         *(f"  warning   {warning}" for warning in result.warnings),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, printed_json
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -26,8 +26,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     info.add_argument("recording", metavar="REC", type=Path, help="the recording (.mcap)")
     info.add_argument("--robot", metavar="NAME", help="whose frames, if the file holds several robots")
-    add_json_flag(info)
-    info.set_defaults(run=run_info)
+    add_run(info, run_info)
     recover = actions.add_parser(
         "recover",
         help="save what is intact of a recording that was cut off or damaged",
@@ -38,8 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "--output", "-o", metavar="FILE", type=Path, help="where to (default: REC with .recovered.mcap)"
     )
     recover.add_argument("--force", action="store_true", help="replace FILE if it is there")
-    add_json_flag(recover)
-    recover.set_defaults(run=run_recover)
+    add_run(recover, run_recover)
     export = actions.add_parser(
         "export",
         help="as joint states for ROS 2 or Foxglove, or as a table",
@@ -54,8 +52,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     export.add_argument("--robot", metavar="NAME", help="whose frames, if the file holds several robots")
     export.add_argument("--span", metavar="A:B", help="part to write: fractions (0:0.6) or seconds (1s:30s)")
     export.add_argument("--force", action="store_true", help="replace FILE if it is there")
-    add_json_flag(export)
-    export.set_defaults(run=run_export)
+    add_run(export, run_export)
 
 
 def run_info(args: argparse.Namespace) -> int:
@@ -63,9 +60,7 @@ def run_info(args: argparse.Namespace) -> int:
     from drivers.files.recordings.recording import recording_info
 
     info = recording_info(args.recording, args.robot)
-    if args.json:
-        print_json(info)
-    else:
+    if not printed_json(args, info):
         state = "complete" if info.complete else f"NOT COMPLETE: {info.damage}"
         units = ", ".join(f"{name} [{unit}]" for name, unit in zip(info.joint_names, info.units, strict=True))
         lines = [
@@ -80,14 +75,10 @@ def run_info(args: argparse.Namespace) -> int:
             f"  lost      {info.lost} frames in {info.gaps} gaps",
             f"  file      {info.bytes} bytes, {info.chunks} chunks, content {info.sha256[:12]}",
         ]
-        if info.source:
-            lines.append(f"  source    {info.source}")
-        if info.invalid:
-            lines.append(f"  invalid   {info.invalid} joint samples")
-        if info.restarts:
-            lines.append(f"  restarts  the count of frames starts again {info.restarts} times")
-        if info.time_reversals:
-            lines.append(f"  time      does not increase at {info.time_reversals} frames")
+        lines += [f"  source    {info.source}"] * bool(info.source)
+        lines += [f"  invalid   {info.invalid} joint samples"] * bool(info.invalid)
+        lines += [f"  restarts  the count of frames starts again {info.restarts} times"] * bool(info.restarts)
+        lines += [f"  time      does not increase at {info.time_reversals} frames"] * bool(info.time_reversals)
         sys.stdout.write("\n".join(lines) + "\n")
         if not info.complete:
             sys.stderr.write(f"thetad: run `thetad recordings recover {info.path}` to get a usable recording\n")
@@ -106,9 +97,7 @@ def run_recover(args: argparse.Namespace) -> int:
         if source.exists() and target.samefile(source):
             raise CliError(f"{target}: is the recording itself; name another file with -o")
     result = recover(source, target, replace=args.force)
-    if args.json:
-        print_json({"path": target, "source": source, **vars(result)})
-    else:
+    if not printed_json(args, {"path": target, "source": source, **vars(result)}):
         kept = f"{target}: {result.frames} frames in {result.chunks} chunks recovered"
         loss = f"{result.bytes_dropped} of {result.bytes_read} bytes dropped"
         note = "; the recording was complete" if result.was_complete else f" ({result.damage})"
@@ -127,8 +116,6 @@ def run_export(args: argparse.Namespace) -> int:
         raise CliError(f"{target}: is the recording itself; name another file with -o")
     recording = read_recording(source, None if args.span is None else Span.parse(args.span), args.robot)
     export_recording(recording, target, args.form, replace=args.force)
-    if args.json:
-        print_json({"path": target, "source": source, "form": args.form, "samples": recording.samples})
-    else:
+    if not printed_json(args, {"path": target, "source": source, "form": args.form, "samples": recording.samples}):
         sys.stdout.write(f"{target}: {recording.samples} samples of {recording.robot}\n")
     return EXIT_OK

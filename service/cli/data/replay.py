@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_json_flag, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, printed_json
 from service.cli.models.breakaway_text import breakaway_lines
 
 DESCRIPTION = """\
@@ -45,17 +45,14 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("-o", "--model-out", type=Path, metavar="FILE", help="write the final estimate as a model file")
     parser.add_argument("--standard-ports", action="store_true", help="use ports 9870, 9871, 9873 instead of free ones")
     parser.add_argument("--log", type=Path, metavar="FILE", help="write the daemon's log there (default: stderr)")
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add_run(parser, run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     with tempfile.TemporaryDirectory(prefix="thetad-replay-") as directory:
         result = play(arguments, Path(directory))
-    if arguments.json:
-        print_json(result)
-    else:
+    if not printed_json(arguments, result):
         _show(result)
     return EXIT_NO if result["frames"]["lost"] else EXIT_OK
 
@@ -66,21 +63,15 @@ def play(arguments: argparse.Namespace, state_dir: Path) -> dict[str, Any]:
     from service.config.load import parse_config
     from service.supervisor.launch import DaemonProcess, LaunchError
 
-    ports = (
-        {}
-        if arguments.standard_ports
-        else dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
-    )
+    free = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
+    ports = {} if arguments.standard_ports else free
     driver = {"kind": "replay", "recording": str(arguments.recording), "speed": _speed(arguments.speed)}
     if arguments.span is not None:
         driver["span"] = arguments.span
     arm = {
-        "name": arguments.arm,
-        "robot": arguments.robot,
-        "driver": driver,
-        "estimator": _settings(arguments.set),
+        "name": arguments.arm, "robot": arguments.robot, "driver": driver, "estimator": _settings(arguments.set),
         "hold": True,
-    }
+    }  # fmt: skip
     daemon = {"name": "replay", "state_dir": str(state_dir), "log_level": "warning", **ports}
     config = parse_config({"daemon": daemon, "arm": [arm]}, "thetad replay", Path.cwd())
     launched = DaemonProcess(config, arguments.log)
@@ -153,11 +144,9 @@ def _write_model(arguments: argparse.Namespace, snapshot: dict[str, Any]) -> Non
     robot = load_robot(arguments.robot, Path.cwd())
     source = {key: snapshot[key] for key in ("t_ns", "frames", "used", "masked", "lost", "resets")}
     source |= {
-        "recording": str(arguments.recording),
-        "span": arguments.span,
-        "settings": snapshot["meta"]["settings"],
+        "recording": str(arguments.recording), "span": arguments.span, "settings": snapshot["meta"]["settings"],
         "hash": snapshot["meta"]["hash"],
-    }
+    }  # fmt: skip
     theta, std, covariance = (np.asarray(snapshot[key]) for key in ("theta", "std", "covariance"))
     document = online_document(
         robot, base_parameters(robot.model), signal_settings(robot), theta, std, covariance, tuple(snapshot["status"]),
@@ -174,33 +163,20 @@ def _result(
     units = meta.get("units", [])
     parameters = [
         {
-            "name": name,
-            "unit": units[i] if i < len(units) else "",
-            "value": snapshot["theta"][i],
-            "std": snapshot["std"][i],
-            "status": snapshot["status"][i],
-            "excited": snapshot["excited"][i],
+            "name": name, "unit": units[i] if i < len(units) else "", "value": snapshot["theta"][i],
+            "std": snapshot["std"][i], "status": snapshot["status"][i], "excited": snapshot["excited"][i],
         }
         for i, name in enumerate(meta["parameters"])
-    ]
+    ]  # fmt: skip
     return {
-        "recording": str(arguments.recording),
-        "robot": arguments.robot,
-        "seconds": seconds,
+        "recording": str(arguments.recording), "robot": arguments.robot, "seconds": seconds,
         "frames": {
-            "sent": sent["frames"],
-            "received": received["received"],
-            "used": snapshot["used"],
-            "masked": snapshot["masked"],
-            "lost": received["lost"] + sent["dropped"],
-            "invalid": received["invalid"],
+            "sent": sent["frames"], "received": received["received"], "used": snapshot["used"],
+            "masked": snapshot["masked"], "lost": received["lost"] + sent["dropped"], "invalid": received["invalid"],
         },
-        "t": snapshot["t_ns"] * 1e-9,
-        "hash": meta["hash"],
-        "temperature": received.get("temperature"),
-        "breakaway": received.get("breakaway"),
-        "parameters": parameters,
-    }
+        "t": snapshot["t_ns"] * 1e-9, "hash": meta["hash"], "temperature": received.get("temperature"),
+        "breakaway": received.get("breakaway"), "parameters": parameters,
+    }  # fmt: skip
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -38,15 +38,11 @@ def slave_table(slaves: Sequence[dict[str, Any]]) -> str:
     """Return a table with one line per slave."""
     rows = [
         (
-            str(s["position"]),
-            s["name"],
-            *(f"0x{s[key]:08X}" for key in ("vendor_id", "product_code", "revision")),
-            str(s["serial"]),
-            str(s["alias"]),
-            s["state"] + (f"; {s['problem']}" if s["problem"] else ""),
+            str(s["position"]), s["name"], *(f"0x{s[key]:08X}" for key in ("vendor_id", "product_code", "revision")),
+            str(s["serial"]), str(s["alias"]), s["state"] + (f"; {s['problem']}" if s["problem"] else ""),
         )
         for s in slaves
-    ]
+    ]  # fmt: skip
     return table(("position", "name", "vendor", "product", "revision", "serial", "alias", "state"), rows)
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_OK, CliError, add_json_flag, print_json
+from service.cli._common import EXIT_OK, CliError, Run, add_run, printed_json
 from service.cli.hardware._shared import configured_driver, table
 
 if TYPE_CHECKING:
@@ -44,18 +44,14 @@ def add_parser(subparsers: Any) -> None:
         "ads", help="look at a TwinCAT controller over ADS", description=DESCRIPTION, epilog=EPILOG
     )
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
-    info = _add_parser(what, "info", "name, version and state of the server")
-    info.set_defaults(run=run_info)
-    symbols = _add_parser(what, "symbols", "list the variables")
+    _add_parser(what, "info", run_info, "name, version and state of the server")
+    symbols = _add_parser(what, "symbols", run_symbols, "list the variables")
     symbols.add_argument("--match", default="", metavar="PATTERN", help="part of a name, or a pattern with *")
-    symbols.set_defaults(run=run_symbols)
-    read = _add_parser(what, "read", "read one variable of any type")
+    read = _add_parser(what, "read", run_read, "read one variable of any type")
     read.add_argument("symbol", metavar="SYMBOL", help="such as MAIN.fSetpoint")
-    read.set_defaults(run=run_read)
-    write = _add_parser(what, "write", "write one variable of any type", WRITE)
+    write = _add_parser(what, "write", run_write, "write one variable of any type", WRITE)
     write.add_argument("symbol", metavar="SYMBOL", help="such as MAIN.fSetpoint")
     write.add_argument("value", metavar="VALUE", help="as JSON")
-    write.set_defaults(run=run_write)
     check = what.add_parser(
         "check", help="could an arm be read: route, state, variables, clock", description=DESCRIPTION
     )
@@ -63,21 +59,18 @@ def add_parser(subparsers: Any) -> None:
     check.add_argument(
         "--seconds", type=float, default=2.0, metavar="S", help="how long to look (default: %(default)s)"
     )
-    add_json_flag(check)
-    check.set_defaults(run=run_check)
+    add_run(check, run_check)
 
 
-def _add_parser(what: Any, name: str, help_: str, description: str | None = None) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = what.add_parser(name, help=help_, description=description or DESCRIPTION)
-    parser.add_argument("target", metavar="TARGET", help="AMS Net ID[:port], or - with -c FILE")
-    parser.add_argument("--host", metavar="ADDRESS", help="name or address of the controller")
-    parser.add_argument(
-        "--local-net-id", metavar="ID", help="AMS Net ID of this computer (default: its address and .1.1)"
-    )
-    parser.add_argument("--timeout-ms", type=float, default=500.0, metavar="MS",
-                        help="of one request (default: %(default)s)")  # fmt: skip
+def _add_parser(what: Any, name: str, run: Run, help_: str, description: str = DESCRIPTION) -> Any:
+    parser = what.add_parser(name, help=help_, description=description)
+    add = parser.add_argument
+    add("target", metavar="TARGET", help="AMS Net ID[:port], or - with -c FILE")
+    add("--host", metavar="ADDRESS", help="name or address of the controller")
+    add("--local-net-id", metavar="ID", help="AMS Net ID of this computer (default: its address and .1.1)")
+    add("--timeout-ms", type=float, default=500.0, metavar="MS", help="of one request (default: %(default)s)")
     _add_configuration(parser)
-    add_json_flag(parser)
+    add_run(parser, run)
     return parser
 
 
@@ -123,11 +116,7 @@ def run_info(arguments: argparse.Namespace) -> int:
     """Show name, version and state."""
     from drivers.ads.diagnostics.inspect import device_info
 
-    facts = device_info(_target(arguments))
-    if arguments.json:
-        print_json(facts)
-    else:
-        _print_facts(facts)
+    _print_facts(arguments, device_info(_target(arguments)))
     return EXIT_OK
 
 
@@ -136,9 +125,7 @@ def run_symbols(arguments: argparse.Namespace) -> int:
     from drivers.ads.diagnostics.inspect import symbols
 
     found = symbols(_target(arguments), arguments.match)
-    if arguments.json:
-        print_json({"symbols": found})
-    else:
+    if not printed_json(arguments, {"symbols": found}):
         rows = [(s["name"], s["type"], str(s["size"]), s["comment"]) for s in found]
         sys.stdout.write(table(("name", "type", "bytes", "comment"), rows) if rows else "no such variable\n")
     return EXIT_OK
@@ -148,7 +135,7 @@ def run_read(arguments: argparse.Namespace) -> int:
     """Read a variable."""
     from drivers.ads.diagnostics.inspect import read_symbol
 
-    _print_variable(read_symbol(_target(arguments), arguments.symbol), arguments.json)
+    _print_variable(arguments, read_symbol(_target(arguments), arguments.symbol))
     return EXIT_OK
 
 
@@ -160,13 +147,12 @@ def run_write(arguments: argparse.Namespace) -> int:
         value = json.loads(arguments.value)
     except json.JSONDecodeError:
         value = arguments.value
-    _print_variable(write_symbol(_target(arguments), arguments.symbol, value), arguments.json)
+    _print_variable(arguments, write_symbol(_target(arguments), arguments.symbol, value))
     return EXIT_OK
 
 
-def _print_variable(facts: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(facts)
+def _print_variable(arguments: argparse.Namespace, facts: dict[str, Any]) -> None:
+    if printed_json(arguments, facts):
         return
     note = "" if facts["known"] else ", of a type that the server does not describe: hexadecimal"
     sys.stdout.write(f"{facts['name']} = {_text(facts['value'])} ({facts['type']}{note})\n")
@@ -184,15 +170,13 @@ def run_check(arguments: argparse.Namespace) -> int:
 
     if not 0.5 <= arguments.seconds <= 600.0:
         raise CliError(f"--seconds {arguments.seconds:g}: between 0.5 and 600")
-    facts = check(_configured(arguments), arguments.seconds)
-    if arguments.json:
-        print_json(facts)
-    else:
-        _print_facts(facts)
+    _print_facts(arguments, check(_configured(arguments), arguments.seconds))
     return EXIT_OK
 
 
-def _print_facts(facts: dict[str, Any]) -> None:
+def _print_facts(arguments: argparse.Namespace, facts: dict[str, Any]) -> None:
+    if printed_json(arguments, facts):
+        return
     for name, value in facts.items():
         if isinstance(value, dict):
             shown = ", ".join(f"{key} {item:.0f}" for key, item in value.items())

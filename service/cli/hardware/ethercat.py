@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, Run, add_json_flag, add_run, fail, print_json, printed_json
 from service.cli.hardware._shared import (
     configured_driver,
     image_bytes,
@@ -65,28 +67,22 @@ def add_parser(subparsers: Any) -> None:
     add_json_flag(scan)
     scan.add_argument("--toml", action="store_true", help="print tables for a configuration")
     scan.set_defaults(run=run_scan)
-    info = _add_slave_parser(what, "info", "everything that one slave says of itself")
-    info.set_defaults(run=run_info)
-    sdo = _add_slave_parser(what, "sdo", "read or write one object of a slave", SDO)
+    _add_slave_parser(what, "info", run_info, "everything that one slave says of itself")
+    sdo = _add_slave_parser(what, "sdo", run_sdo, "read or write one object of a slave", SDO)
     sdo.add_argument("object", nargs="?", metavar="INDEX:SUB", help="hexadecimal, such as 6064:00")
     sdo.add_argument("--type", metavar="T", help="u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 str hex")
     action = sdo.add_mutually_exclusive_group()
     action.add_argument("--write", metavar="VALUE", help="write it; integers also as 0x..")
     action.add_argument("--list", action="store_true", help="list all objects: names, types, access, values")
-    sdo.set_defaults(run=run_sdo)
-    pdo = _add_slave_parser(what, "pdo", "process data of one slave: assignment, mapping, offsets")
-    pdo.set_defaults(run=run_pdo)
+    _add_slave_parser(what, "pdo", run_pdo, "process data of one slave: assignment, mapping, offsets")
 
 
-def _add_slave_parser(what: Any, name: str, help_: str, description: str | None = None) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = what.add_parser(name, help=help_, description=description or DESCRIPTION)
+def _add_slave_parser(what: Any, name: str, run: Run, help_: str, description: str = DESCRIPTION) -> Any:
+    parser = what.add_parser(name, help=help_, description=description)
     parser.add_argument("interface", metavar="INTERFACE", help="network interface of the bus")
     parser.add_argument("position", type=int, metavar="POSITION", help="of the slave on the bus, from 0")
-    add_json_flag(parser)
+    add_run(parser, run)
     return parser
-
-
-# --- scan
 
 
 def run_scan(arguments: argparse.Namespace) -> int:
@@ -114,9 +110,7 @@ def run_scan(arguments: argparse.Namespace) -> int:
     _warn(inspection)
     if arguments.toml:
         sys.stdout.write(tables)
-    elif arguments.json:
-        print_json({"interface": arguments.interface, "slaves": slaves})
-    else:
+    elif not printed_json(arguments, {"interface": arguments.interface, "slaves": slaves}):
         sys.stdout.write(slave_table(slaves))
     return EXIT_OK
 
@@ -126,14 +120,8 @@ def _list_interfaces(as_json: bool) -> int:
 
     found = adapters()
     if as_json:
-        print_json(
-            {
-                "interfaces": [
-                    {"name": a.name, "state": a.state, "link": a.link, "mac": a.mac, "address": a.address}
-                    for a in found
-                ]
-            }
-        )
+        names = ("name", "state", "link", "mac", "address")
+        print_json({"interfaces": [{name: getattr(adapter, name) for name in names} for adapter in found]})
     elif found:
         rows = [(a.name, a.state, a.mac, f"has address {a.address}: not a bus" if a.address else "") for a in found]
         sys.stdout.write(table(("interface", "state", "MAC", ""), rows))
@@ -152,10 +140,8 @@ def _compare(arguments: argparse.Namespace) -> int:
         slaves = _slaves(inspection)
     _warn(inspection)
     lines = differences(expected_slaves(driver), inspection.slaves)
-    if arguments.json:
-        document = {"interface": driver.interface, "arm": name, "slaves": slaves}
-        print_json(document | {"matches": not lines, "differences": lines})
-    else:
+    document = {"interface": driver.interface, "arm": name, "slaves": slaves, "matches": not lines}
+    if not printed_json(arguments, document | {"differences": lines}):
         sys.stdout.write(slave_table(slaves))
         verdict = f"not the network of arm {name!r}:" if lines else f"the network of arm {name!r}, as configured"
         sys.stdout.write("\n".join(["", verdict, *(f"  {line}" for line in lines)]) + "\n")
@@ -165,53 +151,41 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _slaves(inspection: Inspection) -> list[dict[str, Any]]:
     from drivers.ethercat.bus.master import status_text
 
+    names = ("position", "name", "vendor_id", "product_code", "revision", "serial", "alias")
+    problems = {place: f"does not reach PRE-OP: {status_text(why)}" for place, why in inspection.refusing.items()}
     return [
-        {
-            "position": slave.position,
-            "name": slave.name,
-            "vendor_id": slave.vendor_id,
-            "product_code": slave.product_code,
-            "revision": slave.revision,
-            "serial": slave.serial,
-            "alias": slave.alias,
-            "state": status_text(found),
-            "problem": f"does not reach PRE-OP: {status_text(inspection.refusing[slave.position])}"
-            if slave.position in inspection.refusing
-            else None,
-        }
+        {name: getattr(slave, name) for name in names}
+        | {"state": status_text(found), "problem": problems.get(slave.position)}
         for slave, found in zip(inspection.slaves, inspection.found, strict=True)
     ]
 
 
 def _warn(inspection: Inspection) -> None:
     if inspection.unrestored:
-        places = ", ".join(map(str, inspection.unrestored))
-        sys.stderr.write(f"thetad: the slaves at positions {places} did not go back to INIT\n")
+        fail(f"the slaves at positions {', '.join(map(str, inspection.unrestored))} did not go back to INIT")
 
 
-# --- one slave
+@contextlib.contextmanager
+def _bus_of(arguments: argparse.Namespace) -> Iterator[Inspection]:
+    """Open the bus of the slave at POSITION; raises `CliError` if there is none."""
+    from drivers.ethercat.diagnostics.inspection import Inspection
 
-
-def _check_position(inspection: Inspection, position: int) -> None:
-    if not 0 <= position < len(inspection.slaves):
-        raise CliError(
-            f"no slave at position {position} on {inspection.interface}: there are {len(inspection.slaves)}, "
-            "counted from 0"
-        )
+    with Inspection(arguments.interface) as inspection:
+        count = len(inspection.slaves)
+        if not 0 <= arguments.position < count:
+            place = f"position {arguments.position} on {inspection.interface}"
+            raise CliError(f"no slave at {place}: there are {count}, counted from 0")
+        yield inspection
+    _warn(inspection)
 
 
 def run_info(arguments: argparse.Namespace) -> int:
     """Show all facts about one slave."""
     from drivers.ethercat.diagnostics.inspect import information
-    from drivers.ethercat.diagnostics.inspection import Inspection
 
-    with Inspection(arguments.interface) as inspection:
-        _check_position(inspection, arguments.position)
+    with _bus_of(arguments) as inspection:
         facts = information(inspection, arguments.position)
-    _warn(inspection)
-    if arguments.json:
-        print_json(facts)
-    else:
+    if not printed_json(arguments, facts):
         sys.stdout.write(info_text(facts))
     return EXIT_OK
 
@@ -219,23 +193,18 @@ def run_info(arguments: argparse.Namespace) -> int:
 def run_sdo(arguments: argparse.Namespace) -> int:
     """Read, write or list objects."""
     from drivers.ethercat.bus.objects import TYPES, parse_address
-    from drivers.ethercat.diagnostics.inspection import Inspection
 
     if (arguments.object is None) != arguments.list:
         raise CliError("give either INDEX:SUB or --list")
     if arguments.type is not None and arguments.type not in TYPES:
         raise CliError(f"--type {arguments.type}: choose from {', '.join(TYPES)}")
     address = None if arguments.list else parse_address(arguments.object)
-    with Inspection(arguments.interface) as inspection:
-        _check_position(inspection, arguments.position)
+    with _bus_of(arguments) as inspection:
         if address is None:
             result, text = _list_objects(inspection, arguments.position)
         else:
             result, text = _transfer(inspection, arguments, *address)
-    _warn(inspection)
-    if arguments.json:
-        print_json(result)
-    else:
+    if not printed_json(arguments, result):
         sys.stdout.write(text)
     return EXIT_OK
 
@@ -292,16 +261,8 @@ def _list_objects(inspection: Inspection, position: int) -> tuple[dict[str, Any]
         for entry in info.entries:
             value = read_value(inspection, position, index, entry.subindex, entry.type) if entry.readable else None
             place = f"{index:04X}:{entry.subindex:02X}"
-            entries.append(
-                {
-                    "object": place,
-                    "name": entry.name,
-                    "type": entry.type,
-                    "bits": entry.bits,
-                    "access": entry.access_text,
-                    "value": value,
-                }
-            )
+            facts = {"object": place, "name": entry.name, "type": entry.type, "bits": entry.bits}
+            entries.append(facts | {"access": entry.access_text, "value": value})
             shown = "" if value is None else value_text(value, entry.type)
             if len(shown) > _MAX_VALUE:
                 shown = shown[:_MAX_VALUE] + "..."
@@ -315,20 +276,12 @@ def run_pdo(arguments: argparse.Namespace) -> int:
     """Show the process data of one slave."""
     from drivers.ethercat.bus.eeprom import read_sii
     from drivers.ethercat.diagnostics.inspect import read_mapping
-    from drivers.ethercat.diagnostics.inspection import Inspection
 
-    with Inspection(arguments.interface) as inspection:
-        _check_position(inspection, arguments.position)
+    with _bus_of(arguments) as inspection:
         mapping = read_mapping(inspection, arguments.position, read_sii(inspection, arguments.position))
-    _warn(inspection)
     directions = (("outputs", mapping.outputs), ("inputs", mapping.inputs))
-    if arguments.json:
-        document: dict[str, Any] = {"position": arguments.position, "source": mapping.source}
-        document |= {
-            way: {"bytes": image_bytes(pdos), "pdos": [_pdo_dict(pdo) for pdo in pdos]} for way, pdos in directions
-        }
-        print_json(document)
-    else:
+    images = {way: {"bytes": image_bytes(pdos), "pdos": [_pdo_dict(pdo) for pdo in pdos]} for way, pdos in directions}
+    if not printed_json(arguments, {"position": arguments.position, "source": mapping.source} | images):
         sys.stdout.write("\n".join(image_text(way, pdos) for way, pdos in directions))
     return EXIT_OK
 

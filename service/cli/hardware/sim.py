@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_OK, CliError, add_json_flag, print_json
+from service.cli._common import EXIT_OK, CliError, add_run, print_json, printed_json
 
 DESCRIPTION = """\
 Hardware made of software, for rehearsing a set-up before the real one is there, and for tests.
@@ -54,8 +54,7 @@ def add_parser(subparsers: Any) -> None:
     link.add_argument("action", choices=("up", "down"))
     link.add_argument("--ends", nargs=2, default=(MASTER_END, SEGMENT_END), metavar=("MASTER", "SEGMENT"),
                       help="names of the two interfaces (default: %(default)s)")  # fmt: skip
-    add_json_flag(link)
-    link.set_defaults(run=run_link)
+    add_run(link, run_link)
     ethercat = what.add_parser("ethercat", help="simulated servo drives", description=ETHERCAT)
     ethercat.add_argument("segment", type=Path, help="description of arm, drives and faults, TOML")
     ethercat.add_argument("--interface", default=SEGMENT_END, help="where the first drive is (default: %(default)s)")
@@ -77,12 +76,8 @@ def run_link(arguments: argparse.Namespace) -> int:
     from sim_backend.ethercat.link import Link
 
     link = Link(*arguments.ends)
-    if arguments.action == "up":
-        link.up()
-    else:
-        link.down()
-    if arguments.json:
-        print_json({"link": arguments.action, "ends": [link.master, link.segment]})
+    (link.up if arguments.action == "up" else link.down)()
+    printed_json(arguments, {"link": arguments.action, "ends": [link.master, link.segment]})
     return EXIT_OK
 
 
@@ -104,11 +99,8 @@ def run_ethercat(arguments: argparse.Namespace) -> int:
     names = (arguments.interface,) if arguments.far_end is None else (arguments.interface, arguments.far_end)
     server = Server(simulated.segment, names)
     try:
-        server.run(
-            Scheduling(arguments.priority, arguments.core),
-            ready=lambda: print_json(facts | {"event": "ready"}),
-            turn=simulated.turn,
-        )
+        scheduling = Scheduling(arguments.priority, arguments.core)
+        server.run(scheduling, ready=lambda: print_json(facts | {"event": "ready"}), turn=simulated.turn)
     finally:
         server.close()
     segment = simulated.segment

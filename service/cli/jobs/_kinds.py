@@ -28,20 +28,14 @@ def describe_kind(kind: Kind[Any]) -> dict[str, Any]:
         note = _COMMON.get(name, _RECORDING if name in kind.recordings else _MODEL if name in kind.models else "")
         parameters.append(
             {
-                "name": name,
-                "type": type_text(field, schema.get("$defs", {})),
-                "required": name in required,
-                "default": default_of(kind, name),
-                "help": field.get("description", note),
+                "name": name, "type": type_text(field, schema.get("$defs", {})), "required": name in required,
+                "default": default_of(kind, name), "help": field.get("description", note),
             }
-        )
+        )  # fmt: skip
     return {
-        "name": kind.name,
-        "help": kind.help,
-        "needs_arm": kind.needs_arm,
-        "divided": kind.fan_out is not None,
+        "name": kind.name, "help": kind.help, "needs_arm": kind.needs_arm, "divided": kind.fan_out is not None,
         "parameters": parameters,
-    }
+    }  # fmt: skip
 
 
 def defaults_of(kind: Kind[Any]) -> dict[str, Any]:

@@ -6,12 +6,22 @@ import argparse
 import hashlib
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drivers.files.atomic_write import write_bytes
-from service.cli._common import EXIT_INPUT, EXIT_NO, EXIT_OK, CliError, Parser, add_json_flag, fail, print_json
+from service.cli._common import (
+    EXIT_INPUT,
+    EXIT_NO,
+    EXIT_OK,
+    CliError,
+    Parser,
+    Run,
+    add_run,
+    fail,
+    print_json,
+    printed_json,
+)
 from service.cli._remote import add_control_flag, add_control_flags, is_wrong
 from service.cli.jobs.text import job_text, jobs_text, one_line, title
 from service.cli.jobs.values import at_most, duration, job_id, megabytes, read_parameters
@@ -86,26 +96,20 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     reidentify.add_argument("--no-promote", action="store_true", help="leave the active model as it is")
     reidentify.add_argument("--wait", action="store_true", help="wait for the jobs and print what they came to")
     listing = _add(actions, "list", run_list, "the newest jobs, newest first")
-    listing.add_argument(
-        "--state", nargs="+", choices=STATES, metavar="S", default=[], help=f"only {', '.join(STATES)}"
-    )
-    listing.add_argument("--arm", help="only those of this arm")
-    listing.add_argument("--kind", help="only those of this kind")
-    listing.add_argument(
-        "--limit", type=at_most(MAX_JOBS), default=50, metavar="N",
-        help=f"at most so many, up to {MAX_JOBS} (default: %(default)s)",
-    )  # fmt: skip
+    add_listing = listing.add_argument
+    add_listing("--state", nargs="+", choices=STATES, metavar="S", default=[], help=f"only {', '.join(STATES)}")
+    add_listing("--arm", help="only those of this arm")
+    add_listing("--kind", help="only those of this kind")
+    add_listing("--limit", type=at_most(MAX_JOBS), default=50, metavar="N",
+                help=f"at most so many, up to {MAX_JOBS} (default: %(default)s)")  # fmt: skip
     show = _add(actions, "show", run_show, "all about one job: why it waits or failed, results, how to repeat it")
     show.add_argument("id", metavar="ID", type=job_id, help="number of the job")
     show.add_argument("--output", "-o", metavar="DIR", type=Path, help="copy its results into this folder")
     log = _add(actions, "log", run_log, "the end of a job's log")
     log.add_argument("id", metavar="ID", type=job_id, help="number of the job")
     log.add_argument("--follow", "-f", action="store_true", help="go on printing until the job has ended")
-    for name, help_text, run in (
-        ("cancel", "cancel jobs that wait or run", run_cancel),
-        ("retry", "queue jobs again that failed or were cancelled", run_retry),
-    ):
-        action = _add(actions, name, run, help_text)
+    cancel = _add(actions, "cancel", run_each, "cancel jobs that wait or run")
+    for action in (cancel, _add(actions, "retry", run_each, "queue jobs again that failed or were cancelled")):
         action.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
     _add_wait(actions)
     kinds = actions.add_parser(
@@ -113,20 +117,14 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "their parameters: what each takes, and its default.  Needs no daemon.",
     )  # fmt: skip
     kinds.add_argument("kinds", metavar="KIND", nargs="*", help="only these")
-    add_json_flag(kinds)
-    kinds.set_defaults(run=run_kinds)
+    add_run(kinds, run_kinds)
 
 
-def _add(
-    actions: argparse._SubParsersAction[Any], name: str, run: Callable[[argparse.Namespace], int], help_text: str
-) -> argparse.ArgumentParser:
+def _add(actions: argparse._SubParsersAction[Any], name: str, run: Run, help_text: str) -> Any:
     """Add an action that makes a request of a daemon."""
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}."
-    )
+    parser = actions.add_parser(name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.")
     add_control_flags(parser)
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add_run(parser, run)
     return parser
 
 
@@ -135,19 +133,16 @@ def _add_submit(actions: argparse._SubParsersAction[Any]) -> None:
     parser.description = "Queue a job.  `thetad jobs kinds` lists the kinds and their parameters."
     parser.epilog = SUBMIT_NOTES
     parser.set_defaults(takes_pairs=True)
-    parser.add_argument("kind", metavar="KIND", help="what to do, such as identify")
-    parser.add_argument("pairs", metavar="NAME=VALUE", nargs="*", help="parameters of the job")
-    parser.add_argument("--arm", help="which arm of the daemon the job concerns")
-    parser.add_argument(
-        "--after", type=job_id, nargs="+", action="extend", default=[], metavar="ID", help="only when these succeeded"
-    )
-    parser.add_argument(
-        "--priority", type=int, default=0, metavar="N", help="jobs of higher priority run first (default: %(default)s)"
-    )
-    parser.add_argument("--in", dest="due_s", type=duration, default=0.0, metavar="T", help="not before: 90, 10m, 2h")
-    parser.add_argument("--time", type=duration, metavar="T", help="longest time of one attempt: 90, 10m, 2h")
-    parser.add_argument("--memory", type=megabytes, metavar="MB", help="most memory of one attempt [10^6 bytes]")
-    parser.add_argument("--wait", action="store_true", help="wait for the job and print what it came to")
+    add = parser.add_argument
+    add("kind", metavar="KIND", help="what to do, such as identify")
+    add("pairs", metavar="NAME=VALUE", nargs="*", help="parameters of the job")
+    add("--arm", help="which arm of the daemon the job concerns")
+    add("--after", type=job_id, nargs="+", action="extend", default=[], metavar="ID", help="only when these succeeded")
+    add("--priority", type=int, default=0, metavar="N", help="jobs of higher priority run first (default: %(default)s)")
+    add("--in", dest="due_s", type=duration, default=0.0, metavar="T", help="not before: 90, 10m, 2h")
+    add("--time", type=duration, metavar="T", help="longest time of one attempt: 90, 10m, 2h")
+    add("--memory", type=megabytes, metavar="MB", help="most memory of one attempt [10^6 bytes]")
+    add("--wait", action="store_true", help="wait for the job and print what it came to")
 
 
 def _add_wait(actions: argparse._SubParsersAction[Any]) -> None:
@@ -160,8 +155,7 @@ def _add_wait(actions: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
     add_control_flag(parser)
     parser.add_argument("--timeout", type=duration, metavar="T", help="longest wait (default: as long as it takes)")
-    add_json_flag(parser)
-    parser.set_defaults(run=run_wait)
+    add_run(parser, run_wait)
 
 
 def run_submit(args: argparse.Namespace) -> int:
@@ -176,9 +170,7 @@ def run_submit(args: argparse.Namespace) -> int:
         )  # fmt: skip
         if args.wait:
             return wait_and_report(jobs, [queued["id"]], as_json=args.json)
-    if args.json:
-        print_json(queued)
-    else:
+    if not printed_json(args, queued):
         parts = f" in {queued['parts']} parts" if queued["parts"] else ""
         print(f"job {queued['id']}: {queued['kind']}{parts}")
     return EXIT_OK
@@ -190,9 +182,7 @@ def run_reidentify(args: argparse.Namespace) -> int:
         ids = jobs.reidentify(args.arm, promote=not args.no_promote)
         if args.wait:
             return wait_and_report(jobs, ids, as_json=args.json)
-    if args.json:
-        print_json({"ids": ids})
-    else:
+    if not printed_json(args, {"ids": ids}):
         names = ("identify", "validate", "promote")
         print("\n".join(f"job {id}: {name}" for id, name in zip(ids, names, strict=False)))
     return EXIT_OK
@@ -221,9 +211,7 @@ def run_show(args: argparse.Namespace) -> int:
     with connected(args) as jobs:
         job = jobs.job(args.id)
     copied = [] if args.output is None else copy_results(job, args.output)
-    if args.json:
-        print_json(job)
-    else:
+    if not printed_json(args, job):
         print(job_text(job))
         for path in copied:
             print(f"copied      {path}")
@@ -262,23 +250,18 @@ def run_log(args: argparse.Namespace) -> int:
         raise CliError("--follow prints text as it comes, --json one object at the end: choose one")
     with connected(args) as jobs:
         job = jobs.job(args.id)
-        if args.json:
-            print_json({"id": job["id"], "state": job["state"], "log": job["log"]})
+        if printed_json(args, {"id": job["id"], "state": job["state"], "log": job["log"]}):
             return EXIT_OK
-        sys.stdout.write(job["log"])
-        sys.stdout.flush()
+        print(job["log"], end="", flush=True)
         if args.follow and job["state"] not in FINISHED:
             _follow(jobs, job["id"], job["log"])
     return EXIT_OK
 
 
-def _follow(jobs: Jobs, id: int, shown: str) -> None:
-    seen = shown
-
+def _follow(jobs: Jobs, id: int, seen: str) -> None:
     def more(job: JobDetail) -> None:
         nonlocal seen
-        sys.stdout.write(new_text(seen, job["log"]))
-        sys.stdout.flush()
+        print(new_text(seen, job["log"]), end="", flush=True)
         seen = job["log"]
 
     try:
@@ -298,18 +281,8 @@ def new_text(seen: str, log: str) -> str:
     return log
 
 
-def run_cancel(args: argparse.Namespace) -> int:
-    """Cancel jobs."""
-    return _each(args, lambda jobs, id: jobs.cancel(id))
-
-
-def run_retry(args: argparse.Namespace) -> int:
-    """Queue jobs again."""
-    return _each(args, lambda jobs, id: jobs.retry(id))
-
-
-def _each(args: argparse.Namespace, do: Callable[[Jobs, int], JobSummary]) -> int:
-    """Do something with each job; refusals are printed on stderr and do not stop the rest."""
+def run_each(args: argparse.Namespace) -> int:
+    """Cancel or retry each job; refusals are printed on stderr and do not stop the rest."""
     from service.client import ControlError
 
     done: list[JobSummary] = []
@@ -317,7 +290,7 @@ def _each(args: argparse.Namespace, do: Callable[[Jobs, int], JobSummary]) -> in
     with connected(args) as jobs:
         for id in dict.fromkeys(args.ids):
             try:
-                done.append(do(jobs, id))
+                done.append(jobs.cancel(id) if args.action == "cancel" else jobs.retry(id))
             except ControlError as error:
                 if not is_wrong(error):
                     raise
@@ -344,8 +317,6 @@ def run_kinds(args: argparse.Namespace) -> int:
     from service.jobs.kinds import KINDS, find_kind
 
     found = [describe_kind(find_kind(name)) for name in dict.fromkeys(args.kinds or KINDS)]
-    if args.json:
-        print_json({"kinds": found})
-    else:
+    if not printed_json(args, {"kinds": found}):
         print("\n\n".join(kind_text(kind) for kind in found))
     return EXIT_OK

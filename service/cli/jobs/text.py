@@ -19,12 +19,9 @@ _MAX_LIST = 12
 _MAX_VALUE = 100
 _MAX_FIGURE = 64  # length of a hash
 _ORIGINS = {
-    "request": "asked for",
-    "schedule": "by schedule",
-    "drift": "for the arm drifted from its model",
-    "invalid": "for the estimate was invalid",
-    "part": "part of another job",
-}
+    "request": "asked for", "schedule": "by schedule", "drift": "for the arm drifted from its model",
+    "invalid": "for the estimate was invalid", "part": "part of another job",
+}  # fmt: skip
 
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> str:
@@ -146,12 +143,10 @@ def job_text(job: JobDetail) -> str:
     counts = ((job["attempts"], "failed attempt"), (job["interruptions"], "interruption"))
     tries = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts if n)
     facts = {
-        "tries": tries,
-        "priority": str(job["priority"]) if job["priority"] else "",
-        "after": ", ".join(f"job {other}" for other in job["after"]),
-        "parts": _parts_text(job["parts"]),
+        "tries": tries, "priority": str(job["priority"]) if job["priority"] else "",
+        "after": ", ".join(f"job {other}" for other in job["after"]), "parts": _parts_text(job["parts"]),
         "limits": ", ".join(f"{name} {value:g}" for name, value in job["limits"].items()),
-    }
+    }  # fmt: skip
     lines += [f"{name:12s}{text}" for name, text in facts.items() if text]
     lines += [f"  part {p['part']} is {p['state']}: {one_line(p['reason'])}" for p in job["parts"] if p["reason"]]
     lines += _block("parameters", _values(job["parameters"]))

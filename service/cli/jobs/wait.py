@@ -46,16 +46,13 @@ class Display:
     """Progress of a job on stderr: one redrawn line on a terminal, else a line for each change."""
 
     def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
-        self._shown = ""
-        self._next_s = 0.0
+        self._live, self._shown, self._next_s = sys.stderr.isatty(), "", 0.0
 
     def __call__(self, job: JobDetail) -> None:
         """Show a job."""
         if self._live:
             width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write("\r\x1b[K" + now_line(job)[:width])
-            sys.stderr.flush()
+            print("\r\x1b[K" + now_line(job)[:width], end="", file=sys.stderr, flush=True)
             return
         if job["state"] not in ("queued", "running"):
             return
@@ -63,14 +60,12 @@ class Display:
         now = time.monotonic()
         if what != self._shown or now >= self._next_s:
             self._shown, self._next_s = what, now + _BETWEEN_LINES_S
-            sys.stderr.write(line(job) + "\n")
-            sys.stderr.flush()
+            print(line(job), file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         """Clear the line."""
         if self._live:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def wait_and_report(jobs: Jobs, ids: Sequence[int], *, as_json: bool, timeout_s: float | None = None) -> int:
@@ -90,7 +85,9 @@ def wait_and_report(jobs: Jobs, ids: Sequence[int], *, as_json: bool, timeout_s:
                 print(line(done[-1]), flush=True)
     except KeyboardInterrupt:
         display.clear()
-        _say_they_go_on(ids[len(done) :])
+        numbers = " ".join(str(id) for id in ids[len(done) :])
+        verb = "goes on" if len(ids) - len(done) == 1 else "go on"
+        fail(f"job {numbers} {verb}; `thetad jobs wait {numbers}` waits again, `thetad jobs cancel {numbers}` stops")
         return EXIT_INTERRUPTED
     except BaseException:
         display.clear()
@@ -98,9 +95,3 @@ def wait_and_report(jobs: Jobs, ids: Sequence[int], *, as_json: bool, timeout_s:
     if as_json:
         print_json(done[0] if len(ids) == 1 else {"jobs": done})
     return EXIT_OK if all(job["state"] == "succeeded" for job in done) else EXIT_NO
-
-
-def _say_they_go_on(ids: Sequence[int]) -> None:
-    numbers = " ".join(str(id) for id in ids)
-    verb = "goes on" if len(ids) == 1 else "go on"
-    fail(f"job {numbers} {verb}; `thetad jobs wait {numbers}` waits again, `thetad jobs cancel {numbers}` stops")

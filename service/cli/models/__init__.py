@@ -4,7 +4,7 @@ Where to start: `identify` fits a model to recordings. Its variants are in modul
 (joints that may be elastic), `_identify_elastic` (one elastic joint) and `_identify_joints` (several). `validate`
 predicts a recording's torque, `payload` finds a payload, `compare` runs all estimators on simulated truth.
 
-`models` shows, exports and promotes models, with `_model_reference` to find and `_model_text` to print them;
+`models` finds, shows, exports and promotes models, with `_model_text` to print them;
 `breakaway_text` prints breakaway friction for live tables.
 """
 

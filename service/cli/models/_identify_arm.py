@@ -6,7 +6,8 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, json_text, print_json, verdict_console
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, json_text, printed_json, verdict_console
+from service.cli.models._identify_joints import write_accepted
 
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
@@ -33,11 +34,9 @@ class Choice:
         from service.operations.elastic.arm import comparison_document
 
         return {
-            "asked": self.asked,
-            "chosen": "rigid" if self.arm is None else "elastic",
-            "reason": self.reason,
+            "asked": self.asked, "chosen": "rigid" if self.arm is None else "elastic", "reason": self.reason,
             "comparison": None if self.comparison is None else comparison_document(self.comparison),
-        }
+        }  # fmt: skip
 
 
 def check_joints(asked: str, recording: Recording, model: RobotModel) -> None:
@@ -87,18 +86,11 @@ def finish_elastic(args: argparse.Namespace, choice: Choice, arm: ElasticArm) ->
     from drivers.files.atomic_write import write_text
     from service.reports.elastic import elastic_arm_html
 
-    written = None
-    if args.output is not None:
-        if arm.accepted or args.force:
-            write_text(args.output, json_text(arm.document))
-            written = str(args.output)
-        else:
-            fail(f"{args.output} is not written: the model does not explain the recording (--force writes it anyway)")
+    why = "the model does not explain the recording"
+    written = write_accepted(args, arm.accepted, lambda path: write_text(path, json_text(arm.document)), why)
     if args.report is not None:
         write_text(args.report, elastic_arm_html(arm))
-    if args.json:
-        print_json(arm.document | {"joint_model": choice.document(), "model": written})
-    else:
+    if not printed_json(args, arm.document | {"joint_model": choice.document(), "model": written}):
         print_arm(arm)
     return EXIT_OK if arm.accepted else EXIT_NO
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, json_text, print_json, verdict_console
-from service.cli.models._identify_joints import WIDTH, error_text, reasons, run_joints
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, json_text, printed_json, verdict_console
+from service.cli.models._identify_joints import WIDTH, error_text, reasons, run_joints, write_accepted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,33 +29,22 @@ def add_elastic_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "elastic joint (with --model elastic_joint; also --robot, --span, --cutoff, --min-velocity, -o, --report)"
     )
-    group.add_argument("--joint", metavar="J", help="name, or number from 1 on, or all")
-    group.add_argument("--gear-ratio", metavar="N", type=float, help="negative if the motor turns against the joint")
-    group.add_argument("--torque-constant", metavar="KM", type=float, help="of the motor [N*m/A]")
-    group.add_argument(
-        "--rotor-inertia", metavar="J_IN", type=float, help="motor side [kg*m^2]; then all motion counts"
-    )
-    group.add_argument("--sensor", action="store_true", help="tau is a torque sensor behind the spring")
-    group.add_argument(
-        "--stage", choices=("stiffness", "coulomb", "viscous", "full"), help="friction (default: viscous)"
-    )
-    group.add_argument("--linear", action="store_true", help="a spring without k2")
-    group.add_argument("--lag", metavar="S", type=float, help="how late the link encoder is (default: estimated)")
-    group.add_argument("--zero", metavar="RAD", type=float, help="zero of the deflection (default: estimated)")
-    group.add_argument(
-        "--omega1", metavar="W", type=float, help="full: of C1*tanh(v/W), motor side [rad/s] (default: estimated)"
-    )
-    group.add_argument(
-        "--omega-s", metavar="W", type=float, help="full: of C2*v*exp(-v/W), motor side [rad/s] (default: estimated)"
-    )
-    group.add_argument("--smoothing", metavar="V", type=float, help="eps of tanh(v/eps) in place of the sign [rad/s]")
-    group.add_argument("--table", metavar="FILE", type=Path, help="write deflection and torque of every row (.csv)")
-    group.add_argument(
-        "--online", action="store_true", help="also the online estimate over the recording, in the report"
-    )
-    group.add_argument(
-        "--forgetting", metavar="L", type=float, help="online: a constant factor instead of the variable"
-    )
+    add = group.add_argument
+    add("--joint", metavar="J", help="name, or number from 1 on, or all")
+    add("--gear-ratio", metavar="N", type=float, help="negative if the motor turns against the joint")
+    add("--torque-constant", metavar="KM", type=float, help="of the motor [N*m/A]")
+    add("--rotor-inertia", metavar="J_IN", type=float, help="motor side [kg*m^2]; then all motion counts")
+    add("--sensor", action="store_true", help="tau is a torque sensor behind the spring")
+    add("--stage", choices=("stiffness", "coulomb", "viscous", "full"), help="friction (default: viscous)")
+    add("--linear", action="store_true", help="a spring without k2")
+    add("--lag", metavar="S", type=float, help="how late the link encoder is (default: estimated)")
+    add("--zero", metavar="RAD", type=float, help="zero of the deflection (default: estimated)")
+    add("--omega1", metavar="W", type=float, help="full: of C1*tanh(v/W), motor side [rad/s] (default: estimated)")
+    add("--omega-s", metavar="W", type=float, help="full: of C2*v*exp(-v/W), motor side [rad/s] (default: estimated)")
+    add("--smoothing", metavar="V", type=float, help="eps of tanh(v/eps) in place of the sign [rad/s]")
+    add("--table", metavar="FILE", type=Path, help="write deflection and torque of every row (.csv)")
+    add("--online", action="store_true", help="also the online estimate over the recording, in the report")
+    add("--forgetting", metavar="L", type=float, help="online: a constant factor instead of the variable")
 
 
 def run_elastic(args: argparse.Namespace) -> int:
@@ -83,10 +72,7 @@ def run_elastic(args: argparse.Namespace) -> int:
     online = None
     try:
         with Progress("identify") as progress:
-            result = identify_joint(
-                parameters, recording, model, created=created,
-                progress=lambda share, what: progress.step(share, 1.0, what),
-            )  # fmt: skip
+            result = identify_joint(parameters, recording, model, created=created, progress=progress.share)
             if args.online and result.accepted:
                 progress.step(0.7, 1.0, "online estimate")
                 online = follow_online(result, args.forgetting)
@@ -94,20 +80,14 @@ def run_elastic(args: argparse.Namespace) -> int:
         raise CliError(error_text(error)) from error
     if args.online and not result.accepted:
         fail("no online estimate: it starts from the off-line values, and these data tell no stiffness")
-    written = None
-    if args.output is not None:
-        if result.accepted or args.force:
-            write_text(args.output, json_text(result.document))
-            written = str(args.output)
-        else:
-            fail(f"{args.output} is not written: these data tell no stiffness (--force writes it anyway)")
+    why = "these data tell no stiffness"
+    written = write_accepted(args, result.accepted, lambda path: write_text(path, json_text(result.document)), why)
     if args.table is not None:
         write_text(args.table, result.table())
     if args.report is not None:
         write_text(args.report, elastic_page(result, online))
-    if args.json:
-        print_json(result.document | {"online": None if online is None else online.document(), "model": written})
-    else:
+    more = {"online": None if online is None else online.document(), "model": written}
+    if not printed_json(args, result.document | more):
         print_elastic(result, online)
     return EXIT_OK if result.accepted else EXIT_NO
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, printed_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,11 +46,20 @@ def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:
     if all(joint.fit is None for joint in found.joints):  # nothing was fitted: the request is wrong, not the data
         fault = found.joints[0].error
         raise CliError(error_text(fault)) from fault
-    if args.json:
-        print_json(found.document())
-    else:
+    if not printed_json(args, found.document()):
         _print(found)
     return EXIT_OK if found.accepted else EXIT_NO
+
+
+def write_accepted(args: argparse.Namespace, accepted: bool, write: Callable[[Path], object], why: str) -> str | None:
+    """Write a result to --output, unless it is not `accepted` and --force is missing; return the path if written."""
+    if args.output is None:
+        return None
+    if not (accepted or args.force):
+        fail(f"{args.output} is not written: {why} (--force writes it anyway)")
+        return None
+    write(args.output)
+    return str(args.output)
 
 
 def option(parameter: str) -> str:

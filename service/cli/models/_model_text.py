@@ -26,16 +26,13 @@ def _arm_text(name: str, arm: ArmModels) -> str:
         return f"{name}: no model is kept yet; jobs of kind identify with --arm {name} make them"
     rows = [
         (
-            "*" if model["id"] == arm["active"] else "",
-            model["id"][:_ID],
-            local_time(model["created"]),
-            model["method"],
-            model["verdict"],
+            "*" if model["id"] == arm["active"] else "", model["id"][:_ID], local_time(model["created"]),
+            model["method"], model["verdict"],
             "–" if model["relative_error"] is None else f"{100 * model['relative_error']:.2f} %",
             one_line(model["origin"]),
         )
         for model in arm["models"]
-    ]
+    ]  # fmt: skip
     head = ("", "model", "made", "method", "verdict", "error", "from")
     active = "none is active" if arm["active"] is None else "* is active"
     lines = [f"{name}: {len(rows)} model{'' if len(rows) == 1 else 's'}, {active}", columns(head, rows, ("error",))]

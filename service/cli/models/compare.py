@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, printed_json
 from service.config.methods import COMPARED
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--outliers", metavar="SHARE", type=float, default=0.0, help="share of training samples")
     parser.add_argument("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
     parser.add_argument("--plot", metavar="FILE", type=Path, help="write errors and times here (.png)")
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,9 +75,7 @@ def run(args: argparse.Namespace) -> int:
         write_bytes(args.plot, comparison_figure(result))
     if args.report is not None:
         write_text(args.report, comparison_html(result))
-    if args.json:
-        print_json(comparison_document(result))
-    else:
+    if not printed_json(args, comparison_document(result)):
         print_table(result)
     return EXIT_NO if any(result.summary(m)["failed"] == args.seeds for m in result.methods) else EXIT_OK
 

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, fail, print_json, verdict_console
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json, verdict_console
 from service.cli.models._identify_arm import FOREIGN, check_joints, choose_joints, finish_elastic
 from service.cli.models._identify_elastic import ELASTIC_OPTIONS, add_elastic_options, run_elastic
+from service.cli.models._identify_joints import write_accepted
 from service.config.methods import METHODS
 
 if TYPE_CHECKING:
@@ -69,29 +70,22 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "account for correlated residuals, and a verdict on what the data support.",
         epilog=EXAMPLES,
     )
-    parser.add_argument(
-        "recording", metavar="REC", type=Path, nargs="+",
-        help="a recording (.mcap), or several of one arm that are used together; see `thetad import`",
-    )  # fmt: skip
-    parser.add_argument("--robot", metavar="R", help="robot file, or the name of one in configs/robots")
-    parser.add_argument(
-        "--model", choices=("rigid", "elastic_joint"), default="rigid", help="the whole arm, or one joint's spring"
-    )
-    parser.add_argument(
-        "--joints", choices=("rigid", "elastic", "auto"), default="rigid",
-        help="whether the whole arm's joints give way, see below (default: rigid)",
-    )  # fmt: skip
-    parser.add_argument("--method", choices=METHODS, default="wls", help="estimator, see below (default: wls)")
-    parser.add_argument("--span", metavar="A:B", help="part to use: fractions (0:0.6) or seconds (0.1s:4.91s)")
-    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write the model file here (.yaml)")
-    parser.add_argument("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
-    parser.add_argument("--plot", metavar="FILE", type=Path, help="write measured against predicted torque here (.png)")
-    parser.add_argument("--force", action="store_true", help="write the model file even if the verdict is bad")
+    add = parser.add_argument
+    add("recording", metavar="REC", type=Path, nargs="+",
+        help="a recording (.mcap), or several of one arm that are used together; see `thetad import`")  # fmt: skip
+    add("--robot", metavar="R", help="robot file, or the name of one in configs/robots")
+    add("--model", choices=("rigid", "elastic_joint"), default="rigid", help="the whole arm, or one joint's spring")
+    add("--joints", choices=("rigid", "elastic", "auto"), default="rigid",
+        help="whether the whole arm's joints give way, see below (default: rigid)")  # fmt: skip
+    add("--method", choices=METHODS, default="wls", help="estimator, see below (default: wls)")
+    add("--span", metavar="A:B", help="part to use: fractions (0:0.6) or seconds (0.1s:4.91s)")
+    add("--output", "-o", metavar="FILE", type=Path, help="write the model file here (.yaml)")
+    add("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
+    add("--plot", metavar="FILE", type=Path, help="write measured against predicted torque here (.png)")
+    add("--force", action="store_true", help="write the model file even if the verdict is bad")
     add_estimator_options(parser)
     add_signal_options(parser)
-    parser.add_argument(
-        "--period", metavar="S", type=positive, help="average over the periods of a motion that was repeated first"
-    )
+    add("--period", metavar="S", type=positive, help="average over the periods of a motion that was repeated first")
     add_elastic_options(parser)
     add_json_flag(parser)
     parser.set_defaults(run=run, parser=parser)
@@ -100,24 +94,17 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def add_estimator_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the estimators."""
     group = parser.add_argument_group("estimator")
-    group.add_argument("--essential", action="store_true", help="drop parameters that the data do not support")
-    group.add_argument(
-        "--loss", choices=("bisquare", "huber", "none"), default="bisquare", help="iwls: how outliers lose weight"
-    )
-    group.add_argument(
-        "--constants", choices=("search", "given"), default="search", help="velocity constants of friction"
-    )
-    group.add_argument(
-        "--formulation", choices=("separable", "full"), default="separable", help="what a search runs over"
-    )
-    group.add_argument("--seed", metavar="N", type=int, default=0, help="seed of a search (default: 0)")
-    group.add_argument("--starts", metavar="N", type=int, default=8, help="starts of the separable search (default: 8)")
-    group.add_argument(
-        "--bounds", metavar="NAME=LOW:HIGH", nargs="+", default=[],
-        help="range of a parameter in a search, for example vb2=0.01:0.2",
-    )  # fmt: skip
-    group.add_argument("--prior", metavar="R", help="physical: robot file with the prior (default: the robot itself)")
-    group.add_argument("--weight", metavar="W", type=positive, help="physical: weight of the prior (from data)")
+    add = group.add_argument
+    add("--essential", action="store_true", help="drop parameters that the data do not support")
+    add("--loss", choices=("bisquare", "huber", "none"), default="bisquare", help="iwls: how outliers lose weight")
+    add("--constants", choices=("search", "given"), default="search", help="velocity constants of friction")
+    add("--formulation", choices=("separable", "full"), default="separable", help="what a search runs over")
+    add("--seed", metavar="N", type=int, default=0, help="seed of a search (default: 0)")
+    add("--starts", metavar="N", type=int, default=8, help="starts of the separable search (default: 8)")
+    add("--bounds", metavar="NAME=LOW:HIGH", nargs="+", default=[],
+        help="range of a parameter in a search, for example vb2=0.01:0.2")  # fmt: skip
+    add("--prior", metavar="R", help="physical: robot file with the prior (default: the robot itself)")
+    add("--weight", metavar="W", type=positive, help="physical: weight of the prior (from data)")
 
 
 def options_of(args: argparse.Namespace, model: RobotModel) -> EstimatorOptions:
@@ -137,17 +124,10 @@ def options_of(args: argparse.Namespace, model: RobotModel) -> EstimatorOptions:
         if not (equals and colon and name):
             raise CliError(f"--bounds {text}: write NAME=LOW:HIGH, for example vb2=0.01:0.2")
     return EstimatorOptions(
-        method=args.method,
-        formulation=args.formulation,
-        loss=None if args.loss == "none" else args.loss,
-        constants=args.constants,
-        essential=args.essential,
-        seed=args.seed,
-        starts=args.starts,
-        bounds=bounds or None,
-        prior=None if args.prior is None else prior_model(model, load_robot(args.prior).model),
-        weight=args.weight,
-    )
+        method=args.method, formulation=args.formulation, loss=None if args.loss == "none" else args.loss,
+        constants=args.constants, essential=args.essential, seed=args.seed, starts=args.starts, bounds=bounds or None,
+        prior=None if args.prior is None else prior_model(model, load_robot(args.prior).model), weight=args.weight,
+    )  # fmt: skip
 
 
 def add_signal_options(parser: argparse.ArgumentParser) -> None:
@@ -231,13 +211,8 @@ def run_rigid(args: argparse.Namespace) -> int:
         choice = None if args.joints == "rigid" else choose_joints(args.joints, report)
     if choice is not None and choice.arm is not None:
         return finish_elastic(args, choice, choice.arm)
-    written = None
-    if args.output is not None:
-        if report.accepted or args.force:
-            write_model(report.document, args.output)
-            written = str(args.output)
-        else:
-            fail(f"{args.output} is not written: the model does not explain the recording (--force writes it anyway)")
+    why = "the model does not explain the recording"
+    written = write_accepted(args, report.accepted, lambda path: write_model(report.document, path), why)
     if args.plot is not None:
         title = f"{robot.model.name}: {recording.path}"
         write_bytes(args.plot, torque_figure(robot.model, report.result.rows, report.predicted, title))

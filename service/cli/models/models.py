@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_OK, CliError, add_json_flag, fail, print_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, fail, printed_json
 from service.cli._remote import add_control_flags
-from service.cli.jobs.values import model_reference, whole_path
+from service.cli.jobs.values import job_id, model_reference, whole_path
 from service.cli.jobs.wait import connected, wait_and_report
-from service.cli.models._model_reference import HELP, add_daemon_flags, model_path
 from service.cli.models._model_text import arms_text, difference_text, rollback_text
 
+if TYPE_CHECKING:
+    from service.client import Jobs
+
+HELP = "a model file (.yaml), active, the id of a model that is kept, or job:ID"
 EXAMPLES = """\
 Examples:
   thetad models show model.yaml
@@ -67,8 +70,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     show = actions.add_parser("show", help="print what a model holds", description="Print what a model holds.")
     show.add_argument("model", metavar="MODEL", help=HELP)
     add_daemon_flags(show)
-    add_json_flag(show)
-    show.set_defaults(run=run_show)
+    add_run(show, run_show)
     export = actions.add_parser(
         "export",
         help="write a model as YAML, URDF or a Python function",
@@ -91,8 +93,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     diff.add_argument("b", metavar="B", help="the same")
     diff.add_argument("--z", type=_limit, default=2.0, metavar="Z", help="differences beyond it (default: %(default)g)")
     add_daemon_flags(diff)
-    add_json_flag(diff)
-    diff.set_defaults(run=run_diff)
+    add_run(diff, run_diff)
     listing = actions.add_parser(
         "list",
         help="the models that a daemon keeps, and which are active",
@@ -100,8 +101,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     listing.add_argument("--arm", help="only those of this arm")
     add_control_flags(listing)
-    add_json_flag(listing)
-    listing.set_defaults(run=run_list)
+    add_run(listing, run_list)
     _add_changes(actions)
 
 
@@ -125,8 +125,7 @@ def _add_changes(actions: argparse._SubParsersAction[Any]) -> None:
     for parser, run in ((promote, run_promote), (rollback, run_rollback)):
         parser.add_argument("--arm", help="which arm; may be left out where there is only one")
         add_control_flags(parser)
-        add_json_flag(parser)
-        parser.set_defaults(run=run)
+        add_run(parser, run)
 
 
 def _limit(text: str) -> float:
@@ -148,8 +147,7 @@ def run_show(args: argparse.Namespace) -> int:
     model = load_model(model_path(args.model, args))
     document = {k: v for k, v in model.document.items() if k not in ("theta", "covariance", "format")}
     document["robot"] = {k: v for k, v in document["robot"].items() if k != "source"}
-    if args.json:
-        print_json(document)
+    if printed_json(args, document):
         return EXIT_OK
     print(f"{args.model}: {document['kind']} model of {document['robot']['name']}, {document['verdict']}")
     for reason in document["reasons"]:
@@ -207,9 +205,7 @@ def run_diff(args: argparse.Namespace) -> int:
 
     a, b = (load_model(model_path(text, args)) for text in (args.a, args.b))
     found = compare_models(a, b)
-    if args.json:
-        print_json(difference_document(found, args.z))
-    else:
+    if not printed_json(args, difference_document(found, args.z)):
         print(difference_text(found, (args.a, args.b), args.z))
     return EXIT_OK
 
@@ -218,9 +214,7 @@ def run_list(args: argparse.Namespace) -> int:
     """Print the models kept by a daemon."""
     with connected(args) as jobs:
         arms = jobs.models(args.arm)
-    if args.json:
-        print_json({"arms": arms})
-    else:
+    if not printed_json(args, {"arms": arms}):
         print(arms_text(arms))
     return EXIT_OK
 
@@ -241,8 +235,60 @@ def run_rollback(args: argparse.Namespace) -> int:
     """Make the previous model active again."""
     with connected(args) as jobs:
         answer = jobs.rollback(args.arm, args.reason)
-    if args.json:
-        print_json(answer)
-    else:
+    if not printed_json(args, answer):
         print(rollback_text(answer))
     return EXIT_OK
+
+
+def add_daemon_flags(parser: argparse.ArgumentParser) -> None:
+    """Add `--arm`, `--control` and `--timeout`, for models kept by a daemon."""
+    parser.add_argument("--arm", help="whose active model; may be left out where there is only one arm")
+    add_control_flags(parser)
+
+
+def model_path(text: str, args: argparse.Namespace) -> Path:
+    """Return the file of the model named by `text`; contacts a daemon only for models that it keeps.
+
+    Raises `CliError`: there is no such model; `UnavailableError` if the daemon does not answer.
+    """
+    reference = model_reference(text)
+    kind, colon, rest = reference.partition(":")
+    if reference != "active" and not (colon and kind in ("job", "model")):
+        return Path(text)
+    with connected(args) as jobs:
+        if reference == "active":
+            return _active(jobs, args.arm)
+        return _of_job(jobs, rest) if kind == "job" else _kept(jobs, rest)
+
+
+def _active(jobs: Jobs, arm: str | None) -> Path:
+    arms = jobs.models(arm)
+    if len(arms) != 1:
+        raise CliError(f"active: of which arm? --arm names one of {', '.join(arms)}")
+    ((name, models),) = arms.items()
+    for model in models["models"]:
+        if model["id"] == models["active"]:
+            return Path(model["path"])
+    raise CliError(f"active: arm {name} has no active model", EXIT_NO)
+
+
+def _of_job(jobs: Jobs, number: str) -> Path:
+    from service.jobs.references import MODEL
+
+    try:
+        job = jobs.job(job_id(number))
+    except argparse.ArgumentTypeError as error:
+        raise CliError(f"job:{number}: {error}") from None
+    outcome = job["outcome"]
+    if outcome is None or MODEL not in outcome["results"]:
+        raise CliError(f"job:{number}: that job is {job['state']} and has made no model", EXIT_NO)
+    return Path(outcome["results"][MODEL]["path"])
+
+
+def _kept(jobs: Jobs, start: str) -> Path:
+    entries = [model for arm in jobs.models().values() for model in arm["models"]]
+    found = {model["id"]: model["path"] for model in entries if start and model["id"].startswith(start)}
+    if len(found) != 1:
+        what = f"{len(found)} models begin so" if found else "no such model is kept"
+        raise CliError(f"model {start}: {what}; `thetad models list` shows their ids")
+    return Path(found.popitem()[1])

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, print_json, print_verdict
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, print_verdict, printed_json
 
 if TYPE_CHECKING:
     from service.operations.payload import PayloadResult
@@ -38,23 +38,19 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "the robot file's tip), with 95 % intervals.",
         epilog=EXAMPLES,
     )
-    parser.add_argument("model", metavar="MODEL", type=Path, help="model file of the arm without payload (.yaml)")
-    parser.add_argument("loaded", metavar="REC", type=Path, help="recording, model file or snapshot with payload")
-    parser.add_argument("--span", metavar="A:B", help="part of the recording: fractions (0:0.6) or seconds (5s:30s)")
-    parser.add_argument(
-        "--refit-effects", action="store_true", help="friction, rotor inertia and offsets may differ between the two"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("model", metavar="MODEL", type=Path, help="model file of the arm without payload (.yaml)")
+    add("loaded", metavar="REC", type=Path, help="recording, model file or snapshot with payload")
+    add("--span", metavar="A:B", help="part of the recording: fractions (0:0.6) or seconds (5s:30s)")
+    add("--refit-effects", action="store_true", help="friction, rotor inertia and offsets may differ between the two")
+    add(
         "--torque-std", metavar="PERCENT", type=float, default=0.0,
         help="standard deviation of the torque's scale, as of torque constants: intervals of mass and inertia allow "
         "for it (0)",
     )  # fmt: skip
-    parser.add_argument(
-        "--known", metavar="MASS", type=float, help="weighed mass [kg]: print the factor of the torque instead"
-    )
-    parser.add_argument("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add("--known", metavar="MASS", type=float, help="weighed mass [kg]: print the factor of the torque instead")
+    add("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
+    add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,9 +74,7 @@ def run(args: argparse.Namespace) -> int:
     result = with_torque_scale(result, 0.01 * args.torque_std, args.known)
     if args.report is not None:
         write_text(args.report, payload_page(result, before, args.loaded))
-    if args.json:
-        print_json(payload_summary(result, before, args.loaded, span, args.refit_effects))
-    else:
+    if not printed_json(args, payload_summary(result, before, args.loaded, span, args.refit_effects)):
         print_result(result, payload_facts(result, before, args.loaded))
     return EXIT_OK if result.known else EXIT_NO
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, add_json_flag, print_json, print_verdict
+from service.cli._common import EXIT_NO, EXIT_OK, add_run, print_verdict, printed_json
 
 EXAMPLES = """\
 Examples:
@@ -32,8 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--span", metavar="A:B", help="part to use: fractions (0.6:1) or seconds (4.91s:7.5s)")
     parser.add_argument("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
     parser.add_argument("--plot", metavar="FILE", type=Path, help="write measured against predicted torque here (.png)")
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,21 +48,16 @@ def run(args: argparse.Namespace) -> int:
     robot = model_file.robot.model
     span = None if args.span is None else Span.parse(args.span)
     report = report_validation(model_file, read_recording(args.recording), span)
-    result = report.result
-    metrics = result.metrics
+    result, metrics = report.result, report.result.metrics
     if args.plot is not None:
         write_bytes(args.plot, torque_figure(robot, result.rows, result.predicted, f"{robot.name}: {args.recording}"))
     if args.report is not None:
         write_text(args.report, report.html())
-    if args.json:
-        print_json(report.summary())
-    else:
+    if not printed_json(args, report.summary()):
         print_verdict(result.verdict, VERDICT_TEXT[result.verdict], result.reasons, report.facts())
         print(f"{'joint':16s}{'RMSE':>10s}{'mean abs.':>11s}{'maximum':>10s}{'R':>9s}")
         for j, joint in enumerate(robot.joints):
             values = (metrics.rmse[j], metrics.mae[j], metrics.maximum[j], metrics.R[j])
-            print(
-                f"{joint.name:16s}"
-                + "".join(f"{number(v):>{w}s}" for v, w in zip(values, (10, 11, 10, 9), strict=True))
-            )
+            cells = "".join(f"{number(v):>{w}s}" for v, w in zip(values, (10, 11, 10, 9), strict=True))
+            print(f"{joint.name:16s}{cells}")
     return EXIT_OK if result.verdict == "ok" else EXIT_NO

@@ -16,10 +16,10 @@ from service.cli._common import (
     EXIT_OK,
     CliError,
     UnavailableError,
-    add_json_flag,
+    add_run,
     fail,
     json_text,
-    print_json,
+    printed_json,
 )
 from service.cli._remote import add_control_flag, key_of
 from service.cli.jobs.values import at_most, read_parameters
@@ -56,6 +56,11 @@ Exit codes: 0 validated; 1 a check failed or the model is not validated, the rep
 daemon answers; 130 interrupted, or a motion was declined: the same command goes on from there.
 """
 _BETWEEN_LINES_S = 10.0
+#: Options with a range, by their names in the parsed arguments.
+_RANGES = (
+    ("small", 0.1, 30.0), ("sweep", 0.5, 60.0), ("room", 0.01, 0.9), ("first_speed", 0.01, 1.0), ("least_R", 0.0, 1.0),
+    ("period_s", 0.5, 100.0),
+)  # fmt: skip
 _STEPS = ("robot", "signals", "joints", "friction", "payload", "design", "run", "identify", "validate")
 
 
@@ -65,66 +70,46 @@ def add_parser(subparsers: Any) -> None:
         "commission", help="from the description of a robot to a validated model", description=DESCRIPTION,
         epilog=EPILOG,
     )  # fmt: skip
-    parser.add_argument(
-        "robot", metavar="ROBOT", nargs="?", help="robot file, URDF, or the name of one in configs/robots"
-    )
-    parser.add_argument("--arm", metavar="NAME", help="commission this arm of the running daemon")
-    parser.add_argument(
-        "--output", "-o", metavar="DIR", type=Path, help="folder of all results (default: runs/commission-NAME)"
-    )
-    parser.add_argument("--yes", action="store_true", help="allow all motions of --arm without being asked")
-    parser.add_argument(
-        "--from", dest="again_from", choices=_STEPS, metavar="STEP", help="do this step and those after it again"
-    )
-    parser.add_argument(
-        "--payload", metavar="KG[:X,Y,Z]", help="known payload for torque constants; its centre in the flange frame [m]"
-    )
-    parser.add_argument(
-        "--least-r", dest="least_R", type=float, default=0.97, metavar="R",
-        help="correlation of torque that each joint needs on the validation run (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--promote", action="store_true", help="make the model the arm's active one if it is validated")
+    add = parser.add_argument
+    add("robot", metavar="ROBOT", nargs="?", help="robot file, URDF, or the name of one in configs/robots")
+    add("--arm", metavar="NAME", help="commission this arm of the running daemon")
+    add("--output", "-o", metavar="DIR", type=Path, help="folder of all results (default: runs/commission-NAME)")
+    add("--yes", action="store_true", help="allow all motions of --arm without being asked")
+    add("--from", dest="again_from", choices=_STEPS, metavar="STEP", help="do this step and those after it again")
+    add("--payload", metavar="KG[:X,Y,Z]",
+        help="known payload for torque constants; its centre in the flange frame [m]")  # fmt: skip
+    add("--least-r", dest="least_R", type=float, default=0.97, metavar="R",
+        help="correlation of torque that each joint needs on the validation run (default: %(default)s)")  # fmt: skip
+    add("--promote", action="store_true", help="make the model the arm's active one if it is validated")
     motion = parser.add_argument_group("motion")
-    motion.add_argument(
-        "--small", type=float, default=3.5, metavar="DEG", help="first motion of a joint (default: %(default)s degrees)"
-    )
-    motion.add_argument(
-        "--speeds", type=float, nargs="+", metavar="SHARE",
-        help="of the friction sweep, as shares of the velocity limits (default: 0.006 to 0.2)",
-    )  # fmt: skip
-    motion.add_argument(
-        "--sweep", type=float, default=2.5, metavar="S", help="time at each constant speed (default: %(default)s s)"
-    )
-    motion.add_argument(
+    add_motion = motion.add_argument
+    add_motion("--small", type=float, default=3.5, metavar="DEG",
+               help="first motion of a joint (default: %(default)s degrees)")  # fmt: skip
+    add_motion("--speeds", type=float, nargs="+", metavar="SHARE",
+               help="of the friction sweep, as shares of the velocity limits (default: 0.006 to 0.2)")  # fmt: skip
+    add_motion("--sweep", type=float, default=2.5, metavar="S",
+               help="time at each constant speed (default: %(default)s s)")  # fmt: skip
+    add_motion(
         "--room", type=float, default=0.4, metavar="SHARE",
         help="of each joint's range that the sweep may use, about where the arm stands (default: %(default)s)",
     )  # fmt: skip
-    motion.add_argument(
-        "--first-speed", type=float, default=0.33, metavar="SHARE",
-        help="at which the trajectory is run first; 1: not slowly first (default: %(default)s)",
-    )  # fmt: skip
-    motion.add_argument(
-        "--periods", type=at_most(1000), default=3, metavar="N", help="of the trajectory (default: %(default)s)"
-    )
-    motion.add_argument(
-        "--validation-periods", type=at_most(1000), default=2, metavar="N",
-        help="of the one to validate on (default: %(default)s)",
-    )  # fmt: skip
+    add_motion("--first-speed", type=float, default=0.33, metavar="SHARE",
+               help="at which the trajectory is run first; 1: not slowly first (default: %(default)s)")  # fmt: skip
+    add_motion("--periods", type=at_most(1000), default=3, metavar="N", help="of the trajectory (default: %(default)s)")
+    add_motion("--validation-periods", type=at_most(1000), default=2, metavar="N",
+               help="of the one to validate on (default: %(default)s)")  # fmt: skip
     model = parser.add_argument_group("design and identification")
-    model.add_argument(
-        "--period", dest="period_s", type=float, default=10.0, metavar="S", help="of the trajectory (default: 10 s)"
-    )
-    model.add_argument("--harmonics", type=at_most(50), default=5, metavar="N", help="(default: %(default)s)")
-    model.add_argument("--starts", type=at_most(256), default=1, metavar="N", help="searches (default: %(default)s)")
-    model.add_argument("--seed", type=int, default=0, metavar="N", help="of everything random (default: %(default)s)")
-    model.add_argument(
-        "--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[],
-        help="any other parameter of the design, as of `thetad excite`",
-    )  # fmt: skip
-    model.add_argument("--method", choices=METHODS, default="wls", metavar="M", help="(default: %(default)s)")
+    add_model = model.add_argument
+    add_model("--period", dest="period_s", type=float, default=10.0, metavar="S",
+              help="of the trajectory (default: 10 s)")  # fmt: skip
+    add_model("--harmonics", type=at_most(50), default=5, metavar="N", help="(default: %(default)s)")
+    add_model("--starts", type=at_most(256), default=1, metavar="N", help="searches (default: %(default)s)")
+    add_model("--seed", type=int, default=0, metavar="N", help="of everything random (default: %(default)s)")
+    add_model("--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[],
+              help="any other parameter of the design, as of `thetad excite`")  # fmt: skip
+    add_model("--method", choices=METHODS, default="wls", metavar="M", help="(default: %(default)s)")
     add_control_flag(parser)
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -155,14 +140,7 @@ def read_settings(args: argparse.Namespace) -> CommissionSettings:
     from service.commission.settings import CommissionSettings
     from service.jobs.kinds import find_kind
 
-    for name, low, high in (
-        ("small", 0.1, 30.0),
-        ("sweep", 0.5, 60.0),
-        ("room", 0.01, 0.9),
-        ("first_speed", 0.01, 1.0),
-        ("least_R", 0.0, 1.0),
-        ("period_s", 0.5, 100.0),
-    ):
+    for name, low, high in _RANGES:
         value = getattr(args, name)
         if not low <= value <= high:
             option = {"least_R": "least-r", "period_s": "period"}.get(name, name.replace("_", "-"))
@@ -177,23 +155,11 @@ def read_settings(args: argparse.Namespace) -> CommissionSettings:
     if own:
         raise CliError(f"--set {own[0]}=...: is an option of this command, or is needed as it is")
     return CommissionSettings(
-        small_rad=math.radians(args.small),
-        speeds=speeds,
-        sweep_s=args.sweep,
-        room=args.room,
-        period_s=args.period_s,
-        harmonics=args.harmonics,
-        starts=args.starts,
-        seed=args.seed,
-        excite=excite,
-        first_speed=args.first_speed,
-        periods=args.periods,
-        validation_periods=args.validation_periods,
-        method=args.method,
-        least_R=args.least_R,
-        payload=_payload(args.payload),
-        promote=args.promote,
-    )
+        small_rad=math.radians(args.small), speeds=speeds, sweep_s=args.sweep, room=args.room, period_s=args.period_s,
+        harmonics=args.harmonics, starts=args.starts, seed=args.seed, excite=excite, first_speed=args.first_speed,
+        periods=args.periods, validation_periods=args.validation_periods, method=args.method, least_R=args.least_R,
+        payload=_payload(args.payload), promote=args.promote,
+    )  # fmt: skip
 
 
 def _payload(text: str | None) -> Payload | None:
@@ -252,12 +218,8 @@ def _commission(
     from service.commission.report import commission_html, summary
 
     folder = Folder(path, STEP_NAMES)
-    identity = {
-        "robot": {"name": robot.model.name, "sha256": robot.sha256},
-        "arm": args.arm,
-        "settings": settings.as_dict(),
-    } | more
-    folder.begin(identity, args.again_from)
+    described = {"name": robot.model.name, "sha256": robot.sha256}
+    folder.begin({"robot": described, "arm": args.arm, "settings": settings.as_dict()} | more, args.again_from)
     context = Context(robot, settings, folder, place, ask)
     with _Display(asks=ask is not None) as display:
         result = commission(context, display)
@@ -265,9 +227,7 @@ def _commission(
         write_text(path / "report.html", commission_html(robot, result, rehearsal=place.rehearsal))
     found = summary(robot, result, [("report", path / "report.html"), ("folder", path)])
     write_text(path / "result.json", json_text(found))
-    if args.json:
-        print_json(found)
-    else:
+    if not printed_json(args, found):
         show(result, context)
     if result.failed:
         fail(f"{result.failed}: {result.reason}")
@@ -305,8 +265,7 @@ def _ask(args: argparse.Namespace) -> Ask | None:
         raise CliError("nobody can be asked before a motion, for input is no terminal: --yes allows all of them")
 
     def ask(question: str) -> bool:
-        sys.stderr.write(f"{question} [y/N] ")
-        sys.stderr.flush()
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     return ask
@@ -347,8 +306,7 @@ class _Display:
     def line(self, text: str) -> None:
         """Print a line, unless a bar is shown."""
         if not self._live:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+            print(text, file=sys.stderr, flush=True)
 
 
 def _time(seconds: float) -> str:

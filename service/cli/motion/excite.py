@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import CliError, add_json_flag, print_verdict
+from service.cli._common import CliError, add_run, print_verdict
 from service.cli.jobs.values import at_most, parse_parameters
 
 if TYPE_CHECKING:
@@ -47,34 +47,26 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Design a periodic trajectory on which the parameters of a robot show well, within all its limits.",
         epilog=EXAMPLES,
     )
-    parser.add_argument("robot", metavar="ROBOT", help="robot file, or the name of one in configs/robots")
-    parser.add_argument("--output", "-o", metavar="DIR", type=Path, required=True, help="write the results here")
-    parser.add_argument("--objective", metavar="O", help="condition, d_optimal or e_optimal (default: condition)")
-    parser.add_argument("--optimiser", metavar="M", help="gradient, tcs_pso, pso, pso_linear or ga (default: gradient)")
-    parser.add_argument("--harmonics", metavar="N", type=at_most(50), help="of the Fourier series (default: 5)")
-    parser.add_argument("--period", metavar="S", dest="period_s", type=float, help="length of a period (default: 10)")
-    parser.add_argument("--rate", metavar="HZ", dest="rate_hz", type=float, help="of the tables (default: 100)")
-    parser.add_argument("--seed", metavar="N", type=int, help="of everything random (default: 0)")
-    parser.add_argument(
-        "--starts", metavar="N", type=at_most(256), help=f"independent searches, the best counts (default: {STARTS})"
-    )
-    parser.add_argument(
-        "--after",
-        metavar="FILE[:PERIODS]",
-        action="append",
+    add = parser.add_argument
+    add("robot", metavar="ROBOT", help="robot file, or the name of one in configs/robots")
+    add("--output", "-o", metavar="DIR", type=Path, required=True, help="write the results here")
+    add("--objective", metavar="O", help="condition, d_optimal or e_optimal (default: condition)")
+    add("--optimiser", metavar="M", help="gradient, tcs_pso, pso, pso_linear or ga (default: gradient)")
+    add("--harmonics", metavar="N", type=at_most(50), help="of the Fourier series (default: 5)")
+    add("--period", metavar="S", dest="period_s", type=float, help="length of a period (default: 10)")
+    add("--rate", metavar="HZ", dest="rate_hz", type=float, help="of the tables (default: 100)")
+    add("--seed", metavar="N", type=int, help="of everything random (default: 0)")
+    add("--starts", metavar="N", type=at_most(256), help=f"independent searches, the best counts (default: {STARTS})")
+    add(
+        "--after", metavar="FILE[:PERIODS]", action="append",
         help="trajectory.json that was recorded already, for so many periods (default: 1): excite what it left open "
         "(may be repeated)",
-    )
-    parser.add_argument(
-        "--changed-robot", action="store_true", default=None,
-        help="take --after although the robot's description is another version than that of its design",
     )  # fmt: skip
-    parser.add_argument("--validation", action="store_true", default=None, help="design a second one to validate on")
-    parser.add_argument(
-        "--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[], help="any other parameter"
-    )
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add("--changed-robot", action="store_true", default=None,
+        help="take --after although the robot's description is another version than that of its design")  # fmt: skip
+    add("--validation", action="store_true", default=None, help="design a second one to validate on")
+    add("--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[], help="any other parameter")
+    add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_OK, CliError, UnavailableError, add_json_flag, fail, print_json
+from service.cli._common import EXIT_OK, CliError, UnavailableError, add_run, fail, printed_json
 from service.cli._remote import add_control_flag, is_wrong, key_of
 from service.cli.motion._motion_session import ArmRecording, run_session
 from service.protocol.endpoints import ANSWER_S
@@ -34,19 +34,14 @@ Exit codes: 0 the time is over; 1 guiding was stopped, stderr says why; 2 the re
 3 no permit, no model that holds, or no daemon answers; 130 interrupted, the arm was held.
 """
 _PHASES = {
-    "ramping": "taking over: hands off",
-    "ending": "going to the hold: hands off",
-    "guiding": "guiding: the arm may be pushed",
-    "alarm": "alarm",
-    "hold": "hold by the drives",
-}
+    "ramping": "taking over: hands off", "ending": "going to the hold: hands off",
+    "guiding": "guiding: the arm may be pushed", "alarm": "alarm", "hold": "hold by the drives",
+}  # fmt: skip
 
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "guide", help="guide an arm by hand", description=DESCRIPTION, epilog=EPILOG
-    )
+    parser = subparsers.add_parser("guide", help="guide an arm by hand", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("arm", metavar="ARM", help="which arm of the daemon")
     parser.add_argument("--permit", required=True, metavar="TOKEN", help="what `thetad control arm` gave")
     parser.add_argument(
@@ -59,8 +54,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--record", action="store_true", help="start the arm's recorder meanwhile")
     parser.add_argument("--figures", type=Path, metavar="FOLDER", help="record, and draw the session into this folder")
     add_control_flag(parser)
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -88,13 +82,8 @@ def _model(path: Path) -> dict[str, Any]:
     verdict = file.document["verdict"]
     if verdict != "ok":
         raise CliError(f"{path}: its verdict is {verdict!r}, and only one that is ok may carry an arm: identify again")
-    return {
-        "theta": file.theta.tolist(),
-        "constants": file.base.layout.shape[:, 0].tolist(),
-        "robot": file.robot.sha256,
-        "name": path.name,
-        **file.temperature_limits,
-    }
+    values = {"theta": file.theta.tolist(), "constants": file.base.layout.shape[:, 0].tolist()}
+    return values | {"robot": file.robot.sha256, "name": path.name} | file.temperature_limits
 
 
 def _run(args: argparse.Namespace, control: Control, model: Mapping[str, Any] | None) -> int:
@@ -120,9 +109,7 @@ def _run(args: argparse.Namespace, control: Control, model: Mapping[str, Any] | 
     )  # fmt: skip
     done, path = session.done, session.path
     figures = [] if drawn is None or not path else _draw(path, args.figures, drawn, show.settings, done)
-    if args.json:
-        print_json({"arm": args.arm, **done, "recording": path or None, "figures": figures})
-    else:
+    if not printed_json(args, {"arm": args.arm, **done, "recording": path or None, "figures": figures}):
         if session.code == EXIT_OK:
             print(f"{args.arm}: guided for {done['t_s']:.1f} s")
         for name in ([path] if path else []) + figures:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_OK, CliError, UnavailableError, add_json_flag, fail, print_json
+from service.cli._common import EXIT_OK, CliError, UnavailableError, add_run, fail, printed_json
 from service.cli._remote import add_control_flag, is_wrong, key_of, refusal
 from service.cli.motion._motion_session import ArmRecording, run_session
 from service.config.methods import METHODS
@@ -38,30 +38,21 @@ has moved; 3 no permit, or no daemon answers; 130 interrupted, the arm was stopp
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "run", help="run a trajectory on an arm", description=DESCRIPTION, epilog=EPILOG
-    )
-    parser.add_argument("arm", metavar="ARM", help="which arm of the daemon")
-    parser.add_argument("file", metavar="FILE", type=Path, help="trajectory.json of a design, or a table (.csv)")
-    parser.add_argument("--permit", required=True, metavar="TOKEN", help="what `thetad control arm` gave")
-    parser.add_argument("--periods", type=int, default=1, metavar="N", help="how often (default: %(default)s)")
-    parser.add_argument("--hold", action="store_true", help="stay armed at the end, until the permit expires")
-    parser.add_argument("--no-record", action="store_true", help="do not start the arm's recorder for the run")
-    parser.add_argument(
-        "--identify", choices=[*METHODS, "none"], default="wls", metavar="METHOD",
-        help="queue an identification of what was recorded, or none (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--average", action="store_true", help="identify from the mean over the periods; needs two at least"
-    )
-    parser.add_argument(
-        "--changed-robot",
-        action="store_true",
-        help="run it although the robot's description is another version than that of the design",
-    )
+    parser = subparsers.add_parser("run", help="run a trajectory on an arm", description=DESCRIPTION, epilog=EPILOG)
+    add = parser.add_argument
+    add("arm", metavar="ARM", help="which arm of the daemon")
+    add("file", metavar="FILE", type=Path, help="trajectory.json of a design, or a table (.csv)")
+    add("--permit", required=True, metavar="TOKEN", help="what `thetad control arm` gave")
+    add("--periods", type=int, default=1, metavar="N", help="how often (default: %(default)s)")
+    add("--hold", action="store_true", help="stay armed at the end, until the permit expires")
+    add("--no-record", action="store_true", help="do not start the arm's recorder for the run")
+    add("--identify", choices=[*METHODS, "none"], default="wls", metavar="METHOD",
+        help="queue an identification of what was recorded, or none (default: %(default)s)")  # fmt: skip
+    add("--average", action="store_true", help="identify from the mean over the periods; needs two at least")
+    add("--changed-robot", action="store_true",
+        help="run it although the robot's description is another version than that of the design")  # fmt: skip
     add_control_flag(parser)
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -103,11 +94,8 @@ def _run(args: argparse.Namespace, control: Control, message: Mapping[str, Any])
         wanted = False
         fail(f"{args.arm}: the identification was not queued: what was recorded is not known")
     job = _submit(control, args, done, path if recording.started else "") if wanted else None
-    if args.json:
-        print_json(
-            {"arm": args.arm, **done, "unchecked": display.unchecked, "recording": path or None, "identify": job}
-        )
-    elif session.code == EXIT_OK:
+    document = {"arm": args.arm, **done, "unchecked": display.unchecked, "recording": path or None, "identify": job}
+    if not printed_json(args, document) and session.code == EXIT_OK:
         each_s = done["duration_s"] / done["periods"]
         print(f"{args.arm}: {args.file.name} completed, {done['periods']} x {each_s:g} s")
         if path:
@@ -170,5 +158,4 @@ class _Display:
             self._bar.step(found["t_s"], found["duration_s"], what)
         elif what != self._shown:
             self._shown = what
-            sys.stderr.write(what + "\n")
-            sys.stderr.flush()
+            print(what, file=sys.stderr, flush=True)

@@ -25,11 +25,8 @@ def parameters(context: Context) -> dict[str, Any]:
     return {
         "robot": json.dumps(context.robot.source),
         **_timing(settings.period_s, context.rate_hz),
-        "harmonics": settings.harmonics,
-        "starts": settings.starts,
-        "seed": settings.seed,
-        "validation": True,
-    } | settings.excite
+        "harmonics": settings.harmonics, "starts": settings.starts, "seed": settings.seed, "validation": True,
+    } | settings.excite  # fmt: skip
 
 
 def _timing(period_s: float, rate_hz: float) -> dict[str, float]:
@@ -53,22 +50,17 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
         raise StepFailedError(f"the design is refused: {error}") from error
     metrics = outcome.metrics
     found = {
-        "verdict": outcome.verdict,
-        "reasons": metrics["reasons"],
-        "facts": metrics["facts"],
-        "condition_number": metrics["condition_number"],
-        "worst": metrics["worst"],
-        "unchecked": metrics["unchecked"],
+        "verdict": outcome.verdict, "reasons": metrics["reasons"], "facts": metrics["facts"],
+        "condition_number": metrics["condition_number"], "worst": metrics["worst"], "unchecked": metrics["unchecked"],
         "folder": str(folder),
-    }
+    }  # fmt: skip
     for name in ("trajectory.json", "validation.json"):
         if not (folder / name).exists():
             raise StepFailedError(f"{name}: {'; '.join(metrics['reasons']) or outcome.summary}", found)
     return outcome.summary, found
 
 
-def _seconds(context: Context) -> float:
-    return _ABOUT_S * context.settings.starts
-
-
-DESIGN = Step("design", "a trajectory that determines the parameters, and one to validate on", _run, _seconds)
+DESIGN = Step(
+    "design", "a trajectory that determines the parameters, and one to validate on", _run,
+    lambda context: _ABOUT_S * context.settings.starts,
+)  # fmt: skip

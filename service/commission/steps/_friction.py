@@ -14,7 +14,6 @@ from rt_core.types import FloatArray
 from service.commission._signals import TorqueSource, torque, torque_source
 from service.commission.context import Context, Step
 from service.commission.errors import StepFailedError
-from service.io.trajectory_file import Trajectory
 
 RAMP_S, DWELL_S = 0.4, 0.3
 #: Margin to the position limits, as a share of the range.
@@ -45,19 +44,12 @@ def directions(coupling: FloatArray, velocity: FloatArray) -> FloatArray:
     """
     signs = np.ones(len(velocity))
     for j in range(len(velocity)):
-        drives = (
-            np.abs(coupling[: j + 1] @ (signs * velocity)),
-            np.abs(coupling[: j + 1] @ (_turned(signs, j) * velocity)),
-        )
-        if drives[1].min() > drives[0].min() * _BETTER:
-            signs = _turned(signs, j)
+        turned = signs.copy()
+        turned[j] = -turned[j]
+        now, then = (np.abs(coupling[: j + 1] @ (some * velocity)).min() for some in (signs, turned))
+        if then > now * _BETTER:
+            signs = turned
     return signs
-
-
-def _turned(signs: FloatArray, j: int) -> FloatArray:
-    turned = signs.copy()
-    turned[j] = -turned[j]
-    return turned
 
 
 def _run(context: Context) -> tuple[str, dict[str, Any]]:
@@ -76,16 +68,12 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
         first, last = path(context, posture, share, sweep)
         start, end = np.where(signs > 0.0, first, last), np.where(signs > 0.0, last, first)
         rate = context.row_rate(sweep.duration_s)
-        rows = sweep.rows(start, end, rate)
-
-        def make(_here: FloatArray, rows: FloatArray = rows, rate: float = rate) -> Trajectory:
-            return context.table(rows, rate)
-
+        trajectory = context.table(sweep.rows(start, end, rate), rate)
         percent = f"{100.0 * share:.3g} % of the velocity limits"
         context.report(number / count, f"{number + 1} of {count} speeds: {percent}")
         move = context.moved(
             f"Move all joints together along a line of {size_text(context, end - start)} at {percent}?",
-            make, sweep.duration_s, name=f"friction at {percent}", found=found, start=start,
+            trajectory, sweep.duration_s, name=f"friction at {percent}", found=found, start=start,
         )  # fmt: skip
         recordings.append(str(move.path))
         move.check(f"the sweep at {percent}", found)
@@ -96,11 +84,8 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
         tau = torque(context.robot, source, recording.channels)
         try:
             # friction acts at the drives: where two drives turn one joint, it changes sides in the drives' torques
-            sweeps.append(
-                sweep_passes(
-                    recording.t, recording.channels["q"] @ C.T, tau @ np.linalg.inv(C), C @ start, C @ end, sweep
-                )
-            )
+            q, tau = recording.channels["q"] @ C.T, tau @ np.linalg.inv(C)
+            sweeps.append(sweep_passes(recording.t, q, tau, C @ start, C @ end, sweep))
         except CommissioningError as error:  # a joint with stick-slip at low speed leaves the other speeds usable
             notes.append(f"no friction at {percent}: {error}")
     if not sweeps or source is None:
@@ -128,18 +113,10 @@ def _joint(name: str, j: int, points: list[SweepPoint]) -> dict[str, Any]:
     except CommissioningError as error:
         raise StepFailedError(f"{name}: {error}: is its torque measured?") from error
     return {
-        "name": name,
-        "speed": speed,
-        "friction": friction,
-        "friction_std": std,
-        "law": fit.law,
-        "parameters": list(fit.names),
-        "values": fit.values,
-        "std": fit.std,
-        "covariance": fit.covariance,
-        "scatter": fit.scatter,
-        "free": fit.free,
-    }
+        "name": name, "speed": speed, "friction": friction, "friction_std": std, "law": fit.law,
+        "parameters": list(fit.names), "values": fit.values, "std": fit.std, "covariance": fit.covariance,
+        "scatter": fit.scatter, "free": fit.free,
+    }  # fmt: skip
 
 
 def size_text(context: Context, way: FloatArray) -> str:

@@ -27,15 +27,12 @@ def _identify(context: Context) -> tuple[str, dict[str, Any]]:
     folder = context.folder.path / "identification"
     files = fetch(job, folder)
     found = {
-        "job": job["id"],
-        "verdict": outcome["verdict"],
-        "relative_error": outcome["metrics"].get("relative_error"),
-        "reasons": outcome["metrics"].get("reasons", []),
-        "recording": recording,
+        "job": job["id"], "verdict": outcome["verdict"], "relative_error": outcome["metrics"].get("relative_error"),
+        "reasons": outcome["metrics"].get("reasons", []), "recording": recording,
         "model": str(files["model.yaml"]) if "model.yaml" in files else None,
         "model_id": outcome["results"]["model.yaml"]["sha256"][:12] if "model.yaml" in files else None,
         "report": str(files["report.html"]),
-    }
+    }  # fmt: skip
     if "model.yaml" not in files:
         reasons = "; ".join(found["reasons"]) or outcome["summary"]
         raise StepFailedError(f"the motion is not explained by the description: {reasons}", found)
@@ -60,17 +57,10 @@ def _validate(context: Context) -> tuple[str, dict[str, Any]]:
     reasons = [f"R of {name} is not above {settings.least_R:g}" for name in weak] + list(metrics["reasons"])
     validated = not weak and outcome["verdict"] != "not_explained"
     found = {
-        "job": job["id"],
-        "validated": validated,
-        "verdict": outcome["verdict"],
-        "reasons": reasons,
-        "least_R": settings.least_R,
-        "relative_error": metrics["relative_error"],
-        "joints": joints,
-        "recording": recording,
-        "report": str(files["report.html"]),
-        "promotion": None,
-    }
+        "job": job["id"], "validated": validated, "verdict": outcome["verdict"], "reasons": reasons,
+        "least_R": settings.least_R, "relative_error": metrics["relative_error"], "joints": joints,
+        "recording": recording, "report": str(files["report.html"]), "promotion": None,
+    }  # fmt: skip
     if not validated:
         raise StepFailedError(f"not validated: {'; '.join(reasons)}", found)
     least = min(row["R"] for row in joints)

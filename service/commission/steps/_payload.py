@@ -16,7 +16,6 @@ from service.commission.context import Context, SkippedError, Step
 from service.commission.errors import StepFailedError
 from service.commission.settings import Payload
 from service.commission.steps._friction import DWELL_S, RAMP_S, path, size_text
-from service.io.trajectory_file import Trajectory
 
 #: Highest speed, as a share of the velocity limits: enough for the payload's inertia to show.
 _SPEED = 0.25
@@ -49,15 +48,11 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
     stated = transmission.torque_constant if states_constants(context.robot) else np.full(model.n, np.nan)
     rows = [
         {
-            "name": name,
-            "torque_constant": constant.value,
-            "std": constant.std,
-            "determined": constant.determined,
-            "stated": given,
-            "text": constant.text,
+            "name": name, "torque_constant": constant.value, "std": constant.std, "determined": constant.determined,
+            "stated": given, "text": constant.text,
         }
         for name, constant, given in zip(context.names, constants, stated, strict=True)
-    ]
+    ]  # fmt: skip
     found = {"payload": vars(payload), "motors": rows, "recordings": recordings}
     open_ = [row["name"] for row in rows if not row["determined"]]
     if open_ and not source.scaled:
@@ -79,15 +74,11 @@ def _measure(context: Context, payload: Payload | None, recordings: list[str]) -
     for number, signs in enumerate(_PATHS):
         start, way = _path(context, posture, signs)
         rate = context.row_rate(2.0 * leg_s + DWELL_S)
-        rows = there_and_back(start, way, leg_s, DWELL_S, rate)
-
-        def make(_here: FloatArray, rows: FloatArray = rows, rate: float = rate) -> Trajectory:
-            return context.table(rows, rate)
-
+        trajectory = context.table(there_and_back(start, way, leg_s, DWELL_S, rate), rate)
         context.report((number + (0 if payload is None else len(_PATHS))) / (2 * len(_PATHS)), what)
         move = context.moved(
             f"Move all joints by {size_text(context, way)} and back, {what}?",
-            make, 2.0 * leg_s + DWELL_S, name=f"current {what}", found={"recordings": recordings}, start=start,
+            trajectory, 2.0 * leg_s + DWELL_S, name=f"current {what}", found={"recordings": recordings}, start=start,
         )  # fmt: skip
         recordings.append(str(move.path))
         move.check(f"the motion {what}", {"recordings": recordings})

@@ -31,13 +31,9 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
     except TrajectoryError as error:
         raise StepFailedError(f"{error}: repeat the design by --from design") from error
     found: dict[str, Any] = {}
+    slow = slower(excitation, settings.first_speed, context.rate_hz)
     runs: list[tuple[str, Trajectory, int, str]] = [
-        (
-            "slow",
-            slower(excitation, settings.first_speed, context.rate_hz),
-            1,
-            f"at {100.0 * settings.first_speed:.3g} % of its speed",
-        ),
+        ("slow", slow, 1, f"at {100.0 * settings.first_speed:.3g} % of its speed"),
         ("excitation", excitation, settings.periods, "at full speed"),
         ("validation", validation, settings.validation_periods, "at full speed"),
     ]
@@ -57,20 +53,11 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
             share = min(run["t_s"] / max(run["duration_s"], 1e-9), 1.0)
             context.report((before_s + share * length_s) / total_s, f"{what}, {progress['state']}")
 
-        def make(_here: FloatArray, trajectory: Trajectory = trajectory) -> Trajectory:
-            return trajectory
-
         move = context.moved(
             f"Run the {what} {how}, {periods} x {trajectory.period_s:g} s? It uses the range of all joints.",
-            make,
-            periods * trajectory.period_s,
-            name=f"{name}.json",
-            found=found,
-            start=trajectory.positions(np.zeros(1))[0],
-            near=False,
-            periods=periods,
-            on_progress=follow,
-        )
+            trajectory, periods * trajectory.period_s, name=f"{name}.json", found=found,
+            start=trajectory.positions(np.zeros(1))[0], near=False, periods=periods, on_progress=follow,
+        )  # fmt: skip
         found[name] = {"recording": str(move.path), "periods": periods, "period_s": trajectory.period_s}
         move.check(f"the {what} {how}", found)
         if name != "slow":

@@ -1,4 +1,4 @@
-"""Step `signals`: channels, rate and noise of the arm at rest."""
+"""Steps `robot`: is the description complete enough for motion; `signals`: channels, rate and noise at rest."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from rt_core.commissioning.at_rest import at_rest, position_text
 from rt_core.commissioning.findings import CommissioningError
+from rt_core.model.base import base_parameters
 from service.commission._signals import check_source, states_constants
 from service.commission._site import SPARE_S
 from service.commission.context import Context, Step
@@ -18,6 +19,40 @@ from service.motion.trajectory_run import MAX_S
 _REST_S = 3.0
 #: Largest motion at rest in that time, as a share of the joint's range.
 _RESTS = 2e-3
+
+
+def _describe(context: Context) -> tuple[str, dict[str, Any]]:
+    model = context.robot.model
+    missing = [
+        f"{name} of {joint.name}"
+        for joint in model.joints
+        for name in ("lower", "upper", "velocity")
+        if not np.isfinite(getattr(joint, name))
+    ]
+    if missing:
+        lacks = f"robot {model.name} states no {', '.join(missing)}"
+        raise StepFailedError(f"{lacks}: an arm is not moved without; add them to the robot file")
+    unlimited = [joint.name for joint in model.joints if not np.isfinite(joint.effort)]
+    notes = list(context.robot.warnings)
+    if unlimited:
+        notes.append(f"no effort limit of {', '.join(unlimited)}: the size of their torque cannot be judged")
+    if model.inertial is None:
+        notes.append("no link parameters: neither torque of a trajectory nor signs of gravity can be judged ahead")
+    if not np.any(model.gravity):
+        notes.append("gravity is zero: masses do not show")
+    count = len(base_parameters(model))
+    joints = [
+        {
+            "name": joint.name, "kind": joint.kind, "lower": joint.lower, "upper": joint.upper,
+            "velocity": joint.velocity, "effort": joint.effort,
+        }
+        for joint in model.joints
+    ]  # fmt: skip
+    found = {
+        "robot": model.name, "sha256": context.robot.sha256, "joints": joints, "gravity": model.gravity,
+        "friction": model.friction.law, "base_parameters": count, "notes": notes,
+    }  # fmt: skip
+    return f"{model.n} joints, {count} base parameters", found
 
 
 def _run(context: Context) -> tuple[str, dict[str, Any]]:
@@ -65,18 +100,10 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
         elif rest.moved[k] > _RESTS * (joint.upper - joint.lower):
             wrong.append(f"{joint.name} does not rest: it moved by {rest.moved[k]:.3g} within {_REST_S:g} s")
     found = {
-        "arm": context.place.site().arm,
-        "rate_hz": rest.rate_hz,
-        "nominal_hz": frames.rate_hz,
-        "lost": rest.lost,
-        "channels": list(frames.channels),
-        "torque_from": source.channel,
-        "torque_units": source.units,
-        "mean": rest.mean,
-        "noise": rest.noise,
-        "notes": notes,
-        "wrong": wrong,
-    }
+        "arm": context.place.site().arm, "rate_hz": rest.rate_hz, "nominal_hz": frames.rate_hz, "lost": rest.lost,
+        "channels": list(frames.channels), "torque_from": source.channel, "torque_units": source.units,
+        "mean": rest.mean, "noise": rest.noise, "notes": notes, "wrong": wrong,
+    }  # fmt: skip
     if wrong:
         raise StepFailedError(wrong[0], found)
     return f"{rest.rate_hz:.4g} frames/s with {', '.join(frames.channels)}", found
@@ -101,6 +128,7 @@ def _check_limits(context: Context, rate_hz: float) -> None:
         )
 
 
+ROBOT = Step("robot", "the description: limits, geometry, what is to be identified", _describe, lambda _: 1.0)
 SIGNALS = Step(
     "signals", "frames at rest: channels, rate, noise, units of the positions", _run, lambda _: _REST_S + 1.0,
     repeated=True,

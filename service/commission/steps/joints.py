@@ -65,11 +65,6 @@ class _Judged:
     results: list[Finding]
     gravity: GravityMotion | None
 
-    @property
-    def scale_confirmed(self) -> bool:
-        """Whether gravity confirms that the joint moves no further than its signals show."""
-        return self.gravity is not None and tells_scale(self.gravity)
-
 
 def _run(context: Context) -> tuple[str, dict[str, Any]]:
     names = context.names
@@ -83,7 +78,8 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
             judged = _move(context, k, share, found)
             results = judged.results
             # Without questions a tenth has to confirm the joint's scale, or somebody has to have seen it before.
-            last = share == 1.0 or not (context.ask is not None or name in found["seen"] or judged.scale_confirmed)
+            confirmed = judged.gravity is not None and tells_scale(judged.gravity)
+            last = share == 1.0 or not (context.ask is not None or name in found["seen"] or confirmed)
             if not last:  # only findings that forbid the longer motion
                 results = [result for result in results if result.verdict == "wrong" and _clear(result)]
             elif share < 1.0:
@@ -184,9 +180,8 @@ def _check_confirmed(context: Context, short: list[str], found: dict[str, Any]) 
     Raises `StepFailedError`: a real arm would move at full speed although nobody has looked and gravity is no proof;
     `short` names joints for which it was no proof of the scale.
     """
-    confirmed = {
-        check["joint_name"] for check in found["checks"] if check["check"] == GRAVITY and check["verdict"] == "ok"
-    }
+    fine = [check for check in found["checks"] if check["check"] == GRAVITY and check["verdict"] == "ok"]
+    confirmed = {check["joint_name"] for check in fine}
     unknown = [name for name in context.names if name in short or name not in confirmed | set(found["seen"])]
     if unknown and not context.place.rehearsal:
         raise StepFailedError(
@@ -282,11 +277,8 @@ def _gravity(context: Context) -> Gravity:
 
 
 def _seconds(context: Context) -> float:
-    return sum(
-        2.0 * _leg_s(context, k, share) + _DWELL_S + _EACH_S
-        for k in range(context.robot.model.n)
-        for share in _shares(context)
-    )
+    legs = [_leg_s(context, k, share) for k in range(context.robot.model.n) for share in _shares(context)]
+    return sum(2.0 * leg_s + _DWELL_S + _EACH_S for leg_s in legs)
 
 
 JOINTS = Step("joints", "a small motion of each joint: signs, units and order of the signals", _run, _seconds)

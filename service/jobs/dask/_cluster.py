@@ -88,18 +88,10 @@ class DroppedError(TaskError):
 
 
 class Cluster:
-    """The workers of one scheduler, and tasks on them.
+    """The workers of one scheduler, at an address such as "tcp://10.0.0.5:8786", and tasks on them.
 
-    Parameters
-    ----------
-    scheduler : str
-        Address, such as "tcp://10.0.0.5:8786" or "tls://10.0.0.5:8786".
-    on_event : callable
-        Takes messages of workers under `topic`, and some of Dask's own, in the thread of the connection.
-    on_lost : callable
-        Takes a worker that is gone and why, in the thread of the connection.
-    on_trouble : callable
-        Takes why no worker can be used, or "", at each change, in the thread of the connection.
+    In the thread of the connection, `on_event` takes messages of workers under `topic`, and some of Dask's own;
+    `on_lost` a worker that is gone and why; `on_trouble` why no worker can be used, or "", at each change.
     """
 
     def __init__(

@@ -62,20 +62,14 @@ def difference(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
 def run(order: bytes, spec: bytes) -> dict[str, Any]:
     """Run a job on the calling worker, and return its results.
 
-    Parameters
-    ----------
-    order : bytes
-        JSON: `run`, its name; `topic` for progress; `limits`, `seconds` and `memory_mb`; `code`, the client's version.
-    spec : bytes
-        The run's `spec.json`, with paths as on the client, whose contents this worker must have from `keep`.
+    `order` is JSON: `run`, its name; `topic` for progress; `limits`, `seconds` and `memory_mb`; `code`, the client's
+    version. `spec` is the run's `spec.json`, with paths as on the client, whose contents this worker must have from
+    `keep`.
 
-    Returns
-    -------
-    dict
-        `how` and `reason` as in `service.jobs.execution.backend.Ended`, or `how` is "refused" (other code here),
-        "missing" (`missing`: hashes of inputs to be sent again), or "interrupted" (the worker ends). After a run also
-        `outcome` (bytes of `outcome.json`, empty if there is none), `results` (bytes by name), `log`, and `code`: the
-        version that is installed on the worker then, for a run without an outcome.
+    The results are `how` and `reason` as in `service.jobs.execution.backend.Ended`, or `how` is "refused" (other code
+    here), "missing" (`missing`: hashes of inputs to be sent again), or "interrupted" (the worker ends). After a run
+    also `outcome` (bytes of `outcome.json`, empty if there is none), `results` (bytes by name), `log`, and `code`: the
+    version that is installed on the worker then, for a run without an outcome.
     """
     worker = get_worker()
     given: dict[str, Any] = json.loads(order)

@@ -119,15 +119,8 @@ class DaskRun:
 class DaskBackend:
     """Backend of the workers of a Dask cluster, with as many runs at a time as they have threads.
 
-    Parameters
-    ----------
-    scheduler : str
-        Address of the scheduler, "tcp://HOST:PORT" or "tls://HOST:PORT".
-
-    Raises
-    ------
-    FatalError
-        Dask is not installed, or the address is none.
+    `scheduler` is an address, "tcp://HOST:PORT" or "tls://HOST:PORT". Raises `FatalError` if it is none, or Dask is not
+    installed.
     """
 
     def __init__(self, scheduler: str) -> None:

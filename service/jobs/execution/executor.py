@@ -51,14 +51,8 @@ class Held:
 class Executor:
     """Runs the queue's jobs on a backend.
 
-    Parameters
-    ----------
-    least_free_mb : float
-        With less free disk space no job is started.
-    on_promoted : callable
-        Called with each stored promotion.
-    configured : mapping
-        The configured model files, by arm.
+    With less than `least_free_mb` of free disk space no job is started. `on_promoted` is called with each stored
+    promotion; `configured` are the configured model files, by arm.
     """
 
     def __init__(
@@ -187,14 +181,10 @@ class Executor:
             elif configured is not None:  # the estimator's model until one has been promoted
                 inputs["present"] = file_input(configured, "present")
         spec: dict[str, Any] = {
-            "format": FORMAT,
-            "kind": job.kind,
-            "parameters": dict(job.parameters),
-            "arm": job.arm,
-            "created": datetime.fromtimestamp(job.created_ns // 1_000_000_000, UTC).isoformat(),
-            "inputs": inputs,
+            "format": FORMAT, "kind": job.kind, "parameters": dict(job.parameters), "arm": job.arm,
+            "created": datetime.fromtimestamp(job.created_ns // 1_000_000_000, UTC).isoformat(), "inputs": inputs,
             "limits": {"seconds": job.limits.seconds, "memory_mb": job.limits.memory_mb},
-        }
+        }  # fmt: skip
         if job.part is not None and kind.fan_out is not None:
             spec["part"] = list(kind.fan_out.split(kind.read(job.parameters)))[job.part]
         elif job.parts:

@@ -74,18 +74,11 @@ class Pace:
 
 
 def left_by_parts(parts: int, done_s: Sequence[float], running: Sequence[float]) -> tuple[float, float] | None:
-    """Return the shortest and longest time left [s] of a divided job.
+    """Return the shortest and longest time left [s] of a divided job with so many `parts`.
 
-    Parameters
-    ----------
-    parts : int
-        Number of parts.
-    done_s : sequence of float
-        Durations of finished parts; the pauses between them do not count.
-    running : sequence of float
-        Share done of each running part; as many are assumed to run until the end.
-
-    None with fewer than two finished parts, or without a running one.
+    `done_s` are durations of finished parts; the pauses between them do not count. `running` is the share done of each
+    running part; as many are assumed to run until the end. None with fewer than two finished parts, or without a
+    running one.
     """
     done = len(done_s)
     if done < 2 or not running:

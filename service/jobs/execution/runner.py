@@ -122,14 +122,9 @@ def work(spec: Spec, workspace: Workspace) -> dict[str, Any]:
     else:
         outcome = kind.fan_out.gather(parameters, spec.parts or [], workspace)
     return {
-        "ok": True,
-        "verdict": outcome.verdict,
-        "summary": outcome.summary,
-        "metrics": json_values(outcome.metrics),
-        "accepted": outcome.accepted,
-        "results": list_results(workspace.folder),
-        "code": code,
-    }
+        "ok": True, "verdict": outcome.verdict, "summary": outcome.summary, "metrics": json_values(outcome.metrics),
+        "accepted": outcome.accepted, "results": list_results(workspace.folder), "code": code,
+    }  # fmt: skip
 
 
 def run(folder: Path, memory_mb: float | None, spec: Spec, report: ProgressWriter, stop: StopFlag) -> dict[str, Any]:
@@ -141,13 +136,9 @@ def run(folder: Path, memory_mb: float | None, spec: Spec, report: ProgressWrite
         raise OperationError(f"limits.memory_mb: {memory_mb:g} is less than the {MIN_MEMORY_MB} MB that any job needs")
     limit_memory(memory_mb)
     workspace = Workspace(
-        empty_results(folder),
-        spec.created,
-        spec.arm,
-        {name: entry.file for name, entry in spec.inputs.items()},
-        report,
-        lambda: stop.requested,
-    )
+        empty_results(folder), spec.created, spec.arm, {name: entry.file for name, entry in spec.inputs.items()},
+        report, lambda: stop.requested,
+    )  # fmt: skip
     try:
         return work(spec, workspace)
     except OperationCancelledError:

@@ -57,13 +57,7 @@ class Spec(_Table):
 
 
 def read_spec(folder: Path) -> Spec:
-    """Read `FOLDER/spec.json`.
-
-    Raises
-    ------
-    OperationError
-        It is not there, or not as it should be; the message names the field.
-    """
+    """Read `FOLDER/spec.json`; `OperationError` names the field that is not as it should be."""
     path = folder / SPEC_FILE
     try:
         text = path.read_bytes()

@@ -24,13 +24,7 @@ KINDS = ("identify", "validate", "compare", "excite", "calibrate", "elastic_join
 
 
 def find_kind(name: str) -> Kind[Any]:
-    """Return the kind of that name.
-
-    Raises
-    ------
-    OperationError
-        There is none; the message names those that there are.
-    """
+    """Return the kind of that name; `OperationError` names those that there are."""
     if name not in KINDS:
         raise OperationError(f"no kind of job is called {name!r:.80}; there are {', '.join(KINDS)}")
     kind: Kind[Any] = importlib.import_module(f"service.jobs.kinds.{name}").KIND

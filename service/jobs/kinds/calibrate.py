@@ -92,13 +92,7 @@ def _run(p: CalibrateJob, ws: Workspace) -> Outcome:
 
 
 def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome]:
-    """Calibrate one arm and write the results; return the calibration itself, too.
-
-    Raises
-    ------
-    OperationError
-        If the table or the parameters allow no calibration.
-    """
+    """Calibrate one arm and write the results; `OperationError` if table or parameters do not allow it."""
     from rt_core.calibration.calibrate import calibrate
     from rt_core.calibration.settings import CalibrationError
     from service.operations.calibration.document import calibration_document, residual_table, summary
@@ -121,16 +115,9 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
     load = gravity_load(robot.model, table.q) if p.compliance else None
     try:
         found = calibrate(
-            geometry,
-            table.q,
-            measured,
-            _settings(p),
-            use=use,
-            load=load,
-            head=table.head,
-            station=table.station,
+            geometry, table.q, measured, _settings(p), use=use, load=load, head=table.head, station=table.station,
             on_progress=lambda share, what: ws.progress(share, what),
-        )
+        )  # fmt: skip
     except CalibrationError as error:
         raise OperationError(f"{where}: {error}") from None
     given = {name: getattr(p, name) for name in CalibrateJob.model_fields if name not in _NOT_SETTINGS}
@@ -196,9 +183,6 @@ def _training(p: CalibrateJob, table: MeasurementTable, where: str) -> BoolArray
 
 
 KIND = Kind(
-    name="calibrate",
-    help="geometric errors of an arm from measured positions, poses or distances, or a ball in sockets",
-    parameters=CalibrateJob,
-    run=_run,
-    recordings=("measurements",),
-)
+    "calibrate", "geometric errors of an arm from measured positions, poses or distances, or a ball in sockets",
+    CalibrateJob, _run, recordings=("measurements",),
+)  # fmt: skip

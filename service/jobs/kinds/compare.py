@@ -134,10 +134,6 @@ def _run(p: Compare, ws: Workspace) -> Outcome:
 
 
 KIND = Kind(
-    name="compare",
-    help="compare estimators on simulated truth",
-    parameters=Compare,
-    run=_run,
-    fan_out=FanOut(_split, _part, _gather),
+    "compare", "compare estimators on simulated truth", Compare, _run, fan_out=FanOut(_split, _part, _gather),
     divided=lambda p: p.seeds > 1,
-)
+)  # fmt: skip

@@ -28,9 +28,6 @@ def _run(p: ElasticJointJob, ws: Workspace) -> Outcome:
 
 
 KIND = Kind(
-    name="elastic_joint",
-    help="stiffness and friction of an elastic joint with encoders on motor and link",
-    parameters=ElasticJointJob,
-    run=_run,
-    recordings=("recording",),
-)
+    "elastic_joint", "stiffness and friction of an elastic joint with encoders on motor and link", ElasticJointJob,
+    _run, recordings=("recording",),
+)  # fmt: skip

@@ -158,13 +158,9 @@ def _start(p: Excite, designer: Designer, seed: int, report_progress: Pulse) -> 
     design = designer.design(p.optimiser, seed, pulse=report_progress)
     search = design.searches[0].thinned(_HISTORY)
     return {
-        "seed": seed,
-        "series": design.series.as_dict(),
-        "iterations": search.iterations.tolist(),
-        "history": search.history.tolist(),
-        "evaluations": search.evaluations,
-        "stopped": search.stopped,
-    }
+        "seed": seed, "series": design.series.as_dict(), "iterations": search.iterations.tolist(),
+        "history": search.history.tolist(), "evaluations": search.evaluations, "stopped": search.stopped,
+    }  # fmt: skip
 
 
 def _progress_of(ws: Workspace, first: float, length: float, what: str = "search") -> Pulse:
@@ -279,16 +275,11 @@ def _known(second: Validation) -> dict[str, Any]:
     design = second.design
     known: dict[str, Any] = json_values(
         {
-            "difference": second.difference,
-            "optimiser": design.optimiser,
-            "condition_number": design.condition_number,
-            "determination": design.spectrum.determination,
-            "margins": design.margins,
-            "worst": design.worst,
-            "assumed": design.assumed,
-            "unchecked": design.unchecked,
+            "difference": second.difference, "optimiser": design.optimiser, "condition_number": design.condition_number,
+            "determination": design.spectrum.determination, "margins": design.margins, "worst": design.worst,
+            "assumed": design.assumed, "unchecked": design.unchecked,
         }
-    )
+    )  # fmt: skip
     return known
 
 
@@ -334,40 +325,20 @@ def _metrics(
     spectrum = design.spectrum
     found: dict[str, Any] = json_values(
         {
-            "verdict": verdict,
-            "verdict_text": verdict_text(verdict, design),
-            "reasons": reasons,
-            "facts": [*excitation_facts(design), *_earlier(p)],
-            "objective": p.objective,
-            "scaled": p.scaled,
-            "columns": p.columns,
-            "optimiser": design.optimiser,
-            "seed": design.seed,
-            "value": design.value,
-            "condition_number": spectrum.condition_number,
-            "condition_number_scaled": spectrum.condition_scaled,
-            "condition_number_unscaled": spectrum.condition_unscaled,
-            "singular_values": spectrum.singular_values,
-            "parameters": design.parameters,
-            "inflation": spectrum.inflation,
-            "left_out": design.left_out,
-            "weakest": design.weakest,
-            "margins": design.margins,
-            "worst": design.worst,
-            "assumed": design.assumed,
-            "unchecked": design.unchecked,
-            "penalty": designer.slope,
-            "searches": design.searches,
+            "verdict": verdict, "verdict_text": verdict_text(verdict, design), "reasons": reasons,
+            "facts": [*excitation_facts(design), *_earlier(p)], "objective": p.objective, "scaled": p.scaled,
+            "columns": p.columns, "optimiser": design.optimiser, "seed": design.seed, "value": design.value,
+            "condition_number": spectrum.condition_number, "condition_number_scaled": spectrum.condition_scaled,
+            "condition_number_unscaled": spectrum.condition_unscaled, "singular_values": spectrum.singular_values,
+            "parameters": design.parameters, "inflation": spectrum.inflation, "left_out": design.left_out,
+            "weakest": design.weakest, "margins": design.margins, "worst": design.worst, "assumed": design.assumed,
+            "unchecked": design.unchecked, "penalty": designer.slope, "searches": design.searches,
         }
-    )
+    )  # fmt: skip
     return found
 
 
 KIND = Kind(
-    name="excite",
-    help="design a trajectory that determines the parameters of a robot well",
-    parameters=Excite,
-    run=_run,
-    fan_out=FanOut(_split, _part, _gather),
-    divided=lambda p: p.starts > 1,
-)
+    "excite", "design a trajectory that determines the parameters of a robot well", Excite, _run,
+    fan_out=FanOut(_split, _part, _gather), divided=lambda p: p.starts > 1,
+)  # fmt: skip

@@ -41,18 +41,12 @@ def _document(robot: RobotFile, design: ExcitationDesign, rate_hz: float, create
 
     series = design.series
     return {
-        "format": FORMAT,
-        "created": created,
-        "robot": {"name": robot.model.name, "sha256": robot.sha256},
+        "format": FORMAT, "created": created, "robot": {"name": robot.model.name, "sha256": robot.sha256},
         "joints": [joint.name for joint in robot.model.joints],
-        "units": ["rad" if joint.kind == "revolute" else "m" for joint in robot.model.joints],
-        "formula": FORMULA,
-        **series.as_dict(),
-        "harmonics": series.harmonics,
-        "period_s": series.period_s,
-        "start": series.sample(0.0)[0],
+        "units": ["rad" if joint.kind == "revolute" else "m" for joint in robot.model.joints], "formula": FORMULA,
+        **series.as_dict(), "harmonics": series.harmonics, "period_s": series.period_s, "start": series.sample(0.0)[0],
         "rate_hz": rate_hz,
-    }
+    }  # fmt: skip
 
 
 def trajectory_table(series: FourierSeries, rate_hz: float, joints: Sequence[str], units: Sequence[str]) -> str:

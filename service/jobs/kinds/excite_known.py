@@ -60,13 +60,7 @@ class EarlierMotion(Parameters):
 
 
 def check_earlier(earlier: Sequence[EarlierMotion], robot: RobotFile, *, changed: bool) -> None:
-    """Check that motions are of this robot; `changed` allows other versions of its description.
-
-    Raises
-    ------
-    OperationError
-        The name of the robot, or the hash of its description, differs.
-    """
+    """Raise `OperationError` if a motion is not of this robot, or, but for `changed`, of its present description."""
     for motion in earlier:
         if motion.robot and motion.robot != robot.model.name:
             raise OperationError(f"after: a trajectory for robot '{motion.robot}', this one is '{robot.model.name}'")
@@ -83,12 +77,8 @@ def earlier_information(
 ) -> FloatArray | None:
     """Return the information (p, p) of all `earlier` motions per row of one period of the new one; None without any.
 
-    Old and new rows count alike: they are assumed to have the same rate and noise.
-
-    Raises
-    ------
-    ExcitationError
-        A motion is not one of this robot.
+    Old and new rows count alike: they are assumed to have the same rate and noise. `ExcitationError` if a motion is not
+    one of this robot.
     """
     import numpy as np
 

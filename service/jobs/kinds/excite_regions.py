@@ -74,13 +74,7 @@ class Body(Parameters):
 
 
 def urdf_capsules(robot: RobotFile) -> UrdfCapsules:
-    """Cover the collision shapes of the robot's URDF with capsules.
-
-    Raises
-    ------
-    OperationError
-        The robot is not described by a URDF, or its URDF has no such shape, or one that is not understood.
-    """
+    """Cover the collision shapes of the robot's URDF with capsules; `OperationError` if there are none."""
     from rt_core.excitation.urdf_capsules import capsules_from_urdf
     from rt_core.model.urdf import UrdfError
 

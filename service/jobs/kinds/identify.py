@@ -60,24 +60,14 @@ def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
 
     robot = open_robot(p.robot)
     settings = signal_settings(
-        robot,
-        cutoff_hz=p.cutoff_hz,
-        rate_hz=p.rate_hz,
-        trim_s=p.trim_s,
+        robot, cutoff_hz=p.cutoff_hz, rate_hz=p.rate_hz, trim_s=p.trim_s,
         min_velocity=slowest_velocity(robot, p.min_velocity),
-    )
+    )  # fmt: skip
     options = EstimatorOptions(
-        method=p.method,
-        formulation=p.formulation,
-        loss=None if p.loss == "none" else p.loss,
-        constants=p.constants,
-        essential=p.essential,
-        seed=seed,
-        starts=p.starts,
-        bounds=p.bounds or None,
-        prior=None if p.prior is None else prior_model(robot.model, open_robot(p.prior).model),
-        weight=p.weight,
-    )
+        method=p.method, formulation=p.formulation, loss=None if p.loss == "none" else p.loss, constants=p.constants,
+        essential=p.essential, seed=seed, starts=p.starts, bounds=p.bounds or None,
+        prior=None if p.prior is None else prior_model(robot.model, open_robot(p.prior).model), weight=p.weight,
+    )  # fmt: skip
     ws.progress(0.02, "reading the recording")
     recording = ws.recording()
     if p.period_s is not None:
@@ -108,17 +98,12 @@ def _whole(report: IdentificationReport) -> dict[str, Any]:
     result, search = report.result, report.result.estimate.search
     found: dict[str, Any] = json_values(
         {
-            "seed": result.options.seed,
-            "cost": None if search is None else search.cost,
-            "verdict": result.verdict,
-            "reasons": result.reasons,
-            "relative_error": result.metrics.relative_error,
-            "accepted": report.accepted,
-            "model": model_text(report.document) if report.accepted else None,
-            "report": report.html(),
+            "seed": result.options.seed, "cost": None if search is None else search.cost, "verdict": result.verdict,
+            "reasons": result.reasons, "relative_error": result.metrics.relative_error, "accepted": report.accepted,
+            "model": model_text(report.document) if report.accepted else None, "report": report.html(),
             "metrics": report.summary(),
         }
-    )
+    )  # fmt: skip
     return found
 
 
@@ -166,11 +151,6 @@ def _gather(p: Identify, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outc
 
 
 KIND = Kind(
-    name="identify",
-    help="fit the dynamic model of a robot to a recording",
-    parameters=Identify,
-    run=_run,
-    recordings=("recording",),
-    fan_out=FanOut(_split, _part, _gather),
-    divided=lambda p: p.multi_start > 1,
-)
+    "identify", "fit the dynamic model of a robot to a recording", Identify, _run, recordings=("recording",),
+    fan_out=FanOut(_split, _part, _gather), divided=lambda p: p.multi_start > 1,
+)  # fmt: skip

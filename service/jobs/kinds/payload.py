@@ -41,10 +41,6 @@ def _run(p: Payload, ws: Workspace) -> Outcome:
 
 
 KIND = Kind(
-    name="payload",
-    help="mass, centre of mass and inertia of a payload",
-    parameters=Payload,
-    run=_run,
-    recordings=("recording",),
+    "payload", "mass, centre of mass and inertia of a payload", Payload, _run, recordings=("recording",),
     models=("model",),
-)
+)  # fmt: skip

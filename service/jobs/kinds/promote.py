@@ -78,12 +78,9 @@ def _run(p: Promote, ws: Workspace) -> Outcome:
     ws.progress(0.6, "predicting with the present model")
     old = residuals(present)
     paired = compare_residuals(
-        new.rows.t,
-        new.rows.tau - new.predicted,
-        old.rows.tau - old.predicted,
-        new.rows.use & old.rows.use,
+        new.rows.t, new.rows.tau - new.predicted, old.rows.tau - old.predicted, new.rows.use & old.rows.use,
         max(BLOCK_S, _GUARD_PERIODS / settings.cutoff_hz) if settings.cutoff_hz else BLOCK_S,
-    )
+    )  # fmt: skip
     metrics["present"] = {"model": ws.inputs["present"].sha256, "verdict": old.verdict, **old.metrics.as_dict()}
     metrics["comparison"] = {"gain": paired.gain, "z": paired.z, "rmse_ratio": paired.ratio.tolist()}
     ws.write_json("metrics.json", metrics)
@@ -96,12 +93,9 @@ def _run(p: Promote, ws: Workspace) -> Outcome:
 def estimator_values(model: ModelFile) -> dict[str, Any]:
     """Return the values of a model that an estimator adopts, as plain JSON."""
     return {
-        "theta": model.theta.tolist(),
-        "constants": model.base.layout.shape[:, 0].tolist(),
-        "covariance": model.covariance.tolist(),
-        "robot": model.robot.sha256,
-        **model.temperature_limits,
-    }
+        "theta": model.theta.tolist(), "constants": model.base.layout.shape[:, 0].tolist(),
+        "covariance": model.covariance.tolist(), "robot": model.robot.sha256, **model.temperature_limits,
+    }  # fmt: skip
 
 
 def _check(model: ModelFile, robot: RobotFile) -> None:
@@ -131,12 +125,6 @@ def _check_unseen(candidate: ModelFile, recording: Recording, validation: Valida
 
 
 KIND = Kind(
-    name="promote",
-    help="make a model an arm's active one, if it is better on data that it was not fitted to",
-    parameters=Promote,
-    run=_run,
-    recordings=("recording",),
-    models=("model",),
-    needs_arm=True,
-    uses_active=True,
-)
+    "promote", "make a model an arm's active one, if it is better on data that it was not fitted to", Promote, _run,
+    recordings=("recording",), models=("model",), needs_arm=True, uses_active=True,
+)  # fmt: skip

@@ -35,10 +35,6 @@ def _run(p: Validate, ws: Workspace) -> Outcome:
 
 
 KIND = Kind(
-    name="validate",
-    help="compare a model's torque with a recording's",
-    parameters=Validate,
-    run=_run,
-    recordings=("recording",),
+    "validate", "compare a model's torque with a recording's", Validate, _run, recordings=("recording",),
     models=("model",),
-)
+)  # fmt: skip

@@ -11,10 +11,7 @@ from service.jobs.queue.store import Event, Model, Promotion, Store, Transaction
 class ModelHistory:
     """The models in a store; every method may raise `StoreError`, after which nothing has changed.
 
-    Parameters
-    ----------
-    clock : callable
-        Nanoseconds since 1970.
+    `clock` returns nanoseconds since 1970.
     """
 
     def __init__(self, store: Store, clock: Callable[[], int]) -> None:

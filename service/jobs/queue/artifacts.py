@@ -42,12 +42,7 @@ class Artifacts:
     def put(self, path: Path) -> str:
         """Store a copy of a file durably and return its hash.
 
-        An existing file is not written again; if it is damaged, it is set aside.
-
-        Raises
-        ------
-        OSError
-            The file cannot be read, or the copy cannot be written.
+        An existing file is not written again; if it is damaged, it is set aside. Raises `OSError`.
         """
         handle, name = tempfile.mkstemp(dir=self._objects, prefix=_INCOMING)
         temporary = Path(name)
@@ -73,13 +68,7 @@ class Artifacts:
         return sha
 
     def path(self, sha: str) -> Path:
-        """Return the path of the file of that hash; its content is not checked, see `verify`.
-
-        Raises
-        ------
-        ArtifactError
-            There is none.
-        """
+        """Return the path of the file of that hash, unchecked (see `verify`); `ArtifactError` if there is none."""
         path = self.place(sha)
         if not path.is_file():
             more = "; it was damaged and is set aside" if _bad(path).exists() else ""
@@ -89,10 +78,7 @@ class Artifacts:
     def verify(self, sha: str) -> Path:
         """Return the path of the file of that hash after checking its content.
 
-        Raises
-        ------
-        ArtifactError
-            There is none, or it is damaged; it is set aside as `.bad` then.
+        Raises `ArtifactError` if there is none, or it is damaged; it is set aside as `.bad` then.
         """
         path = self.path(sha)
         if sha256_of(path) != sha:

@@ -44,17 +44,7 @@ class Submission:
 
 
 class Queue:
-    """The jobs in a store.
-
-    Parameters
-    ----------
-    clock : callable
-        Nanoseconds since 1970.
-
-    Attributes
-    ----------
-    history : ModelHistory
-        The models in the same store.
+    """The jobs in a store, and in `history` its models; `clock` returns nanoseconds since 1970.
 
     Every method may raise `StoreError`, after which nothing has changed.
     """
@@ -74,11 +64,7 @@ class Queue:
         With `chained`, each comes after the one before, and an input `{"chain": k}` means the k-th of them; the
         parameter of that name becomes the reference to it, so that the job can be submitted again by itself.
 
-        Raises
-        ------
-        JobStateError
-            A job that one shall come after does not exist, or did not succeed.
-        QueueFullError
+        Raises `JobStateError` if a job that one shall come after does not exist, or did not succeed; `QueueFullError`.
         """
         now_ns = self.clock()
         jobs: list[Job] = []
@@ -269,12 +255,8 @@ class Queue:
     ) -> Job:  # fmt: skip
         """Store the outcome of a run, and in the same transaction the model that it made or promoted.
 
-        Raises
-        ------
-        StaleTokenError
-            Another process holds the job now.
-        PromotionConflictError
-            The model that the new one was compared with is not active any more.
+        Raises `StaleTokenError` if another process holds the job now; `PromotionConflictError` if the model that the
+        new one was compared with is not active any more.
         """
         now_ns = self.clock()
         with self.store.write() as tx:

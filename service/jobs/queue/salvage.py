@@ -27,30 +27,17 @@ _FAR = 10_000  # largest plausible distance of the count of numbers in use beyon
 
 @dataclass
 class Salvaged:
-    """Result of a salvage.
+    """Result of a salvage."""
 
-    Attributes
-    ----------
-    damaged : Path
-        The damaged file, renamed.
-    rows : dict of str to int
-        Number of saved rows by table.
-    missing : tuple of int
-        Numbers of missing jobs below the highest known one: unreadable, or deleted before.
-    """
-
-    damaged: Path
-    rows: dict[str, int] = field(default_factory=dict)
-    missing: tuple[int, ...] = ()
+    damaged: Path  # the damaged file, renamed
+    rows: dict[str, int] = field(default_factory=dict)  # number of saved rows by table
+    missing: tuple[int, ...] = ()  # numbers of jobs below the highest known one: unreadable, or deleted before
 
 
 def salvage(path: Path) -> Salvaged:
     """Set the damaged file at `path` aside and make a new one with every readable row.
 
-    Raises
-    ------
-    StoreError, OSError
-        The new file cannot be written; the damaged one keeps its name then.
+    Raises `StoreError` or `OSError` if the new file cannot be written; the damaged one keeps its name then.
     """
     for left in path.parent.glob("salvage-*"):  # by a kill
         shutil.rmtree(left, ignore_errors=True)

@@ -47,48 +47,26 @@ class Limits:
 
 @dataclass(frozen=True)
 class Job:
-    """A job; times are nanoseconds since 1970.
-
-    Attributes
-    ----------
-    parameters : mapping
-        As checked by the kind.
-    inputs : mapping
-        Files by parameter, `{"path", "sha256"}`, or `{"job": id}` for a result of another job.
-    after : tuple of int
-        Jobs that must have succeeded before.
-    parent, part : int or None
-        Of a part: the divided job, and the part's index.
-    parts : int
-        Of a divided job: their number; the job itself runs, to gather their results, when all have succeeded.
-    origin : str
-        "request", "schedule", "drift", "invalid", or "part".
-    attempts, interruptions : int
-        Failures and interruptions so far.
-    token : int
-        Of the latest claim.
-    outcome : mapping or None
-        Of the last run.
-    """
+    """A job; times are nanoseconds since 1970."""
 
     id: int
     kind: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Any]  # as checked by the kind
     created_ns: int
     arm: str | None = None
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # by parameter, {"path", "sha256"} or {"job": id}
     priority: int = 0
     due_ns: int = 0
-    after: tuple[int, ...] = ()
-    parent: int | None = None
-    part: int | None = None
-    parts: int = 0
-    origin: str = "request"
+    after: tuple[int, ...] = ()  # jobs that must have succeeded before
+    parent: int | None = None  # of a part: the divided job
+    part: int | None = None  # of a part: its index
+    parts: int = 0  # of a divided job; it runs itself, to gather their results, when all have succeeded
+    origin: str = "request"  # or "schedule", "drift", "invalid", "part"
     limits: Limits = field(default_factory=Limits)
     state: State = "queued"
-    attempts: int = 0
+    attempts: int = 0  # that failed
     interruptions: int = 0
-    token: int = 0
+    token: int = 0  # of the latest claim
     owner: str = ""
     lease_ns: int = 0
     cancel: bool = False
@@ -96,7 +74,7 @@ class Job:
     finished_ns: int = 0
     reason: str = ""
     log: str = ""
-    outcome: Mapping[str, Any] | None = None
+    outcome: Mapping[str, Any] | None = None  # of the last run
 
     @property
     def finished(self) -> bool:

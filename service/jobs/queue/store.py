@@ -303,14 +303,9 @@ class Transaction:
 class Store:
     """An open queue file.
 
-    Raises
-    ------
-    StoreCorruptError
-        It is damaged; `service.jobs.queue.salvage` recovers readable rows.
-    StoreVersionError
-        It is of a newer version.
-    StoreError
-        It cannot be used for another reason: locked, read-only, no space.
+    Raises `StoreCorruptError` if it is damaged (`service.jobs.queue.salvage` recovers readable rows),
+    `StoreVersionError` if it is of a newer version, `StoreError` if it cannot be used for another reason: locked,
+    read-only, no space.
     """
 
     def __init__(self, path: Path) -> None:

@@ -53,13 +53,7 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Predictor:
-    """A trained comparator.
-
-    Attributes
-    ----------
-    error : float
-        Mean squared error on the held-out samples, in shares of the torque's variance.
-    """
+    """A trained comparator; `error` is mean squared on the held-out samples, in shares of the torque's variance."""
 
     name: str
     seed: int
@@ -73,10 +67,7 @@ class Predictor:
     def predict(self, x: FloatArray) -> FloatArray:
         """Return the torque (N, n) [N*m or N] at states `x` (N, 3n), columns `q, dq, ddq`.
 
-        Raises
-        ------
-        ComparatorError
-            If the shape is wrong or a value is not finite.
+        Raises `ComparatorError` if the shape is wrong or a value is not finite.
         """
         x = _checked(x, "x")
         if x.shape[1] != self.x_mean.size:
@@ -85,13 +76,7 @@ class Predictor:
 
 
 def available(name: str) -> str | None:
-    """Return why comparator `name` cannot be used and the remedy, or None if it can.
-
-    Raises
-    ------
-    ComparatorError
-        If there is no comparator of that name.
-    """
+    """Return why comparator `name` cannot be used and the remedy, or None if it can; `ComparatorError` if unknown."""
     if name not in NAMES:
         raise ComparatorError(f"no comparator {name!r}; there are: {', '.join(NAMES)}")
     package = _PACKAGES.get(name)
@@ -107,24 +92,11 @@ def available(name: str) -> str | None:
 def fit(name: str, x: FloatArray, tau: FloatArray, seed: int, callback: Callback | None = None) -> Predictor:
     """Train comparator `name`: the same seed and samples give the same predictor on one machine.
 
-    Parameters
-    ----------
-    x : (N, 3n) float64
-        States, columns `q, dq, ddq`.
-    tau : (N, n) float64
-        Torque [N*m or N].
-    seed : int
-        Draws the initial weights and the held-out samples.
-    callback : callable, optional
-        See `Callback`.
+    `x` (N, 3n) has the states, columns `q, dq, ddq`; `tau` (N, n) is the torque [N*m or N]. The seed draws the initial
+    weights and the held-out samples.
 
-    Raises
-    ------
-    ComparatorUnavailableError
-        If an optional package is missing.
-    ComparatorError
-        If the name is unknown, shapes disagree, a value is not finite, there are fewer than 50 samples, or a joint's
-        torque is constant.
+    Raises `ComparatorUnavailableError` if an optional package is missing; `ComparatorError` if the name is unknown,
+    shapes disagree, a value is not finite, there are fewer than 50 samples, or a joint's torque is constant.
     """
     reason = available(name)
     if reason is not None:

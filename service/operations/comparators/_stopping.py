@@ -13,24 +13,12 @@ State = TypeVar("State")
 
 @dataclass
 class EarlyStopping(Generic[State]):
-    """The best state so far.
+    """The best state so far."""
 
-    Attributes
-    ----------
-    patience : int
-        Evaluations without progress after which training ends.
-    callback : callable or None
-        Takes the iterations done and the error on held-out samples; ends the training by returning False.
-    best : State or None
-        None before the first finite error.
-    least : float
-        Its error.
-    """
-
-    patience: int
+    patience: int  # evaluations without progress after which training ends
     callback: Callable[[int, float], bool | None] | None
-    best: State | None = None
-    least: float = np.inf
+    best: State | None = None  # None before the first finite error
+    least: float = np.inf  # its error
     _stale: int = 0
 
     def look(self, done: int, error: float, state: Callable[[], State]) -> bool:

@@ -39,14 +39,9 @@ def train(
     """Train on `x` (N, d), `y` (N, m); return the network with the least held-out error, and that error."""
     library = importlib.import_module("sklearn.neural_network")
     regressor = library.MLPRegressor(
-        hidden_layer_sizes=HIDDEN,
-        activation="tanh",
-        solver="lbfgs",
-        alpha=_WEIGHT_DECAY,
-        max_iter=_CHUNK,
-        warm_start=True,
-        random_state=int(rng.integers(2**31)),
-    )
+        hidden_layer_sizes=HIDDEN, activation="tanh", solver="lbfgs", alpha=_WEIGHT_DECAY, max_iter=_CHUNK,
+        warm_start=True, random_state=int(rng.integers(2**31)),
+    )  # fmt: skip
     stopping = EarlyStopping[Any](_PATIENCE, callback)
     for done in range(_CHUNK, ITERATIONS + 1, _CHUNK):
         with warnings.catch_warnings():

@@ -119,13 +119,8 @@ def train(
             raise StopIteration
 
     minimize(
-        cost,
-        start,
-        args=(A, y),
-        jac=True,
-        method="L-BFGS-B",
-        callback=look,
+        cost, start, args=(A, y), jac=True, method="L-BFGS-B", callback=look,
         options={"maxiter": ITERATIONS, "maxcor": 20, "maxfun": 2 * ITERATIONS},
-    )
+    )  # fmt: skip
     assert stopping.best is not None
     return network(stopping.best), stopping.least

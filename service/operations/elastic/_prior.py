@@ -65,12 +65,9 @@ class OnlineStart(BaseModel):
     def settings(self, constant: float | None) -> ElasticOnlineSettings:
         """Return the estimator's settings; `constant` is a constant forgetting factor in place of the variable one."""
         return ElasticOnlineSettings(
-            cutoff_hz=self.cutoff_hz,
-            constant=constant,
-            min_velocity=self.min_velocity,
-            smoothing=self.smoothing,
+            cutoff_hz=self.cutoff_hz, constant=constant, min_velocity=self.min_velocity, smoothing=self.smoothing,
             top_velocity=self.top_velocity,
-        )
+        )  # fmt: skip
 
 
 def check_start(found: ElasticJoint) -> None:
@@ -103,18 +100,11 @@ def online_start(
     if unseen:
         raise NoStartError(f"nothing in the data depends on {', '.join(unseen)}")
     return OnlineStart(
-        values=values,
-        shift=dict(errors.shift),
-        std=dict(errors.std),
-        doubtful=errors.doubtful,
+        values=values, shift=dict(errors.shift), std=dict(errors.std), doubtful=errors.doubtful,
         lag_s=fit.value("lag") if fit.terms.lag_s is None else fit.terms.lag_s,
-        zero=fit.value("zero") if fit.terms.zero is None else fit.terms.zero,
-        motor_offset=motor_offset,
-        cutoff_hz=cutoff_hz,
-        min_velocity=min_velocity,
-        smoothing=smoothing,
-        top_velocity=top_velocity,
-    )
+        zero=fit.value("zero") if fit.terms.zero is None else fit.terms.zero, motor_offset=motor_offset,
+        cutoff_hz=cutoff_hz, min_velocity=min_velocity, smoothing=smoothing, top_velocity=top_velocity,
+    )  # fmt: skip
 
 
 def start_values(fit: SpringFit, known: Mapping[str, float], error: float = 0.0) -> dict[str, float]:

@@ -75,27 +75,15 @@ class Stiffness:
 
 @dataclass(frozen=True)
 class ElasticArm:
-    """An arm identified with elastic joints.
-
-    Attributes
-    ----------
-    fit : ArmFit
-        Torque at the motions of motors and links.
-    comparison : Comparison or None
-        Beside the rigid models; None where the recording is too short to compare.
-    stiffness : tuple of Stiffness
-        Of each joint.
-    verdict, reasons :
-        As those of a rigid model.
-    """
+    """An arm identified with elastic joints; verdict and reasons as those of a rigid model."""
 
     robot: RobotFile
     recording: Recording
     settings: SignalSettings
     span: Span | None
-    fit: ArmFit
-    comparison: Comparison | None
-    stiffness: tuple[Stiffness, ...]
+    fit: ArmFit  # torque at the motions of motors and links
+    comparison: Comparison | None  # beside the rigid models; None where the recording is too short to compare
+    stiffness: tuple[Stiffness, ...]  # of each joint
     verdict: Verdict
     reasons: tuple[str, ...]
     document: dict[str, Any]
@@ -150,20 +138,10 @@ def why_not_elastic(recording: Recording, model: RobotModel) -> str | None:
 def arm_rows(
     recording: Recording, model: RobotModel, settings: SignalSettings, span: Span | None
 ) -> tuple[ArmRows, FloatArray]:
-    """Prepare both sides of a recording alike.
+    """Prepare both sides of a recording alike; return rows, and the encoders' noise (n,) by `difference_noise`.
 
-    Returns
-    -------
-    rows : ArmRows
-    noise : (n,) float64
-        Of the encoders, in the difference of both accelerations; see `difference_noise`.
-
-    Raises
-    ------
-    ElasticArmError
-        If the recording does not have both encoders, or the robot does not allow for springs.
-    DataError
-        If the recording is not of this robot, or nothing of it can be used.
+    Raises `ElasticArmError` if the recording does not have both encoders, or the robot does not allow for springs;
+    `DataError` if the recording is not of this robot, or nothing of it can be used.
     """
     if reason := why_not_elastic(recording, model):
         raise ElasticArmError(reason)
@@ -202,16 +180,11 @@ def identify_elastic_arm(
     settings: SignalSettings, *, span: Span | None = None, comparison: Comparison | None = None,
     rigid: Identification | None = None, created: str | None = None,
 ) -> ElasticArm:  # fmt: skip
-    """Fit the torque of an arm with elastic joints, and each joint's spring.
+    """Fit the torque of an arm with elastic joints, and each joint's spring; `DataError` if there are too few rows.
 
     `model` is the robot's, with the velocity constants of friction of an earlier rigid fit, `rows` and `noise` are
     those of `arm_rows`. `rigid` is that fit: where it does not explain the recording, or is doubtful, so is this one,
     because the cause may be the springs, and may be a sign, a unit or a delay.
-
-    Raises
-    ------
-    DataError
-        If there are too few rows.
     """
     stiffness = tuple(_stiffness(recording, model, joint, settings, span) for joint in range(model.n))
     found = rows.fit("both")
@@ -279,12 +252,9 @@ def _stiffness(
     assert gears is not None
     ratio = float(gears.matrix[joint, joint])
     table: dict[str, Any] = {
-        "recording": str(recording.path or "recording"),
-        "joint": joint + 1,
-        "cutoff_hz": settings.cutoff_hz,
-        "gear_ratio": ratio,
-        "torque_constant": float(gears.torque_constant[joint]) if gears.known else None,
-    }
+        "recording": str(recording.path or "recording"), "joint": joint + 1, "cutoff_hz": settings.cutoff_hz,
+        "gear_ratio": ratio, "torque_constant": float(gears.torque_constant[joint]) if gears.known else None,
+    }  # fmt: skip
     if model.dynamics is not None and model.dynamics.armature[joint] > 0.0:
         table["rotor_inertia"] = float(model.dynamics.armature[joint]) / ratio**2
     if span is not None:
@@ -326,29 +296,20 @@ def _document(
     for j, (joint, spring) in enumerate(zip(robot.model.joints, stiffness, strict=True)):
         joints.append(
             {
-                "name": joint.name,
-                "unit": "N*m/rad" if joint.kind == "revolute" else "N/m",
-                "stiffness": {key: getattr(spring, key) for key in _FIELDS},
-                "stiffness_cubic": spring.cubic,
-                "rmse": float(fit.metrics.rmse[j]),
-                "explained": float(fit.metrics.explained[j]),
+                "name": joint.name, "unit": "N*m/rad" if joint.kind == "revolute" else "N/m",
+                "stiffness": {key: getattr(spring, key) for key in _FIELDS}, "stiffness_cubic": spring.cubic,
+                "rmse": float(fit.metrics.rmse[j]), "explained": float(fit.metrics.explained[j]),
             }
-        )
+        )  # fmt: skip
     return {
-        "format": FORMAT,
-        "created": created,
-        "verdict": verdict,
-        "reasons": list(reasons),
+        "format": FORMAT, "created": created, "verdict": verdict, "reasons": list(reasons),
         "robot": {"name": robot.model.name, "sha256": robot.sha256},
         "data": {"sha256": recording.sha256, "span": span_text(span), "rows": [int(c) for c in fit.metrics.count]},
         "settings": {"cutoff_hz": settings.cutoff_hz, "rate_hz": fit.rows.rate_hz, "band_hz": fit.rows.band_hz},
-        "temperatures": None if seen is None else seen.plain,
-        "chosen": "elastic",
+        "temperatures": None if seen is None else seen.plain, "chosen": "elastic",
         "comparison": None if comparison is None else comparison_document(comparison),
-        "relative_error": fit.metrics.relative_error,
-        "joints": joints,
-        "parameters": parameters,
-    }
+        "relative_error": fit.metrics.relative_error, "joints": joints, "parameters": parameters,
+    }  # fmt: skip
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
@@ -359,12 +320,9 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "held_out_s": comparison.held_out_s,
         "against": {
             motions: {
-                "better": paired.better,
-                "gain": paired.gain,
-                "z": paired.z if np.isfinite(paired.z) else None,
-                "ratio": [float(v) if np.isfinite(v) else None for v in paired.ratio],
-                "reason": paired.reason,
+                "better": paired.better, "gain": paired.gain, "z": paired.z if np.isfinite(paired.z) else None,
+                "ratio": [float(v) if np.isfinite(v) else None for v in paired.ratio], "reason": paired.reason,
             }
             for motions, paired in comparison.against.items()
         },
-    }
+    }  # fmt: skip

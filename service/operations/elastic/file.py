@@ -52,13 +52,7 @@ class ElasticFile(NamedTuple):
 
 
 def load_elastic(path: Path) -> ElasticFile:
-    """Read a file.
-
-    Raises
-    ------
-    ConfigError
-        It is unreadable, no such file, or has no start for an online estimate.
-    """
+    """Read a file; `ConfigError` if it is unreadable, no such file, or has no start for an online estimate."""
     document = _read(path)
     try:
         found = _Document.model_validate_json(json.dumps(document))

@@ -135,12 +135,8 @@ def identify_joint(
 ) -> ElasticIdentification:  # fmt: skip
     """Identify the joint `p` from a recording, with the drive from the robot `model`.
 
-    Raises
-    ------
-    ElasticJointError
-        If joint, drive or channels do not serve, or there are no rows.
-    SpanError
-        If the span lies outside the recording.
+    Raises `ElasticJointError` if joint, drive or channels do not serve, or there are no rows; `SpanError` if the span
+    lies outside the recording.
     """
     recording = whole.span(None if p.span is None else Span.parse(p.span))
     signals = joint_signals(p, recording, model)
@@ -157,10 +153,7 @@ def identify_joint(
 def joint_fit(p: ElasticJointJob, rows: Sequence[ElasticRows]) -> ElasticJoint:
     """Fit the joint from rows of recordings with the settings of `p`; `DataError` as `identify_elastic_joint`.
 
-    Raises
-    ------
-    ElasticJointError
-        If a velocity constant is given to a stage that has none.
+    Raises `ElasticJointError` if a velocity constant is given to a stage that has none.
     """
     if p.stage != "full":
         for name in ("omega1", "omega_s"):
@@ -192,10 +185,7 @@ def joint_rows(p: ElasticJointJob, signals: JointSignals) -> ElasticRows:
 def joint_signals(p: ElasticJointJob, recording: Recording, model: RobotModel | None) -> JointSignals:
     """Return channels and drive of the joint that `p` names.
 
-    Raises
-    ------
-    ElasticJointError
-        If the joint is not there or slides, a channel is missing, or the drive is not known.
+    Raises `ElasticJointError` if the joint is not there or slides, a channel is missing, or the drive is not known.
     """
     j = _joint(p, recording)
     drive, constant, offset = _drive(p, recording.joint_names[j], model)
@@ -344,13 +334,9 @@ def _online_start(
     """Return the start of a daemon's estimate, or the `reason` why there is none."""
     try:
         return online_start(
-            found,
-            motor_offset=signals.motor_offset,
-            cutoff_hz=p.cutoff_hz,
-            min_velocity=min_velocity,
-            smoothing=p.smoothing,
-            top_velocity=signals.top_velocity,
-        ).model_dump()
+            found, motor_offset=signals.motor_offset, cutoff_hz=p.cutoff_hz, min_velocity=min_velocity,
+            smoothing=p.smoothing, top_velocity=signals.top_velocity,
+        ).model_dump()  # fmt: skip
     except NoStartError as error:
         return {"reason": str(error)}
 

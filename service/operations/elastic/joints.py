@@ -85,14 +85,8 @@ def identify_joints(
 ) -> ElasticJoints:
     """Identify the spring of each of `joints` (from 0 on), from all recordings of it together.
 
-    `parameters` are those of a job of kind `elastic_joint`, but for recording and joint.
-
-    Raises
-    ------
-    ElasticJointError
-        If the recordings are not of the same joints, or one is given twice.
-    SpanError
-        If the span lies outside a recording.
+    `parameters` are those of a job of kind `elastic_joint`, but for recording and joint. Raises `ElasticJointError` if
+    the recordings are not of the same joints, or one is given twice; `SpanError` if the span lies outside a recording.
     """
     try:
         refuse_duplicates(recordings)

@@ -68,27 +68,18 @@ def estimate_document(estimate: ElasticEstimate) -> dict[str, Any]:
     return {
         "parameters": {q.name: {k: getattr(q, k) for k in fields} for q in estimate.parameters},
         "excited": {q.name: flag for q, flag in zip(estimate.parameters, estimate.excited, strict=True)},
-        "valid": estimate.valid,
-        "changing": estimate.changing,
-        "reason": estimate.reason,
-        "lam": estimate.lam,
-        "relative_error": estimate.relative_error,
-        "innovation": by_side(estimate.innovation),
-        "sigma": by_side(estimate.sigma),
-        "delay_s": estimate.delay_s,
+        "valid": estimate.valid, "changing": estimate.changing, "reason": estimate.reason, "lam": estimate.lam,
+        "relative_error": estimate.relative_error, "innovation": by_side(estimate.innovation),
+        "sigma": by_side(estimate.sigma), "delay_s": estimate.delay_s,
         **{name: getattr(estimate, name) for name in ("frames", "masked", "gaps", "rejected", "updates")},
-    }
+    }  # fmt: skip
 
 
 def follow_online(result: ElasticIdentification, constant: float | None = None) -> OnlineResult:
     """Run the online estimator over the recording, started 30 % off the off-line values.
 
-    `constant` is a constant forgetting factor in place of the variable one.
-
-    Raises
-    ------
-    ElasticJointError
-        If the stage left friction out, there is nothing to start from, or lag or zero of the encoders are open.
+    `constant` is a constant forgetting factor in place of the variable one. Raises `ElasticJointError` if the stage
+    left friction out, there is nothing to start from, or lag or zero of the encoders are open.
     """
     try:
         check_start(result.found)
@@ -101,14 +92,8 @@ def follow_online(result: ElasticIdentification, constant: float | None = None) 
     settings = begin.settings(constant)
     try:
         estimator = ElasticJointEstimator(
-            signals.drive,
-            start,
-            _rate(recording.t),
-            settings,
-            lag_s=begin.lag_s,
-            zero=begin.zero,
-            errors=begin.errors,
-        )
+            signals.drive, start, _rate(recording.t), settings, lag_s=begin.lag_s, zero=begin.zero, errors=begin.errors,
+        )  # fmt: skip
     except ValueError as error:
         raise ElasticJointError(f"no online estimate from this recording: {error}") from error
     torque = signals.motor_torque
@@ -121,13 +106,7 @@ def follow_online(result: ElasticIdentification, constant: float | None = None) 
 
 
 def _rate(t: FloatArray) -> float:
-    """Return the rate of the frames at `t` (N,) [1/s].
-
-    Raises
-    ------
-    ValueError
-        If they are not evenly sampled, but for those that are missing.
-    """
+    """Return the rate of frames at `t` (N,) [1/s]; `ValueError` if uneven, but for missing ones."""
     steps = np.diff(t)
     steps = steps[steps > 0.0]
     step = float(np.median(steps))

@@ -40,11 +40,5 @@ class ElasticJointJob(Parameters):
 
 
 def read_elastic_joint(values: Mapping[str, Any]) -> ElasticJointJob:
-    """Check parameters given as plain JSON values.
-
-    Raises
-    ------
-    OperationError
-        Naming every field that is wrong.
-    """
+    """Check parameters given as plain JSON values; `OperationError` names every field that is wrong."""
     return read_parameters("elastic_joint", ElasticJointJob, values)

@@ -1,20 +1,20 @@
 """Figures of reports, as PNG bytes.
 
 Start with `panels`, which has the style, colours and helpers of all figures.  Figures of an identification or a
-validation (torque, residual, friction) and of hand guiding are offered here by name; `calibration`, `elastic`,
-`excitation`, `sweep` (friction over speed), `history` (cost over the iterations of a search) and `trend` (online
-estimates over time) have those of one report each.
+validation (torque, residual, friction), of a friction sweep and of hand guiding are offered here by name;
+`calibration`, `elastic`, `excitation`, `history` (cost over the iterations of a search) and `trend` (online estimates
+over time) have those of one report each.
 
 Every function takes numbers and returns the bytes of one image; `service.reports` puts them into pages.
 """
 
-from service.reports.figures._friction import friction_figure, friction_temperature_figure
+from service.reports.figures._friction import SweepCurve, friction_figure, friction_temperature_figure, sweep_figure
 from service.reports.figures._hand_guiding import guiding_figure, guiding_torque_figure
 from service.reports.figures._residual import histogram_figure, residual_figure, spectrum_figure, torque_figure
 from service.reports.figures.history import history_figure
 
 __all__ = [
-    "calibration", "elastic", "excitation", "friction_figure", "friction_temperature_figure", "guiding_figure",
-    "guiding_torque_figure", "histogram_figure", "history", "history_figure", "panels", "residual_figure",
-    "spectrum_figure", "sweep", "torque_figure", "trend",
+    "SweepCurve", "calibration", "elastic", "excitation", "friction_figure", "friction_temperature_figure",
+    "guiding_figure", "guiding_torque_figure", "histogram_figure", "history", "history_figure", "panels",
+    "residual_figure", "spectrum_figure", "sweep_figure", "torque_figure", "trend",
 ]  # fmt: skip

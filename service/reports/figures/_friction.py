@@ -1,16 +1,31 @@
-"""Figures of friction over velocity: data, fitted curve, 95 % band; and over velocity and temperature."""
+"""Figures of friction over velocity: data, fitted curve, 95 % band; over temperature, too; and at constant speeds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from rt_core.identification.friction_curve import FrictionCurve
 from rt_core.model.robot import RobotModel
-from service.reports.figures.panels import AXIS, PREDICTED, joint_panels, png, speed_unit, style, thin, torque_unit
+from rt_core.statistics import NORMAL_QUANTILE_95
+from rt_core.types import FloatArray
+from service.reports.figures.panels import (
+    AXIS,
+    MEASURED,
+    PREDICTED,
+    joint_panels,
+    plain_ticks,
+    png,
+    speed_unit,
+    style,
+    thin,
+    torque_unit,
+)
 
 _DATA = "#8C8C8C"
 _HEAT = "plasma"
@@ -30,8 +45,7 @@ def friction_figure(model: RobotModel, curves: Sequence[FrictionCurve]) -> bytes
             if curve.coupled:
                 axis.set_title(f"{model.joints[curve.joint].name}, the others at rest")
             j = curve.joint
-            axis.set_xlabel(f"velocity [{speed_unit(model, j)}]")
-            axis.set_ylabel(f"friction [{torque_unit(model, j)}]")
+            axis.set(xlabel=f"velocity [{speed_unit(model, j)}]", ylabel=f"friction [{torque_unit(model, j)}]")
         if axes:
             figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
         return png(figure)
@@ -57,10 +71,50 @@ def friction_temperature_figure(model: RobotModel, families: Sequence[Sequence[F
                 axis.plot(curve.grid, curve.fitted, color=colour, lw=1.3, label=label)
             axis.axhline(0.0, color=AXIS, lw=0.6)
             axis.axvline(0.0, color=AXIS, lw=0.6)
-            axis.set_xlabel(f"velocity [{speed_unit(model, j)}]")
-            axis.set_ylabel(f"friction [{torque_unit(model, j)}]")
+            axis.set(xlabel=f"velocity [{speed_unit(model, j)}]", ylabel=f"friction [{torque_unit(model, j)}]")
             axis.legend(frameon=False, fontsize=6.5)
         if axes:
             bar = figure.colorbar(ScalarMappable(scale, heat), ax=axes, shrink=0.8)
             bar.set_label("temperature [°C]")
+        return png(figure)
+
+
+@dataclass(frozen=True)
+class SweepCurve:
+    """Friction (K,) of a joint with standard deviations, and the fitted law (G,) with its own on a grid of speeds.
+
+    `quantile` is half a 95 % interval of the law in its standard deviations.
+    """
+
+    joint: int
+    speed: FloatArray
+    friction: FloatArray
+    std: FloatArray
+    grid: FloatArray
+    fitted: FloatArray
+    fitted_std: FloatArray
+    quantile: float = NORMAL_QUANTILE_95
+
+
+def sweep_figure(model: RobotModel, curves: Sequence[SweepCurve], unit: str = "") -> bytes:
+    """Draw one panel per joint; bars and band are 95 % intervals, `unit` is that of friction where it is no torque."""
+    with style():
+        figure, axes = joint_panels(model, [curve.joint for curve in curves], height=2.4)
+        for curve, axis in zip(curves, axes, strict=True):
+            half = curve.quantile * curve.fitted_std
+            low, high = curve.fitted - half, curve.fitted + half
+            axis.fill_between(curve.grid, low, high, color=PREDICTED, alpha=0.3, lw=0.0, label="95 %")
+            axis.plot(curve.grid, curve.fitted, color=PREDICTED, lw=1.1, label="fitted")
+            axis.errorbar(
+                curve.speed, curve.friction, NORMAL_QUANTILE_95 * curve.std, fmt="o", ms=3.0, color=MEASURED, lw=0.8,
+                capsize=2.0, label="measured",
+            )  # fmt: skip
+            axis.set_xscale("log")
+            plain_ticks(axis.xaxis)
+            largest = float(np.abs(curve.friction).max())
+            axis.set_ylim(min(0.0, 1.2 * float(curve.friction.min())), 1.2 * largest if largest > 0.0 else 1.0)
+            axis.set_xlabel(f"speed [{speed_unit(model, curve.joint)}]")
+            axis.set_ylabel(f"friction [{unit or torque_unit(model, curve.joint)}]")
+        if axes:
+            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
         return png(figure)

@@ -102,8 +102,7 @@ def guiding_torque_figure(model: RobotModel, record: GuidingRecord) -> bytes:
             axis.plot(t, record.tau[shown, j], color=MEASURED, lw=1.1, label="motor")
             axis.plot(t, record.outside[shown, j], color=RESIDUAL, lw=1.0, label="from outside")
             _mark_states(axis, record)
-            axis.set_xlabel("time [s]")
-            axis.set_ylabel(f"torque [{torque_unit(model, j)}]")
+            axis.set(xlabel="time [s]", ylabel=f"torque [{torque_unit(model, j)}]")
         if axes:
             figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
         return png(figure)

@@ -68,8 +68,7 @@ def residual_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> byt
             shown = use[thin(use.size)]
             axis.plot(rows.dq[shown, j], (rows.tau - predicted)[shown, j], ".", ms=2.0, color=RESIDUAL, rasterized=True)
             axis.axhline(0.0, color=AXIS, lw=0.6)
-            axis.set_xlabel(f"velocity [{speed_unit(model, j)}]")
-            axis.set_ylabel(f"residual [{torque_unit(model, j)}]")
+            axis.set(xlabel=f"velocity [{speed_unit(model, j)}]", ylabel=f"residual [{torque_unit(model, j)}]")
         return png(figure)
 
 
@@ -102,8 +101,7 @@ def spectrum_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> byt
             axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             plain_ticks(axis.xaxis)
             plain_ticks(axis.yaxis)
-            axis.set_xlabel("frequency [Hz]")
-            axis.set_ylabel(f"density [({torque_unit(model, j)})²/Hz]")
+            axis.set(xlabel="frequency [Hz]", ylabel=f"density [({torque_unit(model, j)})²/Hz]")
         labelled = [axis for axis in axes if axis.get_legend_handles_labels()[0]]
         if labelled:
             handles = labelled[0].get_legend_handles_labels()
@@ -140,7 +138,6 @@ def histogram_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> by
                 axis.axvline(mean + side * std, color=PREDICTED, lw=0.8, ls=":")
             text = f"beyond 3σ: {100.0 * share_beyond(residual):.2g} %\n(normal: {100.0 * _NORMAL_BEYOND:.2g} %)"
             axis.text(0.98, 0.95, text, transform=axis.transAxes, ha="right", va="top")
-            axis.set_xlabel(f"residual [{torque_unit(model, j)}]")
-            axis.set_ylabel("density")
+            axis.set(xlabel=f"residual [{torque_unit(model, j)}]", ylabel="density")
             axis.set_yticks([])
         return png(figure)

@@ -56,8 +56,7 @@ def error_histogram_figure(before: FloatArray, after: FloatArray, use: BoolArray
         parts = {"after, fitted": lengths["after"][use], "after, test": lengths["after"][~use]}
         _histogram(right, {k: v for k, v in parts.items() if v.size}, (PREDICTED, MARK))
         for axis in (left, right):
-            axis.set_xlabel("error of a pose [mm]")
-            axis.set_ylabel("poses")
+            axis.set(xlabel="error of a pose [mm]", ylabel="poses")
             axis.legend(frameon=False, loc="upper right")  # "best" is a search, which warns where it takes long
         return png(figure)
 

@@ -33,9 +33,7 @@ def stiffness_figure(fit: SpringFit, *, known: bool) -> bytes:
         axis: Axes = figure.subplots()
         shown = thin(fit.deflection.size)
         deflection = fit.deflection if known else fit.difference - fit.difference.mean()
-        torque = fit.measured
-        if known:
-            torque = _spring(fit, deflection)[:, None] + fit.measured - fit.predicted
+        torque = _spring(fit, deflection)[:, None] + fit.measured - fit.predicted if known else fit.measured
         for i, side in enumerate(fit.terms.sides):
             axis.plot(1e3 * deflection[shown], torque[shown, i], ".", ms=2.5, color=_SIDE[side], label=f"{side} row")
         if known:
@@ -72,9 +70,7 @@ def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collecti
                     axis.plot(grid, law, color=PREDICTED, lw=1.3, label="fitted" if way > 0.0 else None)
             axis.axhline(0.0, color=AXIS, lw=0.6)
             axis.axvline(0.0, color=AXIS, lw=0.6)
-            axis.set_title(side)
-            axis.set_xlabel("speed of the joint [rad/s]")
-            axis.set_ylabel("friction, joint side [N·m]")
+            axis.set(title=side, xlabel="speed of the joint [rad/s]", ylabel="friction, joint side [N·m]")
             axis.legend(frameon=False)
         return png(figure)
 
@@ -90,8 +86,7 @@ def elastic_cyclic_figure(fit: SpringFit) -> bytes:
         grid = np.linspace(float(fit.link.min()), float(fit.link.max()), 200)
         axis.plot(grid, _cyclic(fit, grid), color=PREDICTED, lw=1.3, label="fitted")
         axis.axhline(0.0, color=AXIS, lw=0.6)
-        axis.set_xlabel("angle of the link [rad]")
-        axis.set_ylabel("cyclic friction [N·m]")
+        axis.set(xlabel="angle of the link [rad]", ylabel="cyclic friction [N·m]")
         axis.legend(frameon=False)
         return png(figure)
 
@@ -103,14 +98,11 @@ def elastic_residual_figure(fit: SpringFit) -> bytes:
         figure = Figure(figsize=(10.0, 0.3 + 2.3 * len(sides)), layout="constrained")
         left, shown = fit.measured - fit.predicted, thin(fit.deflection.size)
         for axes, (i, side) in zip(figure.subplots(len(sides), 2, squeeze=False), enumerate(sides), strict=True):
-            for axis, x, label in zip(
-                axes, (fit.rows.t, 1e3 * fit.deflection), ("time [s]", "deflection [mrad]"), strict=True
-            ):
+            abscissae = ((fit.rows.t, "time [s]"), (1e3 * fit.deflection, "deflection [mrad]"))
+            for axis, (x, label) in zip(axes, abscissae, strict=True):
                 axis.plot(x[shown], left[shown, i], ".", ms=2.0, color=RESIDUAL)
                 axis.axhline(0.0, color=AXIS, lw=0.6)
-                axis.set_title(side)
-                axis.set_xlabel(label)
-                axis.set_ylabel("residual [N·m]")
+                axis.set(title=side, xlabel=label, ylabel="residual [N·m]")
         return png(figure)
 
 
@@ -130,12 +122,10 @@ def elastic_history_figure(history: ElasticHistory, reference: Mapping[str, floa
                     _over_time(axis, history, history.names.index(name), reference.get(name))
                 else:
                     nothing(axis, "not estimated")
-        for axis, y, label in zip(
-            panels[-1], (history.lam, history.relative_error), ("forgetting factor", "relative error"), strict=True
-        ):
+        last = ((history.lam, "forgetting factor"), (history.relative_error, "relative error"))
+        for axis, (y, label) in zip(panels[-1], last, strict=True):
             axis.plot(history.t, y, color=RESIDUAL, lw=0.8)
-            axis.set_ylabel(label)
-            axis.set_xlabel("time [s]")
+            axis.set(ylabel=label, xlabel="time [s]")
         return png(figure)
 
 

@@ -40,14 +40,11 @@ def limits_figure(model: RobotModel, t: FloatArray, shares: Mapping[str, FloatAr
                     axis.plot(t, share[:, j], color=_COLOURS[name], lw=1.0, label=name)
             for side in (-1.0, 1.0):
                 axis.axhline(side, color=AXIS, lw=0.8, ls="--")
-            axis.set_ylim(-1.15, 1.15)
-            axis.set_xlabel("time [s]")
-            axis.set_ylabel("share of what is allowed")
+            axis.set(ylim=(-1.15, 1.15), xlabel="time [s]", ylabel="share of what is allowed")
         lines = {str(line.get_label()): line for axis in axes for line in axis.get_lines()}
         known = [name for name in shares if name in lines]
-        figure.legend(
-            [lines[name] for name in known], known, loc="outside upper right", ncols=len(shares), frameon=False
-        )
+        drawn = [lines[name] for name in known]
+        figure.legend(drawn, known, loc="outside upper right", ncols=len(shares), frameon=False)
         return png(figure)
 
 
@@ -57,15 +54,13 @@ def determination_figure(singular_values: FloatArray, inflation: FloatArray, nam
         figure = Figure(figsize=(10.0, 3.6), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1, 3))
         left.plot(np.arange(1, singular_values.size + 1), singular_values, ".-", color=PREDICTED, lw=0.8)
-        left.set_xlabel("number")
-        left.set_ylabel("singular value")
+        left.set(xlabel="number", ylabel="singular value")
         places = np.arange(len(names))
         known = np.isfinite(inflation)
         right.bar(places[known], inflation[known], color=PREDICTED)
         right.bar(places[~known], np.full((~known).sum(), inflation[known].max(initial=1.0)), color=RESIDUAL)
         right.set_xticks(places, names, rotation=90, fontsize=6.0)
-        right.set_ylabel("spread over that alone")
-        right.set_xlim(-0.7, len(names) - 0.3)
+        right.set(ylabel="spread over that alone", xlim=(-0.7, len(names) - 0.3))
         many = inflation[known].max(initial=1.0) > _WIDE
         for axis in (left, right) if many else (left,):
             axis.set_yscale("log")

@@ -26,6 +26,5 @@ def history_figure(histories: Sequence[FloatArray]) -> bytes:
         if any((h > 0.0).any() for h in histories):
             axis.set_yscale("log")
             plain_ticks(axis.yaxis)
-        axis.set_xlabel("iteration")
-        axis.set_ylabel("lowest cost")
+        axis.set(xlabel="iteration", ylabel="lowest cost")
         return png(figure)

@@ -39,9 +39,8 @@ def trend_figure(
             axis.fill_between(t[shown], value - band, value + band, color=PREDICTED, alpha=0.2, lw=0.0)
             for when, number in events:
                 axis.axvline(when, color=RESIDUAL, lw=0.8)
-                axis.annotate(
-                    number, (when, 1.0), xycoords=("data", "axes fraction"), color=RESIDUAL, va="top", fontsize=7
-                )
+                where = ("data", "axes fraction")
+                axis.annotate(number, (when, 1.0), xycoords=where, color=RESIDUAL, va="top", fontsize=7)
         for axis in axes[len(titles) :]:
             axis.set_visible(False)
         for axis in axes[max(len(titles) - columns, 0) : len(titles)]:

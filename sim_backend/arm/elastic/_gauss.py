@@ -23,6 +23,7 @@ from rt_core.jit import kernel
 from rt_core.model.dynamics import rnea_single
 from rt_core.model.friction import friction_slopes
 from rt_core.types import FloatArray, IntArray
+from sim_backend.arm import layout as at
 from sim_backend.arm._outside import take_outside_torque
 from sim_backend.arm.elastic._lu import factor, substitute
 from sim_backend.arm.elastic.layout import (
@@ -48,20 +49,6 @@ from sim_backend.arm.elastic.layout import (
     VEL,
 )
 from sim_backend.arm.friction import dry_level, effect
-from sim_backend.arm.layout import (
-    ARMATURE,
-    CODE,
-    CONSTANT,
-    DRY_END,
-    EXPONENT,
-    OFFSET,
-    PLAIN_END,
-    PUSHED,
-    SMOOTH_END,
-    SMOOTHING,
-    VALUE,
-    VISCOUS,
-)
 
 #: Most Newton iterations of a step.
 _ITERATIONS = 12
@@ -83,11 +70,11 @@ def motor_friction(
     parameters: FloatArray, terms: FloatArray, scalars: FloatArray, i: int, x: float, v: float, slide: float
 ) -> float:
     """Return the friction of motor `i` at position `x` and velocity `v`; the dry part only if it slides."""
-    total = parameters[VISCOUS, i] * v
-    for t in range(int(scalars[PLAIN_END]), int(scalars[SMOOTH_END])):
+    total = parameters[at.VISCOUS, i] * v
+    for t in range(int(scalars[at.PLAIN_END]), int(scalars[at.SMOOTH_END])):
         total += effect(terms, t, i, x, v, 0.0)
     if abs(slide) == 1.0:
-        total += slide * dry_level(terms, int(scalars[SMOOTH_END]), int(scalars[DRY_END]), i, v, 0.0)
+        total += slide * dry_level(terms, int(scalars[at.SMOOTH_END]), int(scalars[at.DRY_END]), i, v, 0.0)
     return float(total)
 
 
@@ -114,17 +101,18 @@ def _slopes(
     parameters: FloatArray, terms: FloatArray, scalars: FloatArray, i: int, x: float, v: float, slide: float
 ) -> tuple[float, float]:
     """Return the derivatives of `motor_friction` by position and velocity."""
-    by_x, by_v = 0.0, parameters[VISCOUS, i]
-    smooth_end = int(scalars[SMOOTH_END])
-    for t in range(int(scalars[PLAIN_END]), int(scalars[DRY_END])):
+    by_x, by_v = 0.0, parameters[at.VISCOUS, i]
+    smooth_end = int(scalars[at.SMOOTH_END])
+    for t in range(int(scalars[at.PLAIN_END]), int(scalars[at.DRY_END])):
         if t >= smooth_end and abs(slide) != 1.0:
             continue
         speed = abs(v) if t >= smooth_end else v  # of a dry term slide*level(|v|), with slide the sign of v
         dx, dv, _ = friction_slopes(
-            int(terms[t, CODE, i]), terms[t, CONSTANT, i], terms[t, EXPONENT, i], terms[t, SMOOTHING, i], x, speed, 0.0
-        )
-        by_x += terms[t, VALUE, i] * dx
-        by_v += terms[t, VALUE, i] * dv
+            int(terms[t, at.CODE, i]), terms[t, at.CONSTANT, i], terms[t, at.EXPONENT, i], terms[t, at.SMOOTHING, i],
+            x, speed, 0.0,
+        )  # fmt: skip
+        by_x += terms[t, at.VALUE, i] * dx
+        by_v += terms[t, at.VALUE, i] * dv
     return by_x, by_v
 
 
@@ -159,7 +147,7 @@ def _fill_system(
                 if soft:
                     spring = tangent * second + springs[DAMPING, i] * first
                     block[COUPLING + 2 * s + r] = spring
-                    block[MOTOR_INVERSE + 2 * s + r] = own + spring + (parameters[ARMATURE, i] if s == r else 0.0)
+                    block[MOTOR_INVERSE + 2 * s + r] = own + spring + (parameters[at.ARMATURE, i] if s == r else 0.0)
                     system[s * n + i, r * n + i] += spring + springs[LINK_VISCOUS, i] * first + wave * second
                 else:
                     system[s * n + i, r * n + i] += own
@@ -207,11 +195,11 @@ def _residuals(
         rnea_single(
             arm[:, :37], gravity, arm[:, 37:], position[LINK], velocity[LINK], acceleration[LINK], residual[LINK], work
         )
-        if scalars[PUSHED] != 0.0:
+        if scalars[at.PUSHED] != 0.0:
             take_outside_torque(arm[:, :37], parameters, work, residual[LINK])
         for i in range(n):
             x, v = position[MOTOR, i], velocity[MOTOR, i]
-            own = parameters[ARMATURE, i] * acceleration[MOTOR, i] + parameters[OFFSET, i]
+            own = parameters[at.ARMATURE, i] * acceleration[MOTOR, i] + parameters[at.OFFSET, i]
             own += motor_friction(parameters, terms, scalars, i, x, v, slide[MOTOR, i])
             own -= u0[i] + _NODE[s] * (u1[i] - u0[i])
             if springs[STIFFNESS, i] > 0.0:

@@ -11,6 +11,7 @@ import numpy as np
 from rt_core.jit import kernel
 from rt_core.model.forward import mass_and_bias
 from rt_core.types import FloatArray, IntArray
+from sim_backend.arm import layout as at
 from sim_backend.arm._outside import take_outside_torque
 from sim_backend.arm.elastic._gauss import cyclic, gauss_step, motor_friction
 from sim_backend.arm.elastic.layout import (
@@ -32,30 +33,6 @@ from sim_backend.arm.elastic.layout import (
 from sim_backend.arm.equations import accelerate
 from sim_backend.arm.friction import dry_level
 from sim_backend.arm.integrate import MAX_PIECES, first_zero
-from sim_backend.arm.layout import (
-    ARMATURE,
-    COPY,
-    DRY,
-    DRY_END,
-    FRICTION,
-    HOLD,
-    LEVEL,
-    MASS,
-    MODE,
-    OFFSET,
-    POSITION,
-    PUSHED,
-    REACH,
-    SMOOTH_END,
-    STEEP,
-    TORQUE,
-    VELOCITY,
-    WIDTH,
-    A,
-    U,
-    V,
-    X,
-)
 
 #: Zero crossings handled exactly in one substep; beyond them a crossing side simply sticks.
 _MAX_EVENTS = 16
@@ -73,13 +50,13 @@ def settle(
     False if inertia is not positive definite.
     """
     n = state.shape[1]
-    mass, copy = matrices[MASS], matrices[COPY]
-    force, level, hold, drag = scratch[TORQUE], scratch[LEVEL], scratch[POSITION], scratch[VELOCITY]
+    mass, copy = matrices[at.MASS], matrices[at.COPY]
+    force, level, hold, drag = scratch[at.TORQUE], scratch[at.LEVEL], scratch[at.POSITION], scratch[at.VELOCITY]
     slide, loss, position, velocity = motion[SLIDE], motion[LOSS], motion[POS], motion[VEL]
     mass_and_bias(arm[:, :37], gravity, arm[:, 37:], position[LINK], velocity[LINK], mass, force, work)
-    if scalars[PUSHED] != 0.0:
+    if scalars[at.PUSHED] != 0.0:
         take_outside_torque(arm[:, :37], parameters, work, force)
-    smooth_end, dry_end = int(scalars[SMOOTH_END]), int(scalars[DRY_END])
+    smooth_end, dry_end = int(scalars[at.SMOOTH_END]), int(scalars[at.DRY_END])
     for i in range(n):
         x, v, w = position[MOTOR, i], velocity[MOTOR, i], velocity[LINK, i]
         own = motor_friction(parameters, terms, scalars, i, x, v, 0.0)
@@ -89,25 +66,25 @@ def settle(
         if soft:
             torque = (springs[STIFFNESS, i] + springs[CUBIC, i] * d * d) * d + springs[DAMPING, i] * (v - w)
             motion[CARRIED, MOTOR, i] = torque
-            _let_slide(parameters[DRY, i] != 0.0, v, slide[MOTOR], i)
-            left = state[U, i] - parameters[OFFSET, i] - torque - own
-            if slide[MOTOR, i] == 0.0 and abs(left) > parameters[HOLD, i]:
+            _let_slide(parameters[at.DRY, i] != 0.0, v, slide[MOTOR], i)
+            left = state[at.U, i] - parameters[at.OFFSET, i] - torque - own
+            if slide[MOTOR, i] == 0.0 and abs(left) > parameters[at.HOLD, i]:
                 slide[MOTOR, i] = np.sign(left)
             if slide[MOTOR, i] == 0.0:
                 motion[ACC, MOTOR, i] = 0.0
                 loss[MOTOR, i] = own + left
             else:
                 rubbing = slide[MOTOR, i] * dry if slide[MOTOR, i] != 2.0 else 0.0
-                motion[ACC, MOTOR, i] = (left - rubbing) / parameters[ARMATURE, i]
+                motion[ACC, MOTOR, i] = (left - rubbing) / parameters[at.ARMATURE, i]
                 loss[MOTOR, i] = own + rubbing
             drag[i] = springs[LINK_VISCOUS, i] * w + cyclic(springs, i, position[LINK, i])
             level[i] = hold[i] = springs[LINK_COULOMB, i]
             force[i] = torque - drag[i] - force[i]
         else:
-            mass[i, i] += parameters[ARMATURE, i]
-            drag[i], level[i], hold[i] = own, dry, parameters[HOLD, i]
-            force[i] = state[U, i] - parameters[OFFSET, i] - own - force[i]
-        _let_slide(springs[LINK_COULOMB, i] > 0.0 if soft else parameters[DRY, i] != 0.0, w, slide[LINK], i)
+            mass[i, i] += parameters[at.ARMATURE, i]
+            drag[i], level[i], hold[i] = own, dry, parameters[at.HOLD, i]
+            force[i] = state[at.U, i] - parameters[at.OFFSET, i] - own - force[i]
+        _let_slide(springs[LINK_COULOMB, i] > 0.0 if soft else parameters[at.DRY, i] != 0.0, w, slide[LINK], i)
     for _ in range(n + 1):
         for i in range(n):
             for j in range(n):
@@ -137,11 +114,14 @@ def settle(
             for row in (POS, VEL, ACC, SLIDE, LOSS):
                 motion[row, MOTOR, i] = motion[row, LINK, i]
             torque = (
-                state[U, i] - parameters[OFFSET, i] - loss[LINK, i] - parameters[ARMATURE, i] * motion[ACC, LINK, i]
-            )
+                state[at.U, i] - parameters[at.OFFSET, i] - loss[LINK, i]
+                - parameters[at.ARMATURE, i] * motion[ACC, LINK, i]
+            )  # fmt: skip
             motion[CARRIED, MOTOR, i] = motion[CARRIED, LINK, i] = torque
-        state[X, i], state[V, i], state[A, i] = motion[POS, MOTOR, i], motion[VEL, MOTOR, i], motion[ACC, MOTOR, i]
-        state[MODE, i], state[FRICTION, i] = slide[MOTOR, i], loss[MOTOR, i]
+        state[at.X, i], state[at.V, i], state[at.A, i] = (
+            motion[POS, MOTOR, i], motion[VEL, MOTOR, i], motion[ACC, MOTOR, i],
+        )  # fmt: skip
+        state[at.MODE, i], state[at.FRICTION, i] = slide[MOTOR, i], loss[MOTOR, i]
     return True
 
 
@@ -157,7 +137,7 @@ def _let_slide(dry: bool, v: float, slide: FloatArray, i: int) -> None:
 @kernel
 def _piece(terms: FloatArray, scalars: FloatArray, motion: FloatArray, h: float, left: float) -> float:
     """Return the share of a substep `h`, at most `left`, in which motors cross half a width of steep friction."""
-    if scalars[STEEP] == 0.0:
+    if scalars[at.STEEP] == 0.0:
         return left
     length = left * h
     for i in range(terms.shape[2]):
@@ -165,13 +145,13 @@ def _piece(terms: FloatArray, scalars: FloatArray, motion: FloatArray, h: float,
         if motion[SLIDE, MOTOR, i] == 0.0 or a == 0.0:
             continue
         for t in range(terms.shape[0]):
-            change = 0.5 * terms[t, WIDTH, i]
+            change = 0.5 * terms[t, at.WIDTH, i]
             if change == 0.0:
                 continue
-            if abs(v) >= terms[t, REACH, i]:
+            if abs(v) >= terms[t, at.REACH, i]:
                 if v * a >= 0.0:
                     continue
-                change += abs(v) - terms[t, REACH, i]
+                change += abs(v) - terms[t, at.REACH, i]
             length = min(length, change / abs(a))
     return min(max(length / h, 1.0 / MAX_PIECES), left)
 
@@ -207,7 +187,7 @@ def elastic_substep(
     n = target.shape[0]
     start, u0, u1 = vectors[5], vectors[6], vectors[7]
     for i in range(n):
-        start[i] = state[U, i]
+        start[i] = state[at.U, i]
     done, events = 0.0, 0
     while done < 1.0:
         left = 1.0 - done
@@ -216,10 +196,10 @@ def elastic_substep(
         for attempt in range(64):
             last = part >= left
             for i in range(n):
-                u0[i] = state[U, i]
+                u0[i] = state[at.U, i]
                 u1[i] = target[i] if last else start[i] + (done + part) * (target[i] - start[i])
             good = gauss_step(
-                arm, gravity, parameters, springs, terms, scalars, motion, part * h, u0, u1, matrices[MASS], stages,
+                arm, gravity, parameters, springs, terms, scalars, motion, part * h, u0, u1, matrices[at.MASS], stages,
                 blocks, system, pivots, right, work,
             )  # fmt: skip
             if not good:  # too far for Newton's method
@@ -236,7 +216,7 @@ def elastic_substep(
             events += 1
         done = 1.0 if part >= left else done + part
         for i in range(n):
-            state[U, i] = u1[i]
+            state[at.U, i] = u1[i]
             for s in range(2):
                 motion[POS, s, i], motion[VEL, s, i] = stages[END, s, i], stages[END + 1, s, i]
                 here = stops and s == side and i == joint
@@ -246,7 +226,7 @@ def elastic_substep(
                     if s == LINK and springs[STIFFNESS, i] == 0.0:
                         motion[SLIDE, MOTOR, i] = motion[VEL, MOTOR, i] = 0.0
             if jump[i] != 0.0 and (motion[SLIDE, MOTOR, i] == 0.0 or done >= 1.0):
-                state[U, i] += jump[i]
+                state[at.U, i] += jump[i]
                 start[i] += jump[i]
                 target[i] += jump[i]
                 jump[i] = 0.0

@@ -33,18 +33,10 @@ _MAX_ANGLE = 20.0
 class Springs:
     """Springs of an arm, and the arrays that it has in addition to a rigid one.
 
-    Raises `SimulationConfigError`: a motor that also turns with another joint, a rotor without inertia, friction that
-    depends on the load, or a spring that is too stiff, at rest or at the joint's effort limit.
-
-    Parameters
-    ----------
-    model : RobotModel
-    dynamics : JointDynamics
-        Initial values; which joints are elastic does not change.
-    behind : bool
-        Torque is measured behind the springs.
-    step_s : float
-        Length of an integration step [s].
+    `dynamics` are initial values; which joints are elastic does not change.  `behind`: torque is measured behind the
+    springs.  `step_s` is the length of an integration step [s].  Raises `SimulationConfigError`: a motor that also
+    turns with another joint, a rotor without inertia, friction that depends on the load, or a spring that is too stiff,
+    at rest or at the joint's effort limit.
     """
 
     def __init__(self, model: RobotModel, dynamics: JointDynamics, *, behind: bool, step_s: float) -> None:

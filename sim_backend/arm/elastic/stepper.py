@@ -9,6 +9,7 @@ import numpy as np
 
 from rt_core.jit import kernel
 from rt_core.types import FloatArray, IntArray
+from sim_backend.arm import layout as at
 from sim_backend.arm.elastic._motion import elastic_substep, settle
 from sim_backend.arm.elastic.layout import (
     ACC,
@@ -26,25 +27,6 @@ from sim_backend.arm.elastic.layout import (
     SENSOR_BEHIND,
     VEL,
 )
-from sim_backend.arm.layout import (
-    KP,
-    LEVEL,
-    OUT_DQ,
-    OUT_Q,
-    OUT_TAU,
-    OUT_TRUE_DDQ,
-    OUT_TRUE_DQ,
-    OUT_TRUE_Q,
-    PERIOD,
-    RESOLUTION,
-    SUBSTEPS,
-    TAU_NOISE,
-    V_SET,
-    VELOCITY_NOISE,
-    X_SET,
-    V,
-    X,
-)
 from sim_backend.arm.stepper import SCRATCH, control, measure, setpoint
 from sim_backend.arm.temperature import warm
 
@@ -58,12 +40,12 @@ def measure_elastic(
     measure(parameters, coupling, scalars, state, noise, out)
     for i in range(state.shape[1]):
         q, dq = motion[POS, LINK, i], motion[VEL, LINK, i]
-        out[OUT_TRUE_Q, i], out[OUT_TRUE_DQ, i], out[OUT_TRUE_DDQ, i] = q, dq, motion[ACC, LINK, i]
-        step = parameters[RESOLUTION, i]
-        out[OUT_Q, i] = step * np.floor(q / step + 0.5) if step > 0.0 else q
-        out[OUT_DQ, i] = dq + parameters[VELOCITY_NOISE, i] * noise[2, i]
+        out[at.OUT_TRUE_Q, i], out[at.OUT_TRUE_DQ, i], out[at.OUT_TRUE_DDQ, i] = q, dq, motion[ACC, LINK, i]
+        step = parameters[at.RESOLUTION, i]
+        out[at.OUT_Q, i] = step * np.floor(q / step + 0.5) if step > 0.0 else q
+        out[at.OUT_DQ, i] = dq + parameters[at.VELOCITY_NOISE, i] * noise[2, i]
         if springs[SENSOR_BEHIND, i] != 0.0:
-            out[OUT_TAU, i] = motion[CARRIED, LINK, i] + parameters[TAU_NOISE, i] * noise[0, i]
+            out[at.OUT_TAU, i] = motion[CARRIED, LINK, i] + parameters[at.TAU_NOISE, i] * noise[0, i]
         out[OUT_MOTOR_Q, i], out[OUT_MOTOR_DQ, i] = motion[POS, MOTOR, i], motion[VEL, MOTOR, i]
         out[OUT_MOTOR_DDQ, i], out[OUT_LINK_FRICTION, i] = motion[ACC, MOTOR, i], motion[LOSS, LINK, i]
         out[OUT_SPRING, i], out[OUT_SENSOR, i] = motion[CARRIED, MOTOR, i], motion[CARRIED, LINK, i]
@@ -94,16 +76,19 @@ def advance_elastic(
     others are as in `sim_backend.arm.stepper.advance`.
     """
     n = centre.shape[0]
-    substeps = int(scalars[SUBSTEPS])
-    h = scalars[PERIOD] / substeps
+    substeps = int(scalars[at.SUBSTEPS])
+    h = scalars[at.PERIOD] / substeps
     error, target, jump, scratch = vectors[16], vectors[17], vectors[19], vectors[SCRATCH:]
     for k in range(out.shape[0]):
         index = sample + k
         if index > 0:
-            warm(parameters, terms[0], scalars, state, scratch[LEVEL])
+            warm(parameters, terms[0], scalars, state, scratch[at.LEVEL])
             for s in range(substeps):
                 for i in range(n):
-                    error[i] = state[V_SET, i] + parameters[KP, i] * (state[X_SET, i] - state[X, i]) - state[V, i]
+                    error[i] = (
+                        state[at.V_SET, i] + parameters[at.KP, i] * (state[at.X_SET, i] - state[at.X, i])
+                        - state[at.V, i]
+                    )  # fmt: skip
                 t = ((index - 1) * substeps + s + 1) * h
                 setpoint(
                     arm, gravity, parameters, terms[1], coupling, scalars, table, centre, series, period, t, state,

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.frame import JointFrame
 from service.client import ControlError
 from service.commission._site import Site
 from service.commission.errors import StepFailedError
@@ -59,8 +58,7 @@ def site(
 ) -> tuple[Site, Answers]:  # fmt: skip
     answers = Answers(run, permit, dict(recorder))
     found = Site(answers, "a")  # type: ignore[arg-type]
-    frame = JointFrame(t_bus_ns=0, t_host_ns=0, seq=0, q=HERE)
-    monkeypatch.setattr(found, "_here", lambda: frame)
+    monkeypatch.setattr(found, "where", lambda: (HERE, HERE))
     return found, answers
 
 

@@ -152,7 +152,7 @@ def test_an_arm_whose_rate_is_no_whole_number(tmp_path: Path) -> None:
     assert find_kind("excite").read(parameters(here))
     assert abs(period_s - 10.0) < 0.02
     series = FourierSeries(1.0 / period_s, HERE, np.zeros((7, 5)), np.zeros((7, 5)))
-    designed = Trajectory(here.names_tuple, here.units, series=series)
+    designed = Trajectory(tuple(here.names), here.units, series=series)
     assert designed.cycles(1.0 / bench.rate_hz) == 3332
     assert slower(designed, 1.0 / 3.0, here.rate_hz).cycles(1.0 / bench.rate_hz) == 9996
     here = context(Bench(ARM7, HERE, tmp_path / "other"), yes)

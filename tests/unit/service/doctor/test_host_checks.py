@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.doctor._card_checks import check_card
-from service.doctor._host_checks import check_host
+from service.doctor._host_checks import check_card, check_host
 from service.doctor._needs import Needs
 from service.doctor.examine import closed_processors, coalescing
 from service.doctor.facts import card_names, processor_list, read_card, read_facts
