@@ -79,6 +79,12 @@ def calibration_facts(document: dict[str, Any]) -> list[tuple[str, str]]:
             f"from {deviations['from'].replace('_', ' ')}, {number(deviations['freedom'], 3)} degrees of freedom",
         ),
     ]
+    expected = document["expected"]
+    if expected["rms_mm"] is not None:
+        facts.append(("new poses", f"off by {number(expected['rms_mm'])} mm rms, within the joint limits"))
+    if document["distance_offset"] is not None:
+        offset = document["distance_offset"]
+        facts.append(("distance offset", f"{number(offset['value_mm'], 4)} ± {number(2.0 * offset['std_mm'], 2)} mm"))
     carried = [p["name"] for p in document["parameters"] if p["status"] == "prior"]
     if carried:
         facts.append(("from the prior", f"{', '.join(carried)}: no measurements, the poses say less of them"))

@@ -41,9 +41,9 @@ class CalibrateJob(Parameters):
     what it holds against gravity, by the masses of the robot file.  Of the arm, parameters that
     `excluded` names are held at nominal.
 
-    `train_share` of the poses, drawn with `seed`, are fitted, the others test the result; or with `train_sockets` the
-    poses in these sockets.  `range_length` [m] and `range_angle` [rad] are the largest errors looked for, and
-    `range_compliance` [rad/(N*m)] or [m/N] the largest compliance.
+    `train_share` of the distinct postures, drawn with `seed`, are fitted, the others test the result; or with
+    `train_sockets` the poses in these sockets.  `range_length` [m] and `range_angle` [rad] are the largest errors
+    looked for, and `range_compliance` [rad/(N*m)] or [m/N] the largest compliance.
     `prior_length` [m], `prior_angle` [rad] and, by name, `priors` are standard deviations of the errors that arms of
     the kind are made with; `build_length` and `build_angle` are what those held as imprecise may be off by.
     `expected_noise` [m] is what instrument and arm may leave of a coordinate; 3 times as much
@@ -176,6 +176,7 @@ def _training(p: CalibrateJob, table: MeasurementTable, where: str) -> BoolArray
     """Return which poses to fit (N,)."""
     import numpy as np
 
+    from rt_core.calibration.repeats import distinct_postures
     from rt_core.calibration.sample import Distances
 
     if p.train_sockets:
@@ -189,10 +190,11 @@ def _training(p: CalibrateJob, table: MeasurementTable, where: str) -> BoolArray
         if missing:
             raise OperationError(f"train_sockets: {where} has no pose in socket {missing[0]}")
         return np.isin(table.numbers, p.train_sockets)
-    use = np.zeros(len(table.q), dtype=np.bool_)
-    count = max(1, round(p.train_share * len(table.q)))
-    use[np.random.default_rng(p.seed).permutation(len(table.q))[:count]] = True
-    return use
+    posture = distinct_postures(table.q)  # repeats of a fitted posture would test nothing
+    postures = int(posture.max()) + 1
+    use = np.zeros(postures, dtype=np.bool_)
+    use[np.random.default_rng(p.seed).permutation(postures)[: max(1, round(p.train_share * postures))]] = True
+    return np.asarray(use[posture])
 
 
 KIND = Kind(
