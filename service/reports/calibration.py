@@ -97,7 +97,7 @@ def calibration_facts(document: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _error_rows(document: dict[str, Any]) -> list[dict[str, str]]:
     rows = []
-    for part in ("training", "test"):
+    for part in ("training", "test", "check"):
         found = document["residual"][part]
         if found is None:
             continue

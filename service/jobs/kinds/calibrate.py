@@ -14,7 +14,8 @@ from service.operations.parameter_types import Positive, Reference, RobotText, S
 from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from rt_core.calibration.result import Calibration
+    from drivers.files.robots.file import RobotFile
+    from rt_core.calibration.result import Accuracy, Calibration
     from rt_core.calibration.sample import Contacts, Distances
     from rt_core.calibration.settings import CalibrationSettings
     from rt_core.types import BoolArray, FloatArray
@@ -46,6 +47,8 @@ class CalibrateJob(Parameters):
     looked for, and `range_compliance` [rad/(N*m)] or [m/N] the largest compliance.
     `prior_length` [m], `prior_angle` [rad] and, by name, `priors` are standard deviations of the errors that arms of
     the kind are made with; `build_length` and `build_angle` are what those held as imprecise may be off by.
+    `check` is another table of the same arm, on which the errors of the nominal and of the corrected arm are told, base
+    and tool fitted anew.
     `expected_noise` [m] is what instrument and arm may leave of a coordinate; 3 times as much
     is too much.  With `tolerance` [m] the search of `pso` and `pso_lm` ends at a root-mean-square error that
     small, and standard deviations include the distance left.
@@ -53,6 +56,7 @@ class CalibrateJob(Parameters):
 
     robot: RobotText | None = None
     measurements: Reference
+    check: Reference | None = None
     method: Literal["lm", "pso", "pso_lm"] = "lm"
     robust: bool = False
     base: bool = True
@@ -76,7 +80,7 @@ class CalibrateJob(Parameters):
     build_angle: Positive = 1e-3
 
 
-_NOT_SETTINGS = ("robot", "measurements")
+_NOT_SETTINGS = ("robot", "measurements", "check")
 #: Names of all files that a calibration can write.
 FILES = ("calibration.json", "residuals.csv", "report.html", "calibrated.urdf", "calibrated_dh.csv")
 
@@ -131,11 +135,14 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
             station=table.station,
             on_progress=lambda share, what: ws.progress(share, what),
         )
+        elsewhere = None if p.check is None else _elsewhere(found, p, ws, robot)
     except CalibrationError as error:
         raise OperationError(f"{where}: {error}") from None
     given = {name: getattr(p, name) for name in CalibrateJob.model_fields if name not in _NOT_SETTINGS}
     sha256 = ws.inputs["measurements"].sha256
-    metrics = json_values(calibration_document(found, robot, table, given, created=ws.created, sha256=sha256))
+    metrics = json_values(
+        calibration_document(found, robot, table, given, created=ws.created, sha256=sha256, check=elsewhere)
+    )
     ws.write_json("calibration.json", metrics)
     ws.write("residuals.csv", residual_table(found, use, table.lines))
     ws.write("report.html", calibration_html(found, metrics, found.predict(table.q, load, table.head)[0], use))
@@ -145,6 +152,24 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
         if rows is not None:
             ws.write("calibrated_dh.csv", rows)
     return found, Outcome(found.verdict, summary(found), metrics, found.verdict == "ok")
+
+
+def _elsewhere(found: Calibration, p: CalibrateJob, ws: Workspace, robot: RobotFile) -> Accuracy:
+    """Return the errors on the table `check`."""
+    from rt_core.calibration.checking import errors_elsewhere
+    from rt_core.calibration.settings import CalibrationError
+    from service.operations.calibration.nominal_geometry import gravity_load
+    from service.operations.calibration.table import read_table
+
+    where = f"check: {ws.inputs['check'].label}"
+    table = read_table(ws.path("check"), where, robot.model.n)
+    load = gravity_load(robot.model, table.q) if p.compliance else None
+    if table.head is not None or table.station is not None:
+        raise OperationError(f"{where}: has columns head or station: check with one point from one place")
+    try:
+        return errors_elsewhere(found, table.q, table.measured, _settings(p), load)
+    except CalibrationError as error:
+        raise OperationError(f"{where}: {error}") from None
 
 
 def _settings(p: CalibrateJob) -> CalibrationSettings:
@@ -202,5 +227,5 @@ KIND = Kind(
     help="geometric errors of an arm from measured positions, poses or distances, or a ball in sockets",
     parameters=CalibrateJob,
     run=_run,
-    recordings=("measurements",),
+    recordings=("measurements", "check"),
 )

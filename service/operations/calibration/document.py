@@ -29,8 +29,12 @@ def calibration_document(
     *,
     created: str,
     sha256: str,
+    check: Accuracy | None = None,
 ) -> dict[str, Any]:
-    """Return the calibration as plain data; `settings` are those of the job, `sha256` is of the table."""
+    """Return the calibration as plain data; `settings` are those of the job, `sha256` is of the table.
+
+    `check` are the errors on another table.
+    """
     usable = found.verdict in ("ok", "not_converged")
     return {
         "format": FORMAT,
@@ -46,9 +50,9 @@ def calibration_document(
             "joint_range": [[float(q.min()), float(q.max())] for q in table.q.T],
         },
         "settings": dict(settings),
-        "residual": {"training": _accuracy(found.training), "test": _accuracy(found.test)},
+        "residual": {"training": _accuracy(found.training), "test": _accuracy(found.test), "check": _accuracy(check)},
         "outliers": int(found.outlying.sum()),
-        "doubts": doubts_text(found, table.lines),
+        "doubts": doubts_text(found, table.lines) + _check_text(found, check),
         "expected": {
             "rms_mm": _finite(_MM * found.expected.error),
             "nominal_rms_mm": _MM * found.expected.nominal,
@@ -204,6 +208,16 @@ def _points(found: Calibration, table: MeasurementTable) -> list[dict[str, Any]]
         {"number": number, "translation": place}
         for k, (number, place) in enumerate(zip(table.known_numbers, found.places, strict=True))
         if f"point{k + 1}_x" in names
+    ]
+
+
+def _check_text(found: Calibration, check: Accuracy | None) -> list[str]:
+    """Return a sentence if the corrected arm does worse on another table than the nominal one."""
+    if check is None or check.after.rms <= check.before.rms or found.verdict not in ("ok", "not_converged"):
+        return []
+    return [
+        f"on the table to check with the corrected arm is off by {_MM * check.after.rms:.3g} mm (root mean square), "
+        f"the nominal one by {_MM * check.before.rms:.3g} mm: the corrections do not hold there"
     ]
 
 
