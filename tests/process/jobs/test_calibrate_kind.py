@@ -257,7 +257,7 @@ def test_the_same_job_gives_the_same_bytes(tmp_path: Path, robot: Path) -> None:
             "line 2, column qx: the quaternion has length",
         ),
         (lambda lines: [lines[0] + ",qx", *(line + ",0" for line in lines[1:])], "there is no column qy"),
-        (lambda lines: lines[:4], "2 poses to fit give 6 equations for 21 parameters: measure at least 8 poses"),
+        (lambda lines: lines[:4], "2 distinct postures to fit give 6 equations for 21 parameters"),
     ],
 )
 def test_a_bad_table_is_refused_by_file_line_and_column(tmp_path: Path, robot: Path, change: Any, message: str) -> None:
