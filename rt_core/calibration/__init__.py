@@ -5,11 +5,13 @@ Start with `calibrate`: it fits an `error_model` of a nominal `geometry` to a `s
 minimises, `identifiability` decides which parameters the poses determine, and `uncertainty` gives their covariance.
 
 - `planning` proposes poses to measure, `selection` the most informative of many.
-- `compensation` finds joint commands for the calibrated arm, `prediction` the uncertainty of its tool.
+- `compensation` finds joint commands for the calibrated arm, `prediction` the uncertainty of its tool, `checking` its
+  errors on another table; `repeats` tells distinct postures.
 - `elements` builds the chain of an error model; `cell` combines several arms measured by one instrument.
 """
 
 __all__ = [
-    "calibrate", "cell", "compensation", "elements", "error_model", "fit", "frames", "geometry", "identifiability",
-    "input_checks", "planning", "prediction", "result", "sample", "selection", "settings", "uncertainty",
+    "calibrate", "cell", "checking", "compensation", "elements", "error_model", "fit", "frames", "geometry",
+    "identifiability", "input_checks", "planning", "prediction", "repeats", "result", "sample", "selection", "settings",
+    "uncertainty",
 ]  # fmt: skip

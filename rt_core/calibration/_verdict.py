@@ -8,9 +8,9 @@ import numpy as np
 from scipy import stats
 
 from rt_core.calibration import _robust as robust
-from rt_core.calibration.elements import FRAME
 from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.fit import Objective
+from rt_core.calibration.prediction import NOTHING
 from rt_core.calibration.result import Verdict
 from rt_core.types import BoolArray, FloatArray, IntArray
 
@@ -26,8 +26,6 @@ LARGE = 5e-3
 BEYOND_NOISE = 3.0
 #: Largest share of outliers in a robust fit; with more, two parts of the data may disagree.
 MAX_OUTLYING = 0.2
-#: Errors below this are rounding [m].
-NOTHING = 1e-9
 
 SIZE_UNKNOWN = (
     "a ball in sockets does not show the size of the arm: give spacings between sockets that are fitted, exclude a "
@@ -42,7 +40,7 @@ def judged(
     """Return the verdict and its reasons; of several verdicts, the one to be dealt with first.
 
     `blind`: the poses determine nothing of the arm, although not all of it is excluded.  Residuals `before` and `after`
-    (N, k) have the variance of a pose's error, also where a socket is at the mean of its poses.
+    (N, k), one a distinct posture, have the variance of a pose's error, also of a socket at the mean of its poses.
     """
     model, free = objective.model, objective.free
     loss: robust.Loss = "squares" if objective.loss == "squares" else "bisquare"
@@ -53,7 +51,7 @@ def judged(
         lengths = np.linalg.norm(residual[:, :3], axis=1)
         return robust.scale(lengths, min(residual.shape[1], 3), loss, spent / rows)
 
-    arm = free[model.priority[free] != FRAME]
+    arm = free[model.of_arm[free]]
     if blind:
         return "undetermined", ("these poses determine no parameter of the arm: move all joints, over a wide range",)
     sample = objective.sample
@@ -67,7 +65,7 @@ def judged(
             f"the error is {1e3 * left:.3g} mm a coordinate, where the measured positions spread by {1e3 * spread:.3g} "
             "mm: check units, zeros and signs of the joints, the robot, and whether base and tool are known",
         )
-    bound = [int(k) for k in free if abs(objective.x[k]) >= (1.0 - 1e-6) * width[k]]
+    bound = np.flatnonzero(at_bound(objective, width)).tolist()
     if bound:
         return "at_bound", bound_reasons(model, bound)
     if expected_noise is None:
@@ -97,7 +95,7 @@ def judged(
     expected = size(after[use], spent) * np.sqrt(1.0 + spent / max(rows - spent - 1.0, 1.0))
     coordinates = min(sample.width, 3)
     counted = coordinates * robust.scale_efficiency(coordinates, loss)
-    freedom = max(int(use.sum()) * (1.0 - spent / rows), 0.1) * counted
+    freedom = max(len(sample) * (1.0 - spent / rows), 0.1) * counted
     luck = stats.f.isf(SIGNIFICANCE, int(tested.sum()) * counted, freedom)
     if now > max(OVERFIT, np.sqrt(luck)) * expected and now > NOTHING:
         return "overfit", (
@@ -105,6 +103,12 @@ def judged(
             "were to be expected: measure more poses, or exclude parameters",
         )
     return "ok", ()
+
+
+def at_bound(objective: Objective, width: FloatArray) -> BoolArray:
+    """Return which errors (P,) are as large as the largest allowed, `width` (P,)."""
+    free = np.isin(np.arange(objective.x.size), objective.free)
+    return np.asarray(free & (np.abs(objective.x) >= (1.0 - 1e-6) * width))
 
 
 def bound_reasons(model: ErrorModel, bound: Sequence[int]) -> tuple[str, ...]:

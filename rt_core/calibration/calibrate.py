@@ -14,22 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
-from scipy import stats
 
 from rt_core.calibration import _robust as robust
 from rt_core.calibration._alignment import in_first_frame, leave_one_out, tested_poses, with_sockets
-from rt_core.calibration._diagnosis import doubtful_poses, likely_unit
+from rt_core.calibration._causes import likely_cause
+from rt_core.calibration._change import change_in_time
+from rt_core.calibration._diagnosis import doubtful_poses
+from rt_core.calibration._imprecise import imprecise, without_imprecise, worse_by_more_than_chance
 from rt_core.calibration._verdict import (
     MAX_OUTLYING,
-    SIGNIFICANCE,
     SIZE_UNKNOWN,
+    at_bound,
     given_up_reason,
     judged,
     outliers_reason,
 )
-from rt_core.calibration.elements import FRAME
 from rt_core.calibration.error_model import ErrorModel, error_model
 from rt_core.calibration.fit import Objective, minimise
 from rt_core.calibration.frames import scales_of, settled, with_fitted_frames
@@ -42,10 +44,11 @@ from rt_core.calibration.identifiability import (
     correlated_pairs,
     identifiability,
     shows_size,
-    stand_ins,
     triangle,
 )
 from rt_core.calibration.input_checks import checked_heads, checked_load, checked_sample, checked_stations
+from rt_core.calibration.prediction import expected_error
+from rt_core.calibration.repeats import averaged, distinct_postures, merged
 from rt_core.calibration.result import (
     Accuracy,
     Calibration,
@@ -66,20 +69,13 @@ from rt_core.calibration.settings import (
     largest_errors,
     prior_deviations,
 )
-from rt_core.calibration.uncertainty import Dependence, Statistics, noise_std, prior_share, statistics, with_held
+from rt_core.calibration.uncertainty import prior_share, statistics, with_held
 from rt_core.optimise.run import SearchOutcome
 from rt_core.types import BoolArray, FloatArray, IntArray
 
-#: A value is precise if one standard deviation moves the tool by less than this much of the noise ...
-EFFECT_LIMIT = 1.0
-#: ... or is at most this share of the value and this size [m or rad]: systematic errors drive parameters that nearly
-#: cancel to large values.
-RELATIVE_STD_LIMIT = 0.3
-STD_LIMIT = 1e-3
 _CONVERGED_STEP = 0.1  # of a standard deviation
 _CONVERGED_EFFECT = 1e-12  # [m]
-_NAMED_SHARE = 0.2
-_NEARLY = 0.5
+_BEYOND = 10.0  # times the largest errors, to see what lies beyond them
 
 ProgressCallback = Callable[[float, str], None]
 
@@ -130,8 +126,8 @@ def calibrate(
     spacings = measured.spacings if isinstance(measured, Contacts) else ()
     _check_spacings(spacings, sample.points)
     fitted = set() if sample.point is None else set(sample.point[use].tolist())
-    fresh = error_model(
-        geometry,
+    modelled = partial(
+        error_model,
         base=settings.base and sample.point is None,
         tool=settings.tool,
         orientation=sample.width == 6,
@@ -140,9 +136,14 @@ def calibrate(
         points=sample.points,
         spacings=[known for known in spacings if {known.first, known.second} <= fitted],
         stations=1 if sample.station is None else int(sample.station.max()) + 1,
+        offset=sample.length is not None,
     )
+    fresh = modelled(geometry)
     check_excluded(fresh, settings)
-    training = sample.take(use)
+    # repeats of a posture are one measurement, in the fit and in every test
+    group = distinct_postures(sample.q, sample.point, sample.head, sample.station, use.astype(np.int64))
+    rows = np.unique(group, return_index=True)[1]
+    training = merged(sample, group, robust=settings.robust).take(use[rows])
     on_progress(0.0, "base and tool")
     model = with_fitted_frames(fresh, training, settings, lambda: on_progress(0.0, "base and tool"))
     nothing = np.zeros(model.size)
@@ -162,7 +163,7 @@ def calibrate(
     def report_dropped(dropped: int) -> None:
         on_progress(scales + (share - scales) * dropped / found.free.size, "imprecise parameters")
 
-    objective, dropped = _without_imprecise(begun, width, settings, report_dropped)
+    objective, dropped = without_imprecise(begun, width, settings, report_dropped)
     on_progress(share, settings.method)
     final = replace(objective, loss="bisquare") if settings.robust else objective
     if settings.method != "lm":
@@ -170,20 +171,45 @@ def calibrate(
     # only swarms may end before the minimum
     asked = None if settings.method == "lm" else settings.tolerance
     tolerance = None if asked is None else asked * _cost_unit(final)
-    x, outcome = minimise(
-        final, settings.method, width, swarm_iterations=settings.swarm_iterations,
-        lm_iterations=settings.lm_iterations, particles=settings.particles, tolerance=tolerance, seed=settings.seed,
-        on_progress=lambda done, stage: on_progress(share + (1.0 - share) * done, stage),
-    )  # fmt: skip
-    final = replace(final, x=x)
-    doubts, judge = doubtful_poses(final, np.flatnonzero(use), width, settings, lambda: on_progress(1.0, "diagnosis"))
+
+    def fit(objective: Objective) -> tuple[Objective, SearchOutcome]:
+        x, outcome = minimise(
+            objective, settings.method, width, swarm_iterations=settings.swarm_iterations,
+            lm_iterations=settings.lm_iterations, particles=settings.particles, tolerance=tolerance, seed=settings.seed,
+            on_progress=lambda done, stage: on_progress(share + (1.0 - share) * done, stage),
+        )  # fmt: skip
+        return replace(objective, x=x), outcome
+
+    final, outcome = fit(final)
+    if bound := int(at_bound(final, width).sum()):
+        calm, its = fit(_regularised(final, width))
+        beyond = replace(final, x=minimise(final, "lm", _BEYOND * width)[0])
+        if not at_bound(calm, width).any() and not worse_by_more_than_chance(
+            calm, beyond, statistics(beyond).dependence, bound
+        ):
+            final, outcome = calm, its
+    doubts, judge = doubtful_poses(final, rows[use[rows]], width, settings, lambda: on_progress(1.0, "diagnosis"))
     fixed = found.fixed + dropped
-    result = _result(final, sample, use, shown.free, fixed, width, outcome, doubts, judge, sized, settings)
-    if result.verdict in ("not_explained", "at_bound", "undetermined"):
-        unit = likely_unit(lambda: fresh, training, settings, geometry.revolute, lambda: on_progress(1.0, "diagnosis"))
-        result = replace(result, doubts=replace(doubts, unit=unit))
+    result = _result(final, sample, group, use, shown.free, fixed, width, outcome, doubts, judge, sized, settings)
+    if result.verdict in ("not_explained", "at_bound", "undetermined", "outliers", "overfit"):
+        unit, left = likely_cause(modelled, geometry, training, settings, lambda: on_progress(1.0, "diagnosis"))
+        result = replace(result, doubts=replace(doubts, unit=unit, unit_left=left))
+    if result.verdict in ("ok", "overfit", "outliers", "not_explained", "no_gain") and (
+        change := change_in_time(judge, settings.seed)
+    ):
+        change = replace(change, at=int(rows[use[rows]][change.at]))
+        result = replace(result, doubts=replace(result.doubts, change=change))
     on_progress(1.0, "done")
     return result
+
+
+def _regularised(objective: Objective, width: FloatArray) -> Objective:
+    """Return the objective with a prior of the arm's errors: three standard deviations are the largest error.
+
+    It decides in directions of which the poses say less.
+    """
+    prior = np.where(objective.model.of_arm, width / 3.0, np.inf)
+    return replace(objective, prior=prior if objective.prior is None else np.minimum(prior, objective.prior))
 
 
 def _check_spacings(spacings: Sequence[Spacing], sockets: int) -> None:
@@ -207,76 +233,14 @@ def _check_count(model: ErrorModel, found: Identifiability, sample: Sample) -> N
     if rows <= found.rank:
         needed = candidates // sample.width + 1
         raise CalibrationError(
-            f"{len(sample)} poses to fit give {rows} equations for {candidates} parameters: measure at least {needed} "
-            "poses, or exclude parameters"
+            f"{len(sample)} distinct postures to fit give {rows} equations for {candidates} parameters (repeats of a "
+            f"posture say nothing new): measure at least {needed} postures, or exclude parameters"
         )
 
 
 def _cost_unit(objective: Objective) -> float:
     """Return the cost over the root-mean-square distance if positions and rotations are at their scale."""
     return float(np.sqrt(max(objective.sample.width / 3.0, 1.0)))
-
-
-def _without_imprecise(
-    objective: Objective, width: FloatArray, settings: CalibrationSettings, report: Callable[[int], None]
-) -> tuple[Objective, tuple[Fixed, ...]]:
-    """Fix imprecise parameters, the worst first, those of the arm before the frames; `report` gets the count so far.
-
-    A parameter is kept if without it the fit is significantly worse than some earlier one with more parameters.  All
-    earlier fits are compared: against the first alone the loss by one parameter is hidden among those fixed before
-    without loss, and against the last alone many small losses add up.
-    """
-    dropped: list[Fixed] = []
-    model, earlier = objective.model, [objective]
-    needed = np.zeros(model.size, dtype=np.bool_)
-    dependence = statistics(objective).dependence
-    while objective.free.size > 1:
-        report(len(dropped))
-        found = statistics(objective)
-        free = objective.free
-        # by the plain deviations: correlated errors are no reason to fix a parameter that improves the fit
-        useless, effect = _imprecise(objective, found, noise_std(found, objective))
-        useless &= ~needed[free]
-        arm = useless & (model.priority[free] != FRAME)
-        if not useless.any():
-            break
-        candidates = np.where(arm if arm.any() else useless, effect, -1.0)
-        # of those about equally bad the least useful one, so that noise does not choose
-        near = candidates >= _NEARLY * candidates.max()
-        worst = int(np.argmax(np.where(near, model.priority[free], -1)))
-        others = np.delete(free, worst)
-        x = objective.x.copy()
-        x[free[worst]] = 0.0
-        without = settled(replace(objective, free=others, x=x), width, settings, lambda: report(len(dropped)))
-        if any(_worse_by_more_than_chance(without, richer, dependence) for richer in earlier):
-            needed[free[worst]] = True
-            continue
-        like = stand_ins(model.names, found.R, int(free[worst]), others, _NAMED_SHARE)
-        dropped.append(Fixed(model.names[free[worst]], "imprecise", like))
-        earlier.append(without)
-        objective = without
-    return objective, tuple(dropped)
-
-
-def _worse_by_more_than_chance(without: Objective, richer: Objective, dependence: Dependence) -> bool:
-    """Check whether the fit `without` some parameters of a `richer` one is significantly worse (F test).
-
-    If errors of successive poses are correlated, the limit is raised by the ratio of their blocks.
-    """
-    held = richer.free.size - without.free.size
-    left = max(richer.sample.width * len(richer.sample) - richer.spent(), 1.0)
-    fitted = richer.total(richer.x[richer.free])
-    rise = replace(without, scale=richer.scale).total(without.x[without.free]) - fitted
-    chance = stats.f.isf(SIGNIFICANCE, held, left) * (max(dependence.ratio, 1.0) if dependence.found else 1.0)
-    return bool(rise / held > chance * max(fitted / left, np.finfo(np.float64).tiny))
-
-
-def _imprecise(objective: Objective, found: Statistics, std: FloatArray) -> tuple[BoolArray, FloatArray]:
-    """Return whether standard deviations (p,) are too large, and the effect of each on the tool, in scales."""
-    free = objective.free
-    effect = std * np.linalg.norm(found.R[:, free], axis=0) / np.sqrt(len(objective.sample))
-    limit = np.minimum(RELATIVE_STD_LIMIT * np.abs(objective.x[free]), STD_LIMIT)
-    return (std > limit) & (effect > EFFECT_LIMIT * found.noise), effect
 
 
 def _shown_errors(model: ErrorModel, sample: Sample, use: BoolArray, x: FloatArray) -> FloatArray:
@@ -292,8 +256,9 @@ def _weights(objective: Objective, residual: FloatArray) -> FloatArray:
 
 
 def _result(
-    objective: Objective, sample: Sample, use: BoolArray, shown: IntArray, fixed: tuple[Fixed, ...], width: FloatArray,
-    outcome: SearchOutcome, doubts: Doubts, judge: Objective, sized: bool, settings: CalibrationSettings,
+    objective: Objective, sample: Sample, group: IntArray, use: BoolArray, shown: IntArray, fixed: tuple[Fixed, ...],
+    width: FloatArray, outcome: SearchOutcome, doubts: Doubts, judge: Objective, sized: bool,
+    settings: CalibrationSettings,
 ) -> Calibration:  # fmt: skip
     model, free, x = objective.model, objective.free, objective.x
     found = statistics(objective)
@@ -307,9 +272,7 @@ def _result(
     covariance = joint[: free.size, : free.size]
     names = tuple(model.names[k] for k in free)
     doubtful = {
-        name
-        for name, on in zip(names, _imprecise(objective, found, np.sqrt(np.diag(covariance)))[0], strict=True)
-        if on
+        name for name, on in zip(names, imprecise(objective, found, np.sqrt(np.diag(covariance)))[0], strict=True) if on
     }
     std = dict(zip(names, np.sqrt(np.diag(covariance)).tolist(), strict=True))
     carried = carried_by_prior(names, prior_share(found, objective))
@@ -317,7 +280,11 @@ def _result(
     # errors from the mean of other poses vary more than those from a known point, by the variance of the mean
     even = 1.0 / np.sqrt(leave_one_out(sample, use))[:, None]
     tested = tested_poses(sample, use)
-    test = Accuracy(int(tested.sum()), Errors.of(before[tested]), Errors.of(after[tested])) if tested.any() else None
+
+    def accuracy(part: BoolArray) -> Accuracy:
+        return Accuracy(int(part.sum()), Errors.of(before[part]), Errors.of(after[part]), np.unique(group[part]).size)
+
+    test = accuracy(tested) if tested.any() else None
     scale = scales_of(objective, objective.spent())
     weights = _weights(objective, even * after)
     judged_errors = after if judge is objective else _shown_errors(model, sample, use, judge.x)
@@ -325,12 +292,15 @@ def _result(
     if sample.width < 6:
         scale[1] = np.nan
     held = {item.name for item in fixed if item.reason == "excluded"}
-    wanted = any(model.priority[k] != FRAME and name not in held for k, name in enumerate(model.names))
+    wanted = any(model.of_arm[k] and name not in held for k, name in enumerate(model.names))
     seen = np.isin(free, shown)
-    blind = wanted and not (model.priority[free[seen]] != FRAME).any()
-    errors = (even * before, even * after)
+    blind = wanted and not model.of_arm[free[seen]].any()
+    errors = averaged(even * before, group), averaged(even * after, group)
+    first = np.unique(group, return_index=True)[1]
     finished = converged or outcome.stopped == "tolerance"
-    verdict, reasons = judged(objective, *errors, use, tested, width, finished, blind, settings.expected_noise)
+    verdict, reasons = judged(
+        objective, *errors, use[first], tested[first], width, finished, blind, settings.expected_noise
+    )  # fmt: skip
     if not sized:
         verdict, reasons = "undetermined", (SIZE_UNKNOWN,)
     if doubts.dominant and verdict != "undetermined":
@@ -338,6 +308,9 @@ def _result(
     given_up = int((weights[use] < robust.OUTLYING_WEIGHT).sum())
     if given_up > MAX_OUTLYING * use.sum() and verdict in ("ok", "not_converged", "no_gain", "overfit"):
         verdict, reasons = "outliers", (given_up_reason(given_up, int(use.sum())),)
+    build = np.where(model.of_arm & ~np.isin(model.names, list(held)), build_deviations(model, settings), 0.0)
+    nominal_error = float(np.sqrt(np.mean(np.sum(before[:, :3] ** 2, axis=1))))
+    expected = expected_error(objective, found.dependence, scale, build, nominal_error)
     known = {} if not sized or verdict in ("not_explained", "outliers", "at_bound", "overfit") else std
     raw = triangle(model.jacobian(objective.sample, x, free), model.spacing_rows(x)[1][:, free])[:, seen]
     return Calibration(
@@ -347,6 +320,6 @@ def _result(
         tuple(frame for name in model.base_names[1:] if (frame := frame_estimate(model, name, x, known)) is not None),
         names, covariance, found.dependence, found.freedom, fixed, correlated_pairs(names, found.covariance),
         condition_number(raw), Observability.of(raw, len(objective.sample)), scale,
-        Accuracy(int(use.sum()), Errors.of(before[use]), Errors.of(after[use])), test, before, after, weights,
-        outlying, verdict, reasons, outcome.evaluations, doubts, tuple(model.names[k] for k in nominal), joint,
+        accuracy(use), test, before, after, weights, outlying, verdict, reasons, outcome.evaluations, doubts,
+        tuple(model.names[k] for k in nominal), joint, expected,
     )  # fmt: skip

@@ -15,8 +15,9 @@ from rt_core.types import FloatArray
 #: Angle within which consecutive axes count as parallel [rad].
 PARALLEL = math.radians(10.0)
 _FRAME_NAMES = ("x", "y", "z", "rx", "ry", "rz")
-#: Priority of dependent parameters: frames are kept first, then joint zeros, the rest, offsets along axes.
-FRAME, ZERO, SHAPE, ALONG = range(4)
+#: Priority of dependent parameters: frames are kept first, then joint zeros, the rest, offsets along axes, and the
+#: constant of a distance sensor, which distances that are all alike do not tell from the size of the arm.
+FRAME, ZERO, SHAPE, ALONG, SENSOR = range(5)
 
 
 class Builder:

@@ -10,6 +10,7 @@ The model is exact, not linear in the errors: each parameter is added to its nom
 - Compliance: joint `i` is at `q - compliance_i load_i`, with `load` its torque or force against gravity.
 - Stations: further positions of the instrument; the base in its frame there is `base2_x`, ..., as the first.
 - Heads: further measured points on the tool are `head2_x`, ... along the last frame's axes from the first.
+- Distances: the sensor says `distance_offset` [m] more than the distance.
 - Unknown fixed points (`rt_core.calibration.sample`): `point1_x` to `point1_z` in the measuring frame.
 
 Between consecutive axes within `PARALLEL` of parallel, the offset `d` along the first is ill-conditioned: a small tilt
@@ -27,7 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rt_core.calibration._chain import assemble, jacobian, poses, residuals
-from rt_core.calibration.elements import ALONG, FRAME, ZERO, Builder, add_joints, add_rows
+from rt_core.calibration.elements import ALONG, FRAME, SENSOR, ZERO, Builder, add_joints, add_rows
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.sample import Sample, Spacing
 from rt_core.model.robot import Joint
@@ -45,7 +46,7 @@ class ErrorModel:
     nominal : (P,) float64
         Values without errors.
     priority : (P,) int64
-        `FRAME`, `ZERO`, `SHAPE` or `ALONG`.
+        `FRAME`, `ZERO`, `SHAPE`, `ALONG` or `SENSOR`.
     rotary : (P,) bool
     parameter_place : (P,) int64
         Placement of each parameter.
@@ -71,6 +72,7 @@ class ErrorModel:
     compliance: bool = False  # n parameters after those of the chain
     heads: int = 1  # measured points on the tool; offsets of all but the first are parameters
     points: int = 0  # unknown fixed points, whose coordinates are the last parameters
+    offset: bool = False  # `distance_offset` is a parameter, before these
     spacings: tuple[Spacing, ...] = ()
     station_frames: tuple[tuple[FloatArray, FloatArray], ...] = ()  # nominal base at further stations
 
@@ -88,6 +90,11 @@ class ErrorModel:
     def size(self) -> int:
         """Number of parameters."""
         return len(self.names)
+
+    @property
+    def of_arm(self) -> BoolArray:
+        """Whether each parameter (P,) is of the arm, not of a frame, a fixed point or the sensor."""
+        return np.asarray((self.priority != FRAME) & (self.priority != SENSOR))
 
     def index(self, name: str) -> int:
         """Return the index of a parameter; raise `ValueError` if there is none of that name."""
@@ -149,7 +156,8 @@ class ErrorModel:
         out = self._from_points(sample, x)
         if sample.length is None:
             return out
-        return np.asarray((np.linalg.norm(out, axis=1) - sample.length)[:, None])
+        shown = np.linalg.norm(out, axis=1) + self.sensor_offset(x)
+        return np.asarray((shown - sample.length)[:, None])
 
     def jacobian(self, sample: Sample, x: FloatArray, free: IntArray | None = None) -> FloatArray:
         """Return the derivative (N, k, p) of the residual with respect to the parameters `free` (p,), default all."""
@@ -158,7 +166,7 @@ class ErrorModel:
         # the compliance of a joint moves the frame as its zero does
         gives = (free >= self.first_compliance) & (free < self.first_station)
         of_station = (free >= self.first_station) & (free < self.first_head)
-        of_head = (free >= self.first_head) & (free < self.first_point)
+        of_head = (free >= self.first_head) & (free < self.first_offset)
         chain = free.copy()
         chain[gives] = np.flatnonzero(self.priority == ZERO)[free[gives] - self.first_compliance]
         # the offset of a head moves it as the tool's does
@@ -167,7 +175,7 @@ class ErrorModel:
         # a base moves the frame as the first one does, in its own station's frame
         if of_station.any():
             chain[of_station] = self.belongs_to("base")[(free[of_station] - self.first_station) % 6]
-        of_chain = free < self.first_point
+        of_chain = free < self.first_offset
         chain = chain[of_chain]
         out = np.empty((len(sample), chain.size, max(sample.width, 3)))
         for rows, placements, screws in self._groups(sample.head, sample.station, x):
@@ -187,18 +195,29 @@ class ErrorModel:
             return out.transpose(0, 2, 1)
         J = np.zeros((len(sample), 3, free.size))
         J[:, :, of_chain] = out.transpose(0, 2, 1)
-        for column in np.flatnonzero(~of_chain):
+        for column in np.flatnonzero(free >= self.first_point):
             point, axis = divmod(int(free[column]) - self.first_point, 3)
             J[sample.point == point, axis, column] = -1.0
         if sample.length is None:
             return J
         away = self._from_points(given, x)
-        return np.asarray(np.einsum("ni,nip->np", away / np.linalg.norm(away, axis=1, keepdims=True), J)[:, None, :])
+        along = np.einsum("ni,nip->np", away / np.linalg.norm(away, axis=1, keepdims=True), J)
+        along[:, ~of_chain & (free < self.first_point)] = 1.0
+        return np.asarray(along[:, None, :])
 
     @property
     def first_point(self) -> int:
         """Index of the first coordinate of a fixed point; `size` if there is none."""
         return self.size - 3 * self.points
+
+    @property
+    def first_offset(self) -> int:
+        """Index of the constant of the distance sensor; `first_point` if there is none."""
+        return self.first_point - int(self.offset)
+
+    def sensor_offset(self, x: FloatArray) -> float:
+        """Return the constant of the distance sensor [m] at the errors `x` (P,)."""
+        return float((self.nominal + x)[self.first_offset : self.first_point].sum())
 
     @property
     def first_compliance(self) -> int:
@@ -212,8 +231,8 @@ class ErrorModel:
 
     @property
     def first_head(self) -> int:
-        """Index of the first coordinate of the second head's offset; `first_point` if there is none."""
-        return self.first_point - 3 * (self.heads - 1)
+        """Index of the first coordinate of the second head's offset; `first_offset` if there is none."""
+        return self.first_offset - 3 * (self.heads - 1)
 
     def compliances(self, x: FloatArray) -> FloatArray:
         """Return the compliances (n,) [rad/(N*m)] or [m/N]."""
@@ -221,7 +240,7 @@ class ErrorModel:
 
     def offsets(self, x: FloatArray) -> FloatArray:
         """Return the offset (H, 3) [m] of each head from the first, along the axes of the last frame."""
-        return np.vstack((np.zeros((1, 3)), (self.nominal + x)[self.first_head : self.first_point].reshape(-1, 3)))
+        return np.vstack((np.zeros((1, 3)), (self.nominal + x)[self.first_head : self.first_offset].reshape(-1, 3)))
 
     def _groups(
         self, head: IntArray | None, station: IntArray | None, x: FloatArray
@@ -257,7 +276,7 @@ class ErrorModel:
         return replace(self, nominal=nominal)
 
     def with_found_points(self, x: FloatArray) -> ErrorModel:
-        """Return the model with nominal heads and fixed points as at the errors `x` (P,)."""
+        """Return the model with nominal heads, sensor and fixed points as at the errors `x` (P,)."""
         nominal = self.nominal.copy()
         nominal[self.first_head :] += x[self.first_head :]
         return replace(self, nominal=nominal)
@@ -353,7 +372,7 @@ class ErrorModel:
 
 def error_model(
     geometry: Geometry, *, base: bool = True, tool: bool = True, orientation: bool = False, compliance: bool = False,
-    heads: int = 1, points: int = 0, spacings: Sequence[Spacing] = (), stations: int = 1,
+    heads: int = 1, points: int = 0, spacings: Sequence[Spacing] = (), stations: int = 1, offset: bool = False,
 ) -> ErrorModel:  # fmt: skip
     """Return the error model of an arm.
 
@@ -375,6 +394,8 @@ def error_model(
         Known distances between them.
     stations : int
         Number of stations of the instrument; more than one needs an unknown base.
+    offset : bool
+        Distances are measured, by a sensor with an unknown constant.
     """
     n = geometry.n
     build = Builder()
@@ -394,6 +415,7 @@ def error_model(
         build.parameters += [(f"base{s}_{axis}", "m", 0.0, FRAME, False, 0) for axis in ("x", "y", "z")]
         build.parameters += [(f"base{s}_{axis}", "rad", 0.0, FRAME, True, 0) for axis in ("rx", "ry", "rz")]
     build.parameters += [(f"head{h}_{axis}", "m", 0.0, FRAME, False, 0) for h in range(2, heads + 1) for axis in "xyz"]
+    build.parameters += [("distance_offset", "m", 0.0, SENSOR, False, 0)] * offset
     build.parameters += [(f"point{g + 1}_{axis}", "m", 0.0, FRAME, False, 0) for g in range(points) for axis in "xyz"]
     names, units, nominal, priority, rotary, parameter_place = zip(*build.parameters, strict=True)
     return ErrorModel(
@@ -401,5 +423,6 @@ def error_model(
         np.array(rotary, dtype=np.bool_), np.array(parameter_place, dtype=np.int64), replaced,
         np.array(code, dtype=np.int64), np.array(place, dtype=np.int64), np.array(column, dtype=np.int64),
         np.array(value), np.array(turn).reshape(-1, 9), np.array(geometry.revolute, dtype=np.bool_), align,
-        compliance, heads, points, tuple(spacings), tuple((np.eye(3), np.zeros(3)) for _ in range(1, stations)),
+        compliance, heads, points, offset, tuple(spacings),
+        tuple((np.eye(3), np.zeros(3)) for _ in range(1, stations)),
     )  # fmt: skip

@@ -9,13 +9,12 @@ import numpy as np
 
 from rt_core.calibration import _robust as robust
 from rt_core.calibration._alignment import aligned, aligned_points
-from rt_core.calibration._verdict import NOTHING
-from rt_core.calibration.elements import FRAME
 from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.fit import Objective, minimise
 from rt_core.calibration.identifiability import identifiability
+from rt_core.calibration.prediction import NOTHING
 from rt_core.calibration.sample import Sample
-from rt_core.calibration.settings import CalibrationSettings
+from rt_core.calibration.settings import WIDE, CalibrationSettings
 from rt_core.types import FloatArray
 
 _SCALE_ROUNDS = 20
@@ -23,21 +22,20 @@ _SCALE_CHANGE = 0.01
 _MIN_SCALE = 1e-9
 _FRAME_ROUNDS = 5
 _FRAME_GAIN = 0.95
-_WIDE = {"m": 100.0, "rad": 3.0 * np.pi}
 
 
 def with_fitted_frames(
     model: ErrorModel, sample: Sample, settings: CalibrationSettings, alive: Callable[[], None]
 ) -> ErrorModel:
     """Return the model with base and tool, if they are parameters, fitted with the nominal geometry."""
-    frames = np.flatnonzero(model.priority == FRAME)
+    frames = np.flatnonzero(~model.of_arm & ~np.isin(model.names, settings.excluded))
     if frames.size == 0:
         return model
     nothing = np.zeros(model.size)
     _, nominal = model.frame("tool", nothing)
     model = aligned(model, sample) if sample.point is None else aligned_points(model, sample)
     arm = [name for k, name in enumerate(model.names) if k not in frames]
-    wide = np.array([_WIDE.get(unit, 1.0) for unit in model.units])
+    wide = np.array([WIDE.get(unit, 1.0) for unit in model.units])
     last = np.inf
     for k in range(_FRAME_ROUNDS):
         free = identifiability(model, sample, excluded=arm).free

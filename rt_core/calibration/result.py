@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from rt_core.calibration.elements import FRAME
 from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.identifiability import Fixed
+from rt_core.calibration.prediction import Expected
 from rt_core.calibration.selection import Observability
 from rt_core.calibration.uncertainty import Dependence
 from rt_core.types import BoolArray, FloatArray, IntArray
@@ -93,11 +93,37 @@ class Errors:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Errors of the same poses with nominal geometry (base and tool fitted if parameters) and calibrated."""
+    """Errors of the same poses with nominal geometry (base and tool fitted if parameters) and calibrated.
+
+    `postures` of the `count` poses are distinct.
+    """
 
     count: int
     before: Errors
     after: Errors
+    postures: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change between two poses.
+
+    Attributes
+    ----------
+    at : int
+        First pose after it.
+    what : str
+        "instrument" (or the base), "tool" or "joint 2".
+    size : tuple of float
+        Translation [m] and rotation [rad] of the instrument, or the tool, or the joint's zero [rad] or [m].
+    left : float
+        Share of the root-mean-square error that is left without it.
+    """
+
+    at: int
+    what: str
+    size: tuple[float, ...]
+    left: float
 
 
 @dataclass(frozen=True)
@@ -113,16 +139,22 @@ class Doubts:
     dominant : bool
         Whether they dominate the error of a fit that includes them.
     unit : str
-        Unit, sign or scale that explains the measurements much better; may be empty.
+        Unit, sign, scale, order or convention that explains the measurements much better; may be empty.
+    unit_left : float or None
+        Share of the typical error that is left with it.
     needed : int
         Fitted poses needed for a search for bad ones if there were too few; else 0.
+    change : Change or None
+        What explains half of the squared error, or more, as a change in time.
     """
 
     poses: tuple[int, ...] = ()
     exchanged: tuple[tuple[int, int], ...] = ()
     dominant: bool = False
     unit: str = ""
+    unit_left: float | None = None
     needed: int = 0
+    change: Change | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +215,8 @@ class Calibration:
         Parameters held as imprecise.
     joint_covariance : (p + h, p + h) float64
         Of `free` and of `held`, whose errors are correlated.
+    expected : Expected
+        Error that new poses of the arm will have.
     """
 
     model: ErrorModel
@@ -212,6 +246,7 @@ class Calibration:
     doubts: Doubts
     held: tuple[str, ...]
     joint_covariance: FloatArray
+    expected: Expected
 
     @property
     def places(self) -> FloatArray:
@@ -244,7 +279,7 @@ def arm_parameters(
     """
     out = []
     for k, (name, unit) in enumerate(zip(model.names, model.units, strict=True)):
-        if model.priority[k] == FRAME:
+        if not model.of_arm[k]:
             continue
         nominal = float(model.nominal[k])
         believed = None if prior is None or not np.isfinite(prior[k]) else float(prior[k])

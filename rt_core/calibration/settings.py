@@ -17,6 +17,8 @@ MAX = 1e6
 MAX_COMPLIANCE = 1e-3
 #: Standard deviation of a compliance that is held nominal as imprecise.
 BUILD_COMPLIANCE = 1e-5
+#: Range of base, tool, fixed points and sensor: they may be anywhere.
+WIDE = {"m": 100.0, "rad": 3.0 * np.pi}
 
 
 class CalibrationError(ValueError):
@@ -127,9 +129,12 @@ def check_excluded(model: ErrorModel, settings: CalibrationSettings) -> None:
 
 
 def largest_errors(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:
-    """Return the largest errors (P,), in the parameters' units."""
+    """Return the largest errors (P,), in the parameters' units; those of frames bound the box of swarms only."""
     by_unit = {"m": settings.range_length, "rad": settings.range_angle}
-    return np.array([by_unit.get(unit, settings.range_compliance) for unit in model.units])
+    arm = np.array([by_unit.get(unit, settings.range_compliance) for unit in model.units])
+    if settings.method != "lm":
+        return arm
+    return np.where(model.of_arm, arm, [WIDE.get(unit, 1.0) for unit in model.units])
 
 
 def build_deviations(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:
@@ -148,7 +153,7 @@ def prior_deviations(model: ErrorModel, settings: CalibrationSettings) -> FloatA
     """
     by_unit = {"m": settings.prior_length, "rad": settings.prior_angle}
     found = np.array([by_unit.get(unit) or np.inf for unit in model.units])
-    found[model.priority == FRAME] = np.inf
+    found[~model.of_arm] = np.inf
     for name, std in settings.priors:
         try:
             k = model.index(name)

@@ -73,6 +73,12 @@ def calibration_facts(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("observability", ", ".join(f"{name} {number(value, 3)}" for name, value in document["observability"].items())),
         ("standard deviations", f"from {source}, {number(deviations['freedom'], 3)} degrees of freedom"),
     ]
+    expected = document["expected"]
+    if expected["rms_mm"] is not None:
+        facts.append(("new poses", f"off by {number(expected['rms_mm'])} mm rms, within the joint limits"))
+    if document["distance_offset"] is not None:
+        offset = document["distance_offset"]
+        facts.append(("distance offset", f"{number(offset['value_mm'], 4)} ± {number(2.0 * offset['std_mm'], 2)} mm"))
     carried = [p["name"] for p in document["parameters"] if p["status"] == "prior"]
     if carried:
         facts.append(("from the prior", f"{', '.join(carried)}: no measurements, the poses say less of them"))
@@ -85,7 +91,7 @@ def calibration_facts(document: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _error_rows(document: dict[str, Any]) -> list[dict[str, str]]:
     rows = []
-    for part in ("training", "test"):
+    for part in ("training", "test", "check"):
         found = document["residual"][part]
         if found is None:
             continue

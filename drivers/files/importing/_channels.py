@@ -13,7 +13,7 @@ from drivers.files.robots.file import RobotFile
 from rt_core.model.robot import Transmission
 from rt_core.types import FloatArray, IntArray
 
-_PLACEHOLDER = "{joint}"
+PLACEHOLDER = "{joint}"
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ def _resolve(source: DataSource, name: str, table: ChannelTable, joints: tuple[s
     """Find the columns of one channel: one array of all joints, or one column each."""
     where = f"{name}.columns"
     columns = table.columns
-    if isinstance(columns, str) and _PLACEHOLDER in columns:
-        refs: list[Ref] = list(_expand(source, where, columns, joints))
+    if isinstance(columns, str) and PLACEHOLDER in columns:
+        refs: list[Ref] = list(expanded(source, where, columns, joints))
     else:
         refs = columns if isinstance(columns, list) else [] if columns is None else [columns]
     for ref in refs:
@@ -109,25 +109,25 @@ def _resolve(source: DataSource, name: str, table: ChannelTable, joints: tuple[s
     return refs
 
 
-def _expand(source: DataSource, where: str, pattern: str, joints: tuple[str, ...] | None) -> list[str]:
+def expanded(source: DataSource, where: str, pattern: str, joints: tuple[str, ...] | None) -> list[str]:
     """Expand a pattern such as `q_{joint}` to columns: joint names, or numbers from 1, or from 0."""
     candidates: list[list[str]] = []
     if joints is not None:
-        candidates.append([pattern.replace(_PLACEHOLDER, joint) for joint in joints])
-        candidates += [[pattern.replace(_PLACEHOLDER, str(first + i)) for i in range(len(joints))] for first in (1, 0)]
+        candidates.append([pattern.replace(PLACEHOLDER, joint) for joint in joints])
+        candidates += [[pattern.replace(PLACEHOLDER, str(first + i)) for i in range(len(joints))] for first in (1, 0)]
     else:
         for first in (0, 1):
             count = 0
-            while source.has(pattern.replace(_PLACEHOLDER, str(first + count))):
+            while source.has(pattern.replace(PLACEHOLDER, str(first + count))):
                 count += 1
-            candidates.append([pattern.replace(_PLACEHOLDER, str(first + i)) for i in range(count)])
+            candidates.append([pattern.replace(PLACEHOLDER, str(first + i)) for i in range(count)])
     for columns in candidates:
         if columns and all(source.has(column) for column in columns):
             return columns
     best = max(candidates, key=lambda columns: sum(source.has(column) for column in columns))
     for column in best:
         source.check(column, where)
-    source.check(pattern.replace(_PLACEHOLDER, "1"), where)
+    source.check(pattern.replace(PLACEHOLDER, "1"), where)
     return best
 
 

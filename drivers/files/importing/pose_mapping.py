@@ -10,13 +10,14 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
+from drivers.files.importing._channels import PLACEHOLDER, expanded
 from drivers.files.importing._data_files import open_data
 from drivers.files.importing._mapping import CsvTable, ImportFailedError, MappingError, Ref
 from drivers.files.importing.data_source import DataError, DataSource
 from drivers.files.importing.units import UnitError, find_unit
 from drivers.files.table import Table
 from rt_core.calibration.sample import Contacts, Distances
-from rt_core.types import FloatArray
+from rt_core.types import FloatArray, IntArray
 
 Columns = Ref | Annotated[list[Ref], Field(min_length=1)]
 
@@ -72,6 +73,7 @@ class PoseMappingFile(Table):
     centre: NumberColumn | None = None
     socket: NumberColumn | None = None
     sockets: SocketArrays | None = None
+    missing: Literal["error", "mask"] = "error"
     csv: CsvTable = CsvTable()
 
     @model_validator(mode="after")
@@ -112,10 +114,13 @@ def load_pose_mapping(path: Path) -> PoseMapping:
         raise MappingError(f"{path}: {where}: {what}" if where else f"{path}: {what}") from None
 
 
-def read_poses(path: Path, mapping: PoseMapping, n: int) -> tuple[FloatArray, FloatArray | Contacts | Distances]:
+def read_poses(
+    path: Path, mapping: PoseMapping, n: int, joints: tuple[str, ...] | None = None
+) -> tuple[FloatArray, FloatArray | Contacts | Distances]:
     """Return joint positions (N, n) and measurements in SI units, as inputs of `rt_core.calibration.calibrate`.
 
-    Sockets and centres keep the numbers of the file.
+    Sockets and centres keep the numbers of the file.  `joints` are the names that `{joint}` in `q.columns` stands for,
+    besides numbers from 1 or 0.  With `missing = "mask"` poses of which a value is missing are left out.
 
     Raises
     ------
@@ -123,22 +128,26 @@ def read_poses(path: Path, mapping: PoseMapping, n: int) -> tuple[FloatArray, Fl
         The data cannot be read, or contradict the mapping.
     """
     content = mapping.content
-    source = open_data(path, content.csv)
+    source = open_data(path, content.csv, masking=content.missing == "mask")
     if content.sockets is not None:
         parts = [_array(source, "sockets.arrays", name, n) for name in content.sockets.arrays]
         numbers = np.concatenate([np.full(len(part), k + 1) for k, part in enumerate(parts)])
-        return _joints(mapping, np.vstack(parts), n), Contacts(numbers)
+        return _complete(mapping, _joints(mapping, np.vstack(parts), n), Contacts(numbers))
     assert content.q.columns is not None
-    q = _joints(mapping, _array(source, "q.columns", content.q.columns, n), n)
+    columns = content.q.columns
+    if isinstance(columns, str) and PLACEHOLDER in columns:
+        names = joints if joints is not None and len(joints) == n else tuple(str(k + 1) for k in range(n))
+        columns = list(expanded(source, "q.columns", columns, names))
+    q = _joints(mapping, _array(source, "q.columns", columns, n), n)
     measured: FloatArray | Contacts | Distances
     if content.socket is not None:
-        measured = Contacts(_whole(source, "socket.column", content.socket.column))
-        rows = len(measured.socket)
+        socket = _whole(source, "socket.column", content.socket.column, content.missing)
+        measured, rows = Contacts(socket), len(socket)
     elif content.distance is not None:
         length = _lengths(mapping, source, "distance", content.distance, 1)[:, 0]
         numbers = np.ones(len(length), dtype=np.int64)
         if content.centre is not None:
-            numbers = _whole(source, "centre.column", content.centre.column)
+            numbers = _whole(source, "centre.column", content.centre.column, content.missing)
         measured = Distances(length, numbers)
         rows = min(len(length), len(numbers))
     else:
@@ -152,7 +161,24 @@ def read_poses(path: Path, mapping: PoseMapping, n: int) -> tuple[FloatArray, Fl
         rows = len(measured)
     if rows != len(q):
         raise DataError(f"{path}: {len(q)} joint positions, but {rows} measurements")
-    return q, measured
+    return _complete(mapping, q, measured)
+
+
+def _complete(
+    mapping: PoseMapping, q: FloatArray, measured: FloatArray | Contacts | Distances
+) -> tuple[FloatArray, FloatArray | Contacts | Distances]:
+    """Return the poses without those of which a value is missing, if the mapping says so."""
+    if mapping.content.missing == "error":
+        return q, measured
+    whole = np.isfinite(q).all(axis=1)
+    if isinstance(measured, Contacts):
+        whole &= measured.socket >= 0
+        return q[whole], Contacts(measured.socket[whole], measured.spacings)
+    if isinstance(measured, Distances):
+        whole &= np.isfinite(measured.length) & (measured.centre >= 0)
+        return q[whole], Distances(measured.length[whole], measured.centre[whole])
+    whole &= np.isfinite(measured).all(axis=1)
+    return q[whole], measured[whole]
 
 
 def _array(source: DataSource, where: str, columns: Ref | list[Ref], width: int) -> FloatArray:
@@ -172,11 +198,14 @@ def _array(source: DataSource, where: str, columns: Ref | list[Ref], width: int)
     return found
 
 
-def _whole(source: DataSource, where: str, column: Ref) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def _whole(source: DataSource, where: str, column: Ref, missing: Literal["error", "mask"]) -> IntArray:
+    """Return the whole numbers (N,) of a column; -1 where one is missing and that is allowed."""
     values = _array(source, where, column, 1)[:, 0]
+    absent = np.isnan(values) & (missing == "mask")
+    values = np.where(absent, 0.0, values)
     if not (values == np.round(values)).all() or (values < 0.0).any():
         raise DataError(f"{source.path}: {where}: {column!r} has values that are no whole numbers from 0")
-    return values.astype(np.int64)
+    return np.where(absent, -1, values).astype(np.int64)
 
 
 def _lengths(mapping: PoseMapping, source: DataSource, name: str, table: LengthColumns, width: int) -> FloatArray:

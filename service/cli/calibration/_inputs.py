@@ -56,7 +56,7 @@ def converted(paths: list[Path], mapping: Any, robot: RobotFile, folder: Path) -
         return table
     from drivers.files.importing.pose_mapping import read_poses
 
-    read = [read_poses(path, mapping, n) for path in paths]
+    read = [read_poses(path, mapping, n, tuple(joint.name for joint in robot.model.joints)) for path in paths]
     if len(read) == 1:
         write_text(table, _text(*read[0]))
     else:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 Examples:
   thetad calibrate measured.csv --robot ur10 -o calibration/
+  thetad calibrate measured.csv --robot my_arm.toml -o calibration/ --check other_day.csv
   thetad calibrate left.csv right.csv --robot my_arm.toml -o calibration/ --robust
   thetad calibrate tracker.npz --mapping tracker.toml --robot my_arm.toml -o calibration/ --robust
   thetad calibrate sockets.csv --robot my_arm.toml -o calibration/ --set 'spacings=[[1, 2, 0.05]]'
@@ -62,6 +63,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     add("--robot", metavar="R", help="robot file, or a name (default: that of the mapping)")
     add("--mapping", metavar="FILE", type=Path, help="what the columns of FILE are (.toml)")
     add("--output", "-o", metavar="DIR", type=Path, required=True, help="write the results here")
+    add("--check", metavar="FILE", type=Path, help="another table of the arm: errors there, base and tool fitted anew")
     add("--method", choices=("lm", "pso", "pso_lm"), help="solver (default: lm)")
     add("--robust", action="store_true", default=None, help="poses that do not fit lose weight")
     add("--seed", metavar="N", type=int, help="of the test poses, and of swarms (default: 0)")
@@ -79,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
     from service.operations.inputs import open_robot
     from service.operations.workspace import Input
 
+    if args.arms and args.check is not None:
+        raise CliError("--check is of one arm: leave it out, or calibrate the arms one by one")
     if args.arms:
         return run_arms(args)
     kind = find_kind("calibrate")
@@ -95,19 +99,24 @@ def run(args: argparse.Namespace) -> int:
             robot_name = robot_name or mapping.content.robot
         if robot_name is None:
             raise CliError("--robot is missing: name a robot file, or one in configs/robots")
+        if args.check is not None:
+            given["check"] = str(args.check)
         values = kind.read(given | {"robot": robot_name} | without_measurements(kind, args.pairs))
         robot = open_robot(robot_name)
-        for path in paths:
+        for path in [*paths, *([] if args.check is None else [args.check])]:
             if not path.is_file():
                 raise CliError(f"{path}: no such file")
         args.output.mkdir(parents=True, exist_ok=True)
-        clear_results(args.output, [*paths, *([robot.path] if robot.path else [])])
+        clear_results(args.output, [p for p in (*paths, robot.path, args.check) if p is not None])
         path = paths[0]
         if mapping is not None or len(paths) > 1:
             path = converted(paths, mapping, robot, args.output)
-        with path.open("rb") as stream:
-            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-        outcome = run_operation(kind, values, args.output, {"measurements": Input(path, sha256)})
+        inputs = {}
+        for name, its in (("measurements", path), ("check", args.check)):
+            if its is not None:
+                with its.open("rb") as stream:
+                    inputs[name] = Input(its, hashlib.file_digest(stream, "sha256").hexdigest())
+        outcome = run_operation(kind, values, args.output, inputs)
     except OperationError as error:
         raise CliError(str(error)) from error
     return report_outcome(outcome, args, print_outcome)
@@ -123,7 +132,7 @@ def print_outcome(outcome: Outcome, folder: Path) -> None:
     print(f"{m['verdict']}: {VERDICT_TEXT[m['verdict']]}")
     for reason in [*m["reasons"], *m["doubts"]]:
         print(f"  - {reason}")
-    for part in ("training", "test"):
+    for part in ("training", "test", "check"):
         found = m["residual"][part]
         if found is not None:
             texts = [

@@ -34,7 +34,8 @@ cannot tell errors of that zero and height from it, so the robot's own base may 
 Written: q1 to qn of each target, in the same order and empty where it is not reached, left_mm (what is left) and
 avoided_mm (by how much the calibrated arm would miss with nominal joint positions).  What is left is that of the model;
 std_mm is how far the calibrated arm itself may be off there, empty at a tip whose place an estimated tool leaves open;
-which targets take joints beyond the measured range is told.
+which targets take joints beyond the measured range, and where joints jump between two targets, is told.  A target that
+is not reached is one for which no posture was found from many starts: this is no proof that there is none.
 
 Exit codes: 0 all targets are reached; 1 some are not; 2 wrong input.
 """
@@ -110,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
         "targets": len(positions), "missed": missed, "largest_left_mm": 1e3 * float(found.left.max()),
         "calibrated_mean_mm": off, "largest_std_mm": None if hidden else float(std.max()),
         "std_unknown": why if hidden else None, "outside_measured_range": outside, "largest_step": found.largest_step,
+        "jumps": [{"from": j.start, "to": j.end, "joint": j.joint + 1, "step": j.step} for j in found.jumps],
         "mean_avoided_mm": 1e3 * float(found.avoided.mean()), "output": str(args.output),
     }  # fmt: skip
     if hidden:
@@ -130,8 +132,14 @@ def run(args: argparse.Namespace) -> int:
                 + (", ..." if len(outside) > _NAMED else "")
             )
         print(f"largest step of a joint from one target to the next: {found.largest_step:.4g} rad or m")
+        for jump in found.jumps:
+            print(
+                f"  - joint {jump.joint + 1} jumps by {jump.step:.4g} rad or m between targets {jump.start + 1} and "
+                f"{jump.end + 1}: the motion between them does not lead along the targets; put more between, or "
+                f"give q1 to q{robot.model.n} near which to look"
+            )
         for i in missed:
-            print(f"  - target {i + 1}: {1e3 * found.left[i]:.3f} mm left: out of reach")
+            print(f"  - target {i + 1}: not found: the nearest posture found leaves {1e3 * found.left[i]:.3f} mm")
     return EXIT_NO if missed else EXIT_OK
 
 

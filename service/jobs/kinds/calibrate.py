@@ -14,7 +14,8 @@ from service.operations.parameter_types import Positive, Reference, RobotText, S
 from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from rt_core.calibration.result import Calibration
+    from drivers.files.robots.file import RobotFile
+    from rt_core.calibration.result import Accuracy, Calibration
     from rt_core.calibration.sample import Contacts, Distances
     from rt_core.calibration.settings import CalibrationSettings
     from rt_core.types import BoolArray, FloatArray
@@ -41,11 +42,13 @@ class CalibrateJob(Parameters):
     what it holds against gravity, by the masses of the robot file.  Of the arm, parameters that
     `excluded` names are held at nominal.
 
-    `train_share` of the poses, drawn with `seed`, are fitted, the others test the result; or with `train_sockets` the
-    poses in these sockets.  `range_length` [m] and `range_angle` [rad] are the largest errors looked for, and
-    `range_compliance` [rad/(N*m)] or [m/N] the largest compliance.
+    `train_share` of the distinct postures, drawn with `seed`, are fitted, the others test the result; or with
+    `train_sockets` the poses in these sockets.  `range_length` [m] and `range_angle` [rad] are the largest errors
+    looked for, and `range_compliance` [rad/(N*m)] or [m/N] the largest compliance.
     `prior_length` [m], `prior_angle` [rad] and, by name, `priors` are standard deviations of the errors that arms of
     the kind are made with; `build_length` and `build_angle` are what those held as imprecise may be off by.
+    `check` is another table of the same arm, on which the errors of the nominal and of the corrected arm are told, base
+    and tool fitted anew.
     `expected_noise` [m] is what instrument and arm may leave of a coordinate; 3 times as much
     is too much.  With `tolerance` [m] the search of `pso` and `pso_lm` ends at a root-mean-square error that
     small, and standard deviations include the distance left.
@@ -53,6 +56,7 @@ class CalibrateJob(Parameters):
 
     robot: RobotText | None = None
     measurements: Reference
+    check: Reference | None = None
     method: Literal["lm", "pso", "pso_lm"] = "lm"
     robust: bool = False
     base: bool = True
@@ -76,7 +80,7 @@ class CalibrateJob(Parameters):
     build_angle: Positive = 1e-3
 
 
-_NOT_SETTINGS = ("robot", "measurements")
+_NOT_SETTINGS = ("robot", "measurements", "check")
 #: Names of all files that a calibration can write.
 FILES = ("calibration.json", "residuals.csv", "report.html", "calibrated.urdf", "calibrated_dh.csv")
 
@@ -118,11 +122,14 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
             geometry, table.q, measured, _settings(p), use=use, load=load, head=table.head, station=table.station,
             on_progress=lambda share, what: ws.progress(share, what),
         )  # fmt: skip
+        elsewhere = None if p.check is None else _elsewhere(found, p, ws, robot)
     except CalibrationError as error:
         raise OperationError(f"{where}: {error}") from None
     given = {name: getattr(p, name) for name in CalibrateJob.model_fields if name not in _NOT_SETTINGS}
     sha256 = ws.inputs["measurements"].sha256
-    metrics = json_values(calibration_document(found, robot, table, given, created=ws.created, sha256=sha256))
+    metrics = json_values(
+        calibration_document(found, robot, table, given, created=ws.created, sha256=sha256, check=elsewhere)
+    )
     ws.write_json("calibration.json", metrics)
     ws.write("residuals.csv", residual_table(found, use, table.lines))
     ws.write("report.html", calibration_html(found, metrics, found.predict(table.q, load, table.head)[0], use))
@@ -132,6 +139,24 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
         if rows is not None:
             ws.write("calibrated_dh.csv", rows)
     return found, Outcome(found.verdict, summary(found), metrics, found.verdict == "ok")
+
+
+def _elsewhere(found: Calibration, p: CalibrateJob, ws: Workspace, robot: RobotFile) -> Accuracy:
+    """Return the errors on the table `check`."""
+    from rt_core.calibration.checking import errors_elsewhere
+    from rt_core.calibration.settings import CalibrationError
+    from service.operations.calibration.nominal_geometry import gravity_load
+    from service.operations.calibration.table import read_table
+
+    where = f"check: {ws.inputs['check'].label}"
+    table = read_table(ws.path("check"), where, robot.model.n)
+    load = gravity_load(robot.model, table.q) if p.compliance else None
+    if table.head is not None or table.station is not None:
+        raise OperationError(f"{where}: has columns head or station: check with one point from one place")
+    try:
+        return errors_elsewhere(found, table.q, table.measured, _settings(p), load)
+    except CalibrationError as error:
+        raise OperationError(f"{where}: {error}") from None
 
 
 def _settings(p: CalibrateJob) -> CalibrationSettings:
@@ -163,6 +188,7 @@ def _training(p: CalibrateJob, table: MeasurementTable, where: str) -> BoolArray
     """Return which poses to fit (N,)."""
     import numpy as np
 
+    from rt_core.calibration.repeats import distinct_postures
     from rt_core.calibration.sample import Distances
 
     if p.train_sockets:
@@ -176,13 +202,14 @@ def _training(p: CalibrateJob, table: MeasurementTable, where: str) -> BoolArray
         if missing:
             raise OperationError(f"train_sockets: {where} has no pose in socket {missing[0]}")
         return np.isin(table.numbers, p.train_sockets)
-    use = np.zeros(len(table.q), dtype=np.bool_)
-    count = max(1, round(p.train_share * len(table.q)))
-    use[np.random.default_rng(p.seed).permutation(len(table.q))[:count]] = True
-    return use
+    posture = distinct_postures(table.q)  # repeats of a fitted posture would test nothing
+    postures = int(posture.max()) + 1
+    use = np.zeros(postures, dtype=np.bool_)
+    use[np.random.default_rng(p.seed).permutation(postures)[: max(1, round(p.train_share * postures))]] = True
+    return np.asarray(use[posture])
 
 
 KIND = Kind(
     "calibrate", "geometric errors of an arm from measured positions, poses or distances, or a ball in sockets",
-    CalibrateJob, _run, recordings=("measurements",),
+    CalibrateJob, _run, recordings=("measurements", "check"),
 )  # fmt: skip

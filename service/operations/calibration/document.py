@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from drivers.files.robots.file import RobotFile
-from rt_core.calibration.result import Accuracy, Calibration, Errors, FrameEstimate
+from rt_core.calibration.result import Accuracy, Calibration, Change, Errors, FrameEstimate
 from rt_core.calibration.sample import Contacts, Distances
 from rt_core.calibration.uncertainty import half_interval
 from rt_core.types import BoolArray
@@ -24,8 +24,12 @@ _RUN = 5
 def calibration_document(
     found: Calibration, robot: RobotFile, table: MeasurementTable, settings: Mapping[str, Any], *, created: str,
     sha256: str,
+    check: Accuracy | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the calibration as plain data; `settings` are those of the job, `sha256` is of the table."""
+    """Return the calibration as plain data.
+
+    `settings` are those of the job, `sha256` is of the table, `check` are the errors on another table.
+    """
     usable = found.verdict in ("ok", "not_converged")
     return {
         "format": FORMAT,
@@ -41,9 +45,15 @@ def calibration_document(
             "joint_range": [[float(q.min()), float(q.max())] for q in table.q.T],
         },
         "settings": dict(settings),
-        "residual": {"training": _accuracy(found.training), "test": _accuracy(found.test)},
+        "residual": {"training": _accuracy(found.training), "test": _accuracy(found.test), "check": _accuracy(check)},
         "outliers": int(found.outlying.sum()),
-        "doubts": doubts_text(found, table.lines),
+        "doubts": doubts_text(found, table.lines) + _check_text(found, check),
+        "expected": {
+            "rms_mm": _finite(_MM * found.expected.error),
+            "nominal_rms_mm": _MM * found.expected.nominal,
+            "postures": "random, within the joint limits",
+        },
+        "distance_offset": _distance_offset(found) if usable else None,
         "scale": {"position_mm": _MM * float(found.scale[0]), "rotation_rad": float(found.scale[1])},
         "parameters": [
             {
@@ -96,7 +106,17 @@ def measurement_kind(table: MeasurementTable) -> str:
 def doubts_text(found: Calibration, lines: list[int]) -> list[str]:
     """Return sentences about poses that do not fit, by their lines in the table, with possible causes."""
     doubts = found.doubts
-    out = [doubts.unit] if doubts.unit else []
+    out = [_unit_text(found)] if doubts.unit else []
+    if doubts.change is not None:
+        out.append(_change_text(doubts.change, lines))
+    if found.expected.harmful and found.verdict in ("ok", "not_converged"):
+        error = f"{_MM * found.expected.error:.2g} mm" if math.isfinite(found.expected.error) else "any amount"
+        out.append(
+            f"new poses within the joint limits may be off by {error} (root mean square), more than the "
+            f"{_MM * found.expected.nominal:.2g} mm of the nominal arm as measured: the "
+            f"{found.training.postures} distinct postures fitted say too little of the arm; measure others, over the "
+            "whole range of all joints, or use it near the measured ones only"
+        )
     out += [f"lines {lines[i]} and {lines[j]} look exchanged with each other" for i, j in doubts.exchanged]
     paired = {pose for pair in doubts.exchanged for pose in pair}
     single = [str(lines[pose]) for pose in doubts.poses if pose not in paired]
@@ -105,8 +125,8 @@ def doubts_text(found: Calibration, lines: list[int]) -> list[str]:
         out.append(f"poses that do not fit the others at all: lines {', '.join(single[:_NAMED])}{more}")
     if doubts.needed:
         out.append(
-            f"too few poses to look for bad ones: {found.training.count} were fitted, and {doubts.needed} would do; a "
-            "bad one may be taken for errors of the arm"
+            f"too few poses to look for bad ones: {found.training.postures} were fitted, and {doubts.needed} would do; "
+            "a bad one may be taken for errors of the arm"
         )
     if rising := rising_joints(found):
         out.append(
@@ -119,6 +139,27 @@ def doubts_text(found: Calibration, lines: list[int]) -> list[str]:
             "there, such as the instrument, the base or the tool"
         )
     return out
+
+
+def _unit_text(found: Calibration) -> str:
+    left = found.doubts.unit_left
+    return found.doubts.unit + ("" if left is None else f" ({100.0 * left:.0f} % of the error would be left)")
+
+
+def _change_text(change: Change, lines: list[int]) -> str:
+    """Return a sentence about a change between two poses, by their lines in the table."""
+    what, size = change.what, np.array(change.size)
+    if what == "instrument":
+        shift, turn = _MM * np.linalg.norm(size[:3]), math.degrees(np.linalg.norm(size[3:]))
+        text = f"the instrument (or the base) looks moved by {shift:.3g} mm and turned by {turn:.3g} deg: measure its"
+        advice = "poses as two stations"
+    elif what == "tool":
+        text = f"the tool looks moved by {_MM * np.linalg.norm(size[:3]):.3g} mm: calibrate the"
+        advice = "poses before and after one by one"
+    else:
+        text = f"the zero of {what} looks changed by {_MM * size[0]:.3g} mrad (or mm): calibrate the"
+        advice = "poses before and after one by one"
+    return f"from line {lines[change.at]} on {text} {advice} ({100.0 * change.left:.0f} % of the error would be left)"
 
 
 def rising_joints(found: Calibration) -> list[str]:
@@ -165,10 +206,34 @@ def _points(found: Calibration, table: MeasurementTable) -> list[dict[str, Any]]
     ]
 
 
+def _check_text(found: Calibration, check: Accuracy | None) -> list[str]:
+    """Return a sentence if the corrected arm does worse on another table than the nominal one."""
+    if check is None or check.after.rms <= check.before.rms or found.verdict not in ("ok", "not_converged"):
+        return []
+    return [
+        f"on the table to check with the corrected arm is off by {_MM * check.after.rms:.3g} mm (root mean square), "
+        f"the nominal one by {_MM * check.before.rms:.3g} mm: the corrections do not hold there"
+    ]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _distance_offset(found: Calibration) -> dict[str, float] | None:
+    """Return the constant of the distance sensor, if it was estimated."""
+    if "distance_offset" not in found.free:
+        return None
+    k = found.free.index("distance_offset")
+    std = _MM * math.sqrt(float(found.covariance[k, k]))
+    return {"value_mm": _MM * found.model.sensor_offset(found.x), "std_mm": std}
+
+
 def _accuracy(accuracy: Accuracy | None) -> dict[str, Any] | None:
     if accuracy is None:
         return None
-    return {"poses": accuracy.count, "before": _errors(accuracy.before), "after": _errors(accuracy.after)}
+    counts = {"poses": accuracy.count, "postures": accuracy.postures}
+    return counts | {"before": _errors(accuracy.before), "after": _errors(accuracy.after)}
 
 
 def _errors(errors: Errors) -> dict[str, float | None]:
@@ -258,7 +323,7 @@ def summary(found: Calibration) -> str:
     )
     open_ = [q.name for q in found.parameters if q.value is None]
     if found.reasons:
-        return f"{text}; {found.reasons[0]}" + (f"; {found.doubts.unit}" if found.doubts.unit else "")
+        return f"{text}; {found.reasons[0]}" + (f"; {_unit_text(found)}" if found.doubts.unit else "")
     text += f"; undetermined: {', '.join(open_)}" if open_ else ""
     for status, what in (("imprecise", "imprecise"), ("prior", "from the prior, not from the poses")):
         names = [q.name for q in found.parameters if q.status == status]

@@ -19,31 +19,35 @@ def ring(segment: Segments) -> Iterator[SegmentProcess]:
 
 
 def config() -> EthercatConfig:
-    return EthercatConfig.model_validate(
-        settings(3, interface="m0", redundant_interface="m1", watchdog_ms=1000.0, cycle_hz=500)
-    )
+    """Many cycles are bridged: a machine that is elsewhere for some milliseconds does not stop the drives."""
+    tables = settings(3, interface="m0", redundant_interface="m1", watchdog_ms=1000.0, cycle_hz=500, bridge_cycles=100)
+    return EthercatConfig.model_validate(tables)
+
+
+def whole(driver: PatientDriver, count: int) -> None:
+    """Read until so many frames have had all drives."""
+    for _ in range(20 * count):
+        count -= driver.read(2.0).valid is None
+        if not count:
+            return
+    pytest.fail(f"{count} frames too few: {driver.report()}")
 
 
 @pytest.mark.parametrize("after", [1, 2])
 def test_a_broken_cable_loses_no_drive(ring: SegmentProcess, after: int) -> None:
     with PatientDriver(config()) as driver:
-        for _ in range(50):
-            driver.read()
+        whole(driver, 50)
         driver.enable()
-        for _ in range(500):
-            driver.read()
+        whole(driver, 500)
         assert driver.report()["enabled"]
         assert driver.report()["ring_open_at"] == []
         ring.tell("cut", after)
-        broken = [driver.read(2.0) for _ in range(200)]
-        assert sum(frame.valid is None for frame in broken) > 100
+        whole(driver, 100)
         assert driver.report()["enabled"]
         assert driver.report()["ring_open_at"] == [after - 1, after]
         ring.tell("mend")
-        mended = [driver.read(2.0) for _ in range(200)]
-        assert sum(frame.valid is None for frame in mended) > 100
+        whole(driver, 100)
         report = driver.report()
         assert report["enabled"]
         assert report["ring_open_at"] == []
         assert all(drive["al_state"] == "OP" for drive in report["drives"])
-        print({name: report[name] for name in ("frames", "lost_cycles", "overruns", "wkc_errors")}, report["timing"])

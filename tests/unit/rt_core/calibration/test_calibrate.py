@@ -163,7 +163,7 @@ def test_bad_input_is_refused() -> None:
         calibrate(UR10, huge, arm.measured)
     with pytest.raises(CalibrationError, match="length"):
         calibrate(UR10, arm.q, np.hstack((arm.measured, np.ones((30, 4)))))
-    with pytest.raises(CalibrationError, match="measure at least 12 poses"):
+    with pytest.raises(CalibrationError, match="measure at least 12 postures"):
         calibrate(UR10, arm.q[:8], arm.measured[:8])
     with pytest.raises(CalibrationError, match="theta12"):
         calibrate(UR10, arm.q, arm.measured, CalibrationSettings(excluded=("theta12",)))

@@ -125,7 +125,7 @@ def test_priors_of_all_errors_are_no_reason_to_accept_poses_that_show_none() -> 
     assert {p.value for p in result.parameters} == {None}
     arm, few = drawn(1, 8)
     readings = arm.measure(few)[0]
-    with pytest.raises(CalibrationError, match="measure at least 12 poses"):
+    with pytest.raises(CalibrationError, match="measure at least 12 postures"):
         calibrate(UR10, few, readings, STATUSES_WITH_VALUE)
 
 

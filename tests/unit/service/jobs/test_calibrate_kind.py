@@ -184,7 +184,7 @@ def test_an_arm_of_a_urdf_has_placements(tmp_path: Path) -> None:
             lambda lines: [lines[0] + ",qx,qy,qz,qw", *(line + ",0,0,0.5,0.5" for line in lines[1:])],
             "line 2, column qx: the quaternion has length",
         ),
-        (lambda lines: lines[:4], "2 poses to fit give 6 equations for 21 parameters"),
+        (lambda lines: lines[:4], "2 distinct postures to fit give 6 equations for 21 parameters"),
         (lambda lines: [lines[0] + ",station", *(line + ",4.5" for line in lines[1:])], "4.5 is no whole number"),
     ],
 )
