@@ -75,7 +75,7 @@ bench: $(BENCH) ## Speed and accuracy beside peers, percentiles, statistical cov
 
 soak: $(DEV) ## More arms and seeds, 100 kills of what runs jobs, a million messages of random bytes, hours of a running daemon (DURATION=seconds)
 	@THETAD_SOAK=1 $(PYTEST) -m soak
-	@THETAD_KILLS=100 $(PYTEST) -s tests/process/jobs/test_kills.py tests/process/jobs/test_daemon_kills.py
+	@THETAD_KILLS=100 $(PYTEST) -s tests/process/jobs/test_daemon_kills.py
 	@THETAD_FUZZ=1000000 $(PYTEST) --timeout 7200 tests/daemon/sockets/test_random_messages.py \
 	    tests/process/test_stream_faults.py tests/bus/ethercat/test_frame_filter.py \
 	    tests/bus/ethercat/test_damaged_frames.py tests/bus/ads/test_ads_damage.py

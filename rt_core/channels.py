@@ -26,8 +26,10 @@ _NEIGHBOURS = 5
 _RANK = 1
 #: Share of the steps, zero ones aside, that a jump is compared with as well.
 _QUANTILE = 0.9
-#: With a known limit of velocity, a step this many times beyond it and those beside it is one, too.
-_BEYOND = 3.0
+#: With a known limit of velocity, a step this many times beyond it is one, too, if it is far beyond those beside it.  A
+#: logger that loses samples without a gap in its stamps makes steps three times beyond the limit.
+_BEYOND = 10.0
+_BESIDE = 5.0
 #: Two opposite jumps within this time [s] that return to the line between are a dropout.
 DROPOUT_S = 0.2
 _RETURN = 0.1  # what they may leave, as a share of the jump
@@ -97,7 +99,7 @@ def jumps(x: FloatArray, t: FloatArray | None = None, max_rate: float = np.inf) 
     near = np.sort(beside, axis=0)[-1 - _RANK]
     found = (size > JUMP * near) & (size > JUMP * float(np.quantile(nonzero, _QUANTILE)))
     if t is not None and 0.0 < max_rate < np.inf:
-        found |= (np.abs(np.diff(x)) > _BEYOND * max_rate * np.diff(t)) & (size > _BEYOND * near)
+        found |= (np.abs(np.diff(x)) > _BEYOND * max_rate * np.diff(t)) & (size > _BESIDE * near)
     return np.flatnonzero(found)
 
 

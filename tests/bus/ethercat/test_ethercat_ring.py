@@ -20,7 +20,7 @@ def ring(segment: Segments) -> Iterator[SegmentProcess]:
 
 def config() -> EthercatConfig:
     """Many cycles are bridged: a machine that is elsewhere for some milliseconds does not stop the drives."""
-    tables = settings(3, interface="m0", redundant_interface="m1", watchdog_ms=1000.0, cycle_hz=500, bridge_cycles=100)
+    tables = settings(3, interface="m0", redundant_interface="m1", watchdog_ms=1000.0, cycle_hz=250, bridge_cycles=50)
     return EthercatConfig.model_validate(tables)
 
 
@@ -38,7 +38,7 @@ def test_a_broken_cable_loses_no_drive(ring: SegmentProcess, after: int) -> None
     with PatientDriver(config()) as driver:
         whole(driver, 50)
         driver.enable()
-        whole(driver, 500)
+        whole(driver, 250)
         assert driver.report()["enabled"]
         assert driver.report()["ring_open_at"] == []
         ring.tell("cut", after)

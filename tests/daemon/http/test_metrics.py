@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -88,20 +87,6 @@ def test_values_count_and_agree_with_what_the_processes_say(url: str, control: C
     assert told == {"supervisor", *processes(control)}
     files = [value(later, f"thetad_process_{what}_fds", process="web") for what in ("open", "max")]
     assert 0.0 < files[0] < files[1]
-
-
-def test_subscribers_are_counted(running: Running, url: str) -> None:
-    deadline = time.monotonic() + 30.0
-
-    def await_connections(count: float) -> None:
-        while value(scrape(url), "thetad_gateway_connections", stream="estimates") != count:
-            assert time.monotonic() < deadline
-
-    await_connections(0.0)  # those of other tests have gone
-    with Subscriber(running.endpoints["estimates"], ["axis/estimate"]) as stream:
-        await_message(stream)
-        await_connections(1.0)
-    await_connections(0.0)
 
 
 # ---------------------------------------------------------------- what refers to them

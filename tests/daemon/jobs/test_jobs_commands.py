@@ -5,10 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pty
 import re
-import select
-import shlex
 import signal
 import subprocess
 import sys
@@ -116,21 +113,6 @@ def test_a_job_gives_what_the_command_gives(
     assert (tmp_path / "model.yaml").read_text() == "mine\n"
 
 
-def test_what_show_tells_repeats_the_job(ask: Any, fitted: int, jobs: Jobs, recording: Path) -> None:
-    options = ("--priority", "-3", "--time", "10m", "--memory", "900.5", "--arm", "axis", "--in", "1h", "--json")
-    first = ask("jobs", "submit", "validate", f"model=job:{fitted}", f"recording={recording}", "span=0.7:1", *options)
-    number = first.json["id"]
-    (command,) = re.findall(r"^repeat +thetad (.*)$", ask("jobs", "show", number).out, re.M)
-    again = ask(*shlex.split(command), "--in", "1h", "--json").json["id"]
-    told = [jobs.job(id) for id in (number, again)]
-    for id in (number, again):
-        jobs.cancel(id)
-    assert told[0]["priority"] == -3
-    assert told[0]["limits"] == {"time_s": 600.0, "memory_mb": 900.5}
-    for key in ("kind", "arm", "parameters", "inputs", "limits", "priority", "after"):
-        assert told[0][key] == told[1][key], key
-
-
 def test_a_job_that_fails_says_why(ask: Any, recording: Path, fitted: int, tmp_path: Path) -> None:
     done = ask("jobs", "submit", "validate", f"model=job:{fitted}", f"recording={recording}", "span=50s:60s", "--wait")
     assert done.code == 1
@@ -168,34 +150,6 @@ def test_waiting_may_end_before_the_job(ask: Any, waiting: int) -> None:
     done = ask("jobs", "wait", waiting, "--timeout", "0.2")
     assert (done.code, done.out) == (3, "")
     assert f"job {waiting} is still queued after 0.2 s" in done.err
-
-
-def test_ctrl_c_leaves_the_job_running(daemon: DaemonProcess, waiting: int, jobs: Jobs) -> None:
-    master, slave = pty.openpty()
-    command = [sys.executable, "-m", "service.cli.main", "jobs", "wait", str(waiting)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        [*command, "--control", daemon.endpoints["control"]],
-        env=environment, stdin=slave, stdout=subprocess.PIPE, stderr=slave, start_new_session=True, cwd=ROOT,
-    )  # fmt: skip
-    os.close(slave)
-    seen = _read_until(master, f"job {waiting} identify (axis): queued, waits until ")
-    assert "\r\x1b[K" in seen
-    process.send_signal(signal.SIGINT)
-    seen += _read_until(master, f"job {waiting} goes on; `thetad jobs wait {waiting}`")
-    out, _ = process.communicate(timeout=30.0)
-    os.close(master)
-    assert (process.returncode, out) == (130, b"")
-    assert "Traceback" not in seen
-    assert jobs.job(waiting)["state"] == "queued"
-
-
-def _read_until(terminal: int, text: str) -> str:
-    seen, deadline = "", time.monotonic() + 60.0
-    while text not in seen:
-        assert select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0], seen
-        seen += os.read(terminal, 65536).decode()
-    return seen
 
 
 def test_waiting_outlasts_a_kill_of_the_jobs_process(jobs: Jobs, recording: Path) -> None:
@@ -248,17 +202,6 @@ def test_what_cannot_be_done_now_is_no_wrong_input(ask: Any) -> None:
     assert re.fullmatch(
         r"thetad: the last [\d.]+ s of frames are there, not 3600 s: wait, or ask for less.*\n", done.err
     )
-
-
-@pytest.mark.soak
-def test_an_arm_is_identified_again_when_asked(ask: Any) -> None:
-    done = when_frames_are_there(ask, "jobs", "reidentify", "--no-promote", "--json")
-    assert done.code == 0, done
-    done = ask("jobs", "wait", *done.json["ids"], "--json")
-    assert done.code == 0, done
-    first, second = done.json["jobs"]
-    assert [first["kind"], second["kind"], second["after"]] == ["identify", "validate", [first["id"]]]
-    assert first["inputs"]["recording"] == second["inputs"]["recording"]
 
 
 # Events --------------------------------------------------------------------------------------------

@@ -157,14 +157,6 @@ def test_an_unusable_state_is_set_aside(running: Running, control: Control) -> N
     assert "torn or damaged" in log_lines(running.path)
 
 
-def test_recorder(control: Control) -> None:
-    """Its successor writes another file, as requested; what is left of the first: tests/process/test_recovery.py."""
-    await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 200)
-    before = kill(control, "axis/recorder")
-    found = await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 100)
-    assert found["axis/recorder"]["info"]["path"] != before["info"]["path"]
-
-
 def test_nothing_outlives_a_supervisor_that_is_killed(running: Running, control: Control) -> None:
     """Its processes end in order, and the next daemon starts at once with what they saved."""
     before = await_status(control, lambda found: found["axis/recorder"]["info"].get("written", 0) > 200)

@@ -75,18 +75,6 @@ def test_the_acquisition_alone_has_capabilities_and_is_in_real_time(service: Ser
         assert os.sched_getscheduler(pid) == os.SCHED_OTHER
 
 
-def test_an_acquisition_that_is_restarted_has_them_again(service: Service, control: Control) -> None:
-    before = pids(control.request("status"))["acquisition"]
-    service.forget()
-    os.kill(before, signal.SIGKILL)
-    heard = service.hear_until(r"STATUS=\d+ processes ready")
-    assert any("space6/acquisition" in message for message in heard)
-    after = pids(control.request("status"))["acquisition"]
-    assert after != before
-    assert sets(after) == dict.fromkeys(SETS, bits(BUS.words("AmbientCapabilities")))
-    assert os.sched_getscheduler(after) == os.SCHED_FIFO
-
-
 def test_a_supervisor_that_hangs_falls_silent_and_says_where_it_hung(service: Service) -> None:
     service.hear_until("WATCHDOG=1")
     children = psutil.Process(service.pid).children(recursive=True)

@@ -122,26 +122,6 @@ def test_every_view_opens_and_tells_no_state_by_colour_alone(view: View) -> None
     assert len({style for _, style in lines}) > 1
 
 
-def test_live_values_change_and_undetermined_ones_have_none(view: View) -> None:
-    page = view.open("arm/itself")
-    value = page.locator("tr[data-parameter=fv1] td").first
-    view.until(ESTIMATED)
-    seen = {value.inner_text()}
-    for _ in range(100):
-        page.wait_for_timeout(50)
-        seen.add(value.inner_text())
-        if len(seen) > 3:
-            break
-    assert len(seen) > 3
-    page.locator(".chart canvas").first.wait_for()
-    page = view.open("arm/good")  # an arm that has never moved
-    view.until("document.querySelectorAll('tr[data-parameter]').length > 10")
-    first = page.locator("tr[data-parameter=fv1] td")
-    assert first.nth(0).inner_text() == ""
-    assert first.nth(1).inner_text() not in ("", "–")  # what the description says is there
-    assert "no estimate heard yet" in first.nth(2).inner_text()  # which is no verdict on the data
-
-
 def test_whatever_moves_an_arm_can_be_stopped(view: View) -> None:
     buttons, moves = view.open("").evaluate(
         """async () => {
@@ -155,17 +135,6 @@ def test_whatever_moves_an_arm_can_be_stopped(view: View) -> None:
     )
     assert buttons == [["abort", "arm", "disarm"], ["disable"], []]
     assert moves == ["not known; last heard: armed", "armed"]
-
-
-def test_another_daemon_shows_nothing_of_the_one_before(view: View) -> None:
-    """Its clock may have begun anew: ages would be of another."""
-    page = view.open("arm/itself")
-    view.until(ESTIMATED)
-
-    page.route("**/api/now*", lambda route: route.fulfill(json={"turn": 1, "epoch": 1, "now": 5.0}))
-    view.until(f"!{ESTIMATED}")
-    page.unroute_all(behavior="wait")
-    view.until(ESTIMATED)
 
 
 def test_abort_stops_a_run_and_arming_gives_a_permit(view: View, daemon: DaemonProcess) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -37,31 +36,6 @@ from tests.lab.daemon.runs import (
 from tests.lab.daemon.shared import Keeper
 
 pytestmark = pytest.mark.slow
-
-
-def test_a_run_from_the_permit_to_the_end(client: Client) -> None:
-    here = client.next_frames(1)[0].q
-    before = refused(client, "unavailable", "run_trajectory", permit="x", trajectory=trajectory().as_message())
-    assert "'disarmed'" in before
-    client.arm()
-    said = client.run(periods=2)
-    assert said["state"] == "approach"
-    assert said["unchecked"] == ["collisions"]
-    assert (said["run"]["periods"], said["run"]["duration_s"]) == (2, 4.0)
-    other = Control(client.control.endpoint)  # whoever asks, there is one run at a time
-    with other, pytest.raises(ControlError, match="arm: the arm is in state"):
-        other.request("arm", arm="good")
-    done = client.until("disarmed")
-    assert (done["run"]["outcome"], done["reason"]) == ("completed", "the run is complete")
-    assert done["run"]["t_s"] == pytest.approx(4.0)
-    q = setpoints(client.frames())
-    assert accelerations(q).max() <= 1.0 + 1e-5
-    wanted = series().sample(np.arange(0, 1001) / RATE_HZ)[0]
-    np.testing.assert_allclose(q[-1001:], wanted, atol=1e-9)
-    np.testing.assert_allclose(q[0], here, atol=2e-3)
-    never_again(client)
-    events = [e["kind"] for e in client.control.request("events", arm="good")["events"] if e["kind"].startswith("run")]
-    assert events[-2:] == ["run_started", "run_completed"]
 
 
 #: Refused by the file's form, by what is written in it, and by a check; each one: test_motion_requests.py.
@@ -157,19 +131,6 @@ def test_a_killed_acquisition_comes_back_disarmed(client: Client, daemon: Daemon
     never_again(client)
 
 
-def test_a_trajectory_that_takes_too_long_to_check_is_refused_at_once(daemon: DaemonProcess) -> None:
-    """On an arm of 125 cycles a second, a slice in each."""
-    with Client(daemon.endpoints, "slow") as client:
-        client.arm(for_s=590.0)
-        client.frames()
-        long = trajectory(series=series(size=0.1, f0_hz=0.002))
-        with pytest.raises(ControlError, match="more than 400 s of motion takes too long; choose a shorter period"):
-            Runs(client.control, "slow").run(long.as_message(), client.permit)
-        assert client.safety()["state"] == "armed"
-        assert np.ptp(setpoints(client.frames()), axis=0).max() == 0.0
-        client.ask("disarm")
-
-
 def test_a_run_whose_checks_are_not_answered_is_aborted() -> None:
     """Its state is unknown."""
     asked = []
@@ -234,29 +195,6 @@ def test_a_run_is_recorded_and_identified(daemon: DaemonProcess, design: Path, f
     outcome = job["outcome"]
     assert outcome is not None
     assert job["inputs"]["recording"]["path"] == said["recording"]
-
-
-def test_what_is_wrong_is_one_line_and_nothing_moves(daemon: DaemonProcess, design: Path, folder: Path) -> None:
-    def changed(name: str, **changes: Any) -> Path:
-        path = folder / name
-        path.write_text(json.dumps(json.loads(design.read_text(encoding="utf-8")) | changes), encoding="utf-8")
-        return path
-
-    with Client(daemon.endpoints, "good") as client:
-        assert run(daemon, "good", folder / "none.json", "--permit", "x").refused("cannot be read")
-        degrees = changed("degrees.json", units=["deg"] * 3)
-        assert run(daemon, "good", degrees, "--permit", "x").refused("degrees.json", "in degrees")
-        done = run(daemon, "good", design, "--permit", "x")
-        assert (done.code, done.out) == (3, "")
-        assert "arm it first" in done.err
-        permit = armed(daemon, "good")
-        fast = changed("fast.json", f0_hz=2.0)
-        assert run(daemon, "good", fast, "--permit", permit).refused("fast.json", "acceleration")
-        assert run(daemon, "good", design, "--permit", permit, "--average").refused("--periods 2")
-        other = changed("other.json", robot={"name": "arm3", "sha256": "0" * 64})
-        assert run(daemon, "good", other, "--permit", permit).refused("another version", "other.json")
-        assert stands(client.next_frames(100))
-        assert run(daemon, "good", other, "--permit", permit, "--changed-robot").code == 0
 
 
 def test_an_interrupted_command_stops_the_arm(daemon: DaemonProcess, design: Path) -> None:

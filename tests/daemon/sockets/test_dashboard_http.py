@@ -123,13 +123,7 @@ def test_roles(site: Dashboard) -> None:
 
 def test_hostile_actions_are_refused_in_words(site: Dashboard) -> None:
     """More of them: tests/unit/service/web/test_parts.py."""
-    for action in (
-        b"rubbish", {"do": "run_trajectory", "arm": "axis"}, {"do": "rollback", "arm": "axis"},
-        {"do": "identify", "arm": "axis", "recording": "file:axis-20200101T000000.mcap"},
-        {"do": "identify", "arm": "<script>alert(1)</script>", "recording": "live:5"},
-        {"do": "record", "arm": "nobody", "action": "start"}, {"do": "cancel", "id": 12345},
-        b'{"do": "cancel", "id": ' + b"9" * 4000 + b"}", b"[" * 5000, b" " * 100_000,
-    ):  # fmt: skip
+    for action in (b"rubbish", {"do": "cancel", "id": 12345}, b'{"do": "cancel", "id": ' + b"9" * 4000 + b"}"):
         answer = site.do(action, "motion")
         assert answer.status == 400, answer
         assert answer.json["error"]

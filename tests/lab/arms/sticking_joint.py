@@ -25,13 +25,10 @@ class Strokes:
     broke: tuple[float, ...]
 
 
-def strokes(
-    seconds: float, *, seed: int = 0, later: tuple[float, float] | None = None, noise: float = 0.05, jump: float = 0.0
-) -> Strokes:
+def strokes(seconds: float, *, seed: int = 0, noise: float = 0.05, jump: float = 0.0) -> Strokes:
     """There and back, a stroke every two seconds, and rest between.
 
-    `later` is a time [s] and the breakaway friction from then on.  `jump` [N*m] is fed forward with the sign of the set
-    velocity, all at once.
+    `jump` [N*m] is fed forward with the sign of the set velocity, all at once.
     """
     rng, dt = np.random.default_rng(seed), 1.0 / (RATE * _SUBSTEPS)
     count = round(seconds * RATE)
@@ -41,7 +38,6 @@ def strokes(
     for k in range(count):
         for s in range(_SUBSTEPS):
             t = (k * _SUBSTEPS + s) * dt
-            hold = FB if later is None or t < later[0] else later[1]
             phase, way = t % 2.0, 1.0 if int(t / 2.0) % 2 == 0 else -1.0
             v_set = way * 0.2 * sin(pi * (phase - 1.0) / 0.6) if 1.0 <= phase < 1.6 else 0.0
             way_set += v_set * dt
@@ -50,15 +46,15 @@ def strokes(
             tau = STIFFNESS * (error + (v_set - v) / 15.0) + integral + LOAD
             tau += jump * copysign(1.0, v_set) if v_set else 0.0
             push = tau - LOAD
-            if stuck and abs(push) > hold:
+            if stuck and abs(push) > FB:
                 stuck = False
                 broke.append(t)
             if stuck:
                 continue
             side = copysign(1.0, v if v else push)
-            rubs = (FC + (hold - FC) * exp(-((v / 0.01) ** 2))) * side + 8.0 * v
+            rubs = (FC + (FB - FC) * exp(-((v / 0.01) ** 2))) * side + 8.0 * v
             after = v + (push - rubs) / 3.0 * dt
-            stuck = v * after < 0.0 and abs(push) <= hold
+            stuck = v * after < 0.0 and abs(push) <= FB
             v = 0.0 if stuck else after
             x += v * dt
         out[k] = x, tau

@@ -53,14 +53,13 @@ def arm(
 
 @contextlib.contextmanager
 def commanded(path: Path) -> Iterator[Site]:
-    """Arms of every kind: commanded, of a slow simulation, moving by itself, and with a planned motion."""
+    """Arms of every kind: commanded, moving by itself, and with a planned motion."""
     recorder = {"enabled": False, "directory": str(path / "rec")}
     alone = {"mode": None, "start": None, "faults": []}
     moving = alone | {"motion": {"seed": 3, "candidates": 1, "base_frequency_hz": 0.2}}
     arms = [
         arm(path, "good", recorder=recorder),
         arm(path, "itself", driver=moving, recorder=recorder),
-        arm(path, "slow", driver={"pace": 0.5}),
         arm(path, "planned", driver={"enable": True}, motion={"candidates": 1, "amplitude": 0.2, "approach": 0.5}),
     ]
     with site(path, *arms, http=True, http_port=0, http_role="motion") as found:

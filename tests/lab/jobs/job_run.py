@@ -62,37 +62,24 @@ def spec(
     return whole | more
 
 
-def start(
-    folder: Path, content: Mapping[str, Any], *, parent: int | None = None, priority: str = "normal", **environment: str
-) -> subprocess.Popen[str]:
-    """Start the runner of a new folder with that specification."""
-    folder.mkdir()
-    (folder / "spec.json").write_text(json.dumps(content), encoding="utf-8")
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    return subprocess.Popen(
-        command(folder, os.getpid() if parent is None else parent, priority),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": path} | environment,
-    )  # fmt: skip
-
-
-def command(folder: Path, parent: int, priority: str = "normal") -> list[str]:
+def command(folder: Path, parent: int) -> list[str]:
     """Command of a runner; of the lowest priority, it would wait for whatever else the machine is at."""
     start = [sys.executable, "-m", "service.jobs.execution.runner", str(folder)]
-    return [*start, "--priority", priority, "--parent", str(parent)]
-
-
-def finish(process: subprocess.Popen[str], folder: Path) -> tuple[dict[str, Any], str, str]:
-    """Wait for the end: the outcome, stdout, stderr."""
-    out, err = process.communicate(timeout=PATIENCE_S)
-    outcome = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
-    assert process.returncode == (0 if outcome["ok"] else 1), err
-    return outcome, out, err
+    return [*start, "--priority", "normal", "--parent", str(parent)]
 
 
 def run(folder: Path, content: Mapping[str, Any], **environment: str) -> tuple[dict[str, Any], str, str]:
-    """Run a job in a process of its own."""
-    return finish(start(folder, content, parent=None, priority="normal", **environment), folder)
+    """Run a job in a process of its own, in a new folder with that specification: the outcome, stdout, stderr."""
+    folder.mkdir()
+    (folder / "spec.json").write_text(json.dumps(content), encoding="utf-8")
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        command(folder, os.getpid()), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        timeout=PATIENCE_S, env=os.environ | {"PYTHONPATH": path} | environment,
+    )  # fmt: skip
+    outcome = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
+    assert done.returncode == (0 if outcome["ok"] else 1), done.stderr
+    return outcome, done.stdout, done.stderr
 
 
 def results(folder: Path) -> dict[str, str]:

@@ -42,7 +42,6 @@ class JobsProcess:
     def __init__(self, config: Config, log: Path) -> None:
         self.config, self.log = config, log
         self.answers: dict[str, Ask] = {}
-        self.asked: list[tuple[str, dict[str, Any]]] = []
         self.heartbeat: dict[str, Any] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="tj-", dir="/tmp"))
@@ -142,7 +141,6 @@ class JobsProcess:
 
     def _answer(self, identity: bytes, message: dict[str, Any]) -> None:
         verb, args = message["verb"], message["args"]
-        self.asked.append((verb, args))
         try:
             if verb not in self.answers:
                 raise ControlError("failed", f"nobody answers {verb}")

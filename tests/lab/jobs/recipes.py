@@ -12,7 +12,7 @@ import yaml
 from service.protocol.json_values import json_values
 from tests.lab.jobs.job_run import run_here
 
-#: How often something is killed, in both tests together; `make soak` has 100.
+#: How often something is killed; `make soak` has 100.
 KILLS = int(os.environ.get("THETAD_KILLS", "3"))
 Recipe = tuple[str, dict[str, Any]]
 

@@ -1,6 +1,6 @@
-"""Processes that use a queue's file, for tests that kill them or hold it.
+"""Processes that use a queue's file, for tests that kill them.
 
-python -m tests.lab.jobs.store_run commit|make|claim|hold FILE [ARGUMENTS]
+python -m tests.lab.jobs.store_run commit|make|claim FILE [ARGUMENTS]
 """
 
 from __future__ import annotations
@@ -81,21 +81,6 @@ def patiently(step: Callable[[], Job | None]) -> Job | None:
                 raise
 
 
-def hold(path: Path, mode: str) -> None:
-    """Lock the file until told to go on."""
-    import sqlite3
-
-    database = sqlite3.connect(path, isolation_level=None)
-    if mode == "alone":  # as programs do that want nobody beside them
-        database.execute("PRAGMA locking_mode = EXCLUSIVE")
-    database.execute("BEGIN EXCLUSIVE")
-    database.execute("CREATE TABLE IF NOT EXISTS other (a)")
-    say("held")
-    sys.stdin.readline()
-    database.execute("ROLLBACK")
-    database.close()
-
-
 if __name__ == "__main__":
-    what: dict[str, Callable[..., None]] = {"commit": commit, "make": make, "claim": claim, "hold": hold}
+    what: dict[str, Callable[..., None]] = {"commit": commit, "make": make, "claim": claim}
     what[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

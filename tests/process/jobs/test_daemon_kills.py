@@ -1,4 +1,8 @@
-"""`kill -9` of the supervisor, alone or with all its processes, while jobs run: the next daemon goes on with them."""
+"""`kill -9` of workers, of the jobs process, of the supervisor and of everything: no job is lost, results are the same.
+
+Every job that was acknowledged must be there after each restart, and end with the results that it has when nobody
+disturbs it.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,11 @@ import pytest
 from service.client import Control, Jobs
 from service.config.load import Config
 from service.supervisor.launch import DaemonProcess
+from tests.lab.daemon.daemons import await_status, processes
 from tests.lab.jobs.jobs_process import FINISHED, configuration
-from tests.lab.jobs.recipes import KILLS, again, chain, essence, recipes, undisturbed
+from tests.lab.jobs.recipes import KILLS, Recipe, again, chain, essence, recipes, undisturbed
 
-_KILLS = max(KILLS // 8, 2)  # the others are of workers and of the jobs process, in test_kills.py
+LIVES = max(KILLS // 3, 2)  # of daemons; in each of them a worker, the jobs process, and then the supervisor are killed
 SEED = 20261122
 WAITING = 4  # jobs unfinished at any time; three of them are a chain at first
 
@@ -27,6 +32,29 @@ def settings(state: Path, robot: Path) -> Config:
     """A daemon with one arm that takes little time."""
     driver = {"kind": "sim", "settings": {"rate_hz": 50.0}}
     return configuration(state, str(robot), {"driver": driver}, workers=2, lease_s=2.0)
+
+
+def workers(daemon: DaemonProcess) -> list[psutil.Process]:
+    """Processes of runs."""
+    found = []
+    for process in psutil.Process(daemon.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "service.jobs.execution.runner" in process.cmdline():
+                found.append(process)
+    return found
+
+
+def strike_jobs(control: Control, running: list[psutil.Process], rng: np.random.Generator) -> None:
+    """Kill the jobs process; its workers die with it, also one that is stopped, and the supervisor starts another."""
+    pid = processes(control)["jobs"]["pid"]
+    for worker in running:
+        if rng.random() < 0.5:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.suspend()
+    psutil.Process(pid).kill()
+    _, alive = psutil.wait_procs(running, timeout=10.0)
+    assert not alive
+    await_status(control, lambda found: found["jobs"]["pid"] != pid and found["jobs"]["state"] == "ready")
 
 
 def strike(daemon: DaemonProcess, victim: str, rng: np.random.Generator) -> None:
@@ -43,7 +71,7 @@ def strike(daemon: DaemonProcess, victim: str, rng: np.random.Generator) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 def test_kills_of_the_supervisor_and_of_everything(tmp_path: Path, arm2: Path, arm2_recording: Path) -> None:
     rng = np.random.default_rng(SEED)
     kinds = recipes(arm2_recording)
@@ -51,8 +79,7 @@ def test_kills_of_the_supervisor_and_of_everything(tmp_path: Path, arm2: Path, a
     whole = settings(tmp_path / "state", arm2)
     known: dict[int, int] = {}  # jobs that were acknowledged, and which recipe they follow
     links: list[int] = []
-    killed = {"supervisor": 0, "everything": 0}
-    while sum(killed.values()) < _KILLS:
+    for life in range(LIVES):
         daemon = DaemonProcess(whole, tmp_path / "log").start(120.0)
         try:
             with Control(daemon.endpoints["control"]) as control:
@@ -60,14 +87,13 @@ def test_kills_of_the_supervisor_and_of_everything(tmp_path: Path, arm2: Path, a
                 if not links:
                     links = chain(partial(_submit, jobs), arm2_recording)
                     known |= dict.fromkeys(links, len(kinds))
-                _fill(jobs, kinds, known)
-                while not any(job["state"] == "running" for job in jobs.list(limit=1000)):
-                    time.sleep(0.1)
-                    _fill(jobs, kinds, known)
-                time.sleep(float(rng.uniform(0.0, 2.0)))
-            victim = min(killed, key=killed.__getitem__)
-            strike(daemon, victim, rng)
-            killed[victim] += 1
+                busy = partial(_busy, daemon, jobs, kinds, known, rng)
+                running = busy()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    running[int(rng.integers(len(running)))].kill()
+                strike_jobs(control, busy(), rng)
+                busy()
+            strike(daemon, ("supervisor", "everything")[life % 2], rng)
         finally:
             daemon.stop()
     with DaemonProcess(whole, tmp_path / "log") as daemon, Control(daemon.endpoints["control"]) as control:
@@ -76,7 +102,7 @@ def test_kills_of_the_supervisor_and_of_everything(tmp_path: Path, arm2: Path, a
         assert {job["id"] for job in jobs.list(limit=1000)} == set(known)
         history = jobs.models()["arm"]["history"]
         told = [event["job"] for event in jobs.events(limit=5000) if event["kind"] == "model_promoted"]
-    print(f"{killed} kills, {len(known)} jobs, {sum(job['interruptions'] for job in done)} interruptions")
+    print(f"{3 * LIVES} kills, {len(known)} jobs, {sum(job['interruptions'] for job in done)} interruptions")
     assert any(job["interruptions"] for job in done)
     for job in done:
         assert job["state"] == "succeeded", job
@@ -90,7 +116,7 @@ def _submit(jobs: Jobs, kind: str, parameters: dict[str, Any]) -> int:
     return int(jobs.submit(kind, parameters)["id"])
 
 
-def _fill(jobs: Jobs, kinds: list[tuple[str, dict[str, Any]]], known: dict[int, int]) -> None:
+def _fill(jobs: Jobs, kinds: list[Recipe], known: dict[int, int]) -> None:
     """Check what survived, and submit jobs until enough are unfinished."""
     found = {job["id"]: job for job in jobs.list(limit=1000)}
     assert set(known) == set(found), "a job was lost, or nobody asked for it"
@@ -99,6 +125,17 @@ def _fill(jobs: Jobs, kinds: list[tuple[str, dict[str, Any]]], known: dict[int, 
     for _ in range(WAITING - sum(state not in FINISHED for state in states)):
         which = len(known) % len(kinds)
         known[jobs.submit(*kinds[which])["id"]] = which
+
+
+def _busy(
+    daemon: DaemonProcess, jobs: Jobs, kinds: list[Recipe], known: dict[int, int], rng: np.random.Generator
+) -> list[psutil.Process]:
+    """Wait for a random moment at which jobs run; returns the workers."""
+    while True:
+        _fill(jobs, kinds, known)
+        time.sleep(float(rng.uniform(0.0, 1.5)))
+        if found := workers(daemon):
+            return found
 
 
 def _finish(jobs: Jobs, id: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -10,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,14 +17,12 @@ from typing import Any
 import psutil
 import pytest
 
-from service.jobs.dask._cluster import Cluster, WorkerNode
 from service.jobs.dask.backend import DaskBackend, DaskRun
 from service.jobs.execution.backend import BackendBusyError, Ended, LocalBackend, Run
 from service.jobs.queue.state import Limits
 from service.worker.worker import FatalError
 from tests.lab.jobs.job_run import PATIENCE_S, ROOT, spec
 
-QUICK = {"methods": ["ols"], "seeds": 1, "seconds": 4.0}
 ENDLESS = {"methods": ["ols"], "seeds": 1000, "seconds": 4.0}
 LIMITS = Limits(seconds=1000.0, memory_mb=2000.0)
 WHAT_RUNS = ("drivers", "rt_core", "service", "sim_backend")
@@ -256,86 +252,6 @@ def test_workers_end_what_they_do_for_a_client_that_is_gone(cluster: Processes, 
         backend.close()
         until(lambda: not cluster.runners(), "the end of the runner")
         until(lambda: not report_progress(), "the scheduler forgets what was said")
-
-
-def test_a_worker_is_not_used_after_its_rest_while_its_checks_fail(
-    cluster: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refused: list[str] = []
-
-    def refuse(self: Cluster, node: WorkerNode, why: str, *, for_now: bool = False) -> None:
-        refused.append(why)
-        original(self, node, why, for_now=for_now)
-
-    original = Cluster.refuse
-    monkeypatch.setattr(Cluster, "refuse", refuse)
-    monkeypatch.setattr("service.jobs.dask._cluster.CHECK_S", 0.0)
-    monkeypatch.setattr("service.jobs.dask._cluster._REST_S", (0.1, 0.2))
-    backend = DaskBackend(cluster.address)
-    try:
-        until(lambda: backend.free() or len(refused) >= 3, "the third check")
-        assert backend.free() == 0
-        assert set(refused) == {refused[0]}
-        assert "no answer within 0 s" in refused[0]
-        monkeypatch.setattr("service.jobs.dask._cluster.CHECK_S", PATIENCE_S)
-        ready(backend)
-    finally:
-        backend.close()
-
-
-@pytest.mark.parametrize("error", [KeyError("nthreads"), asyncio.CancelledError("nthreads")], ids=type)
-def test_the_connection_is_made_again_after_any_error(
-    error: BaseException, cluster: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    errors = [error] * 2
-    original = Cluster._update_nodes
-
-    def see(self: Cluster, workers: Any, why: str) -> None:
-        if workers and errors:
-            raise errors.pop()
-        original(self, workers, why)
-
-    monkeypatch.setattr(Cluster, "_update_nodes", see)
-    backend = DaskBackend(cluster.address)
-    try:
-        ready(backend)
-        assert not errors
-    finally:
-        backend.close()
-
-
-@pytest.mark.parametrize("comes", ["before", "after"])
-def test_a_worker_that_is_lost_while_a_run_starts_ends_it(
-    comes: str, cluster: Processes, tmp_path: Path, arm2: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = DaskBackend(cluster.address)
-    original = Cluster.begin
-
-    def begin(self: Cluster, work: Any) -> Any:
-        """Lose all workers around the moment at which a run becomes a task."""
-        lost = threading.Event()
-
-        def lose() -> None:
-            self._update_nodes({}, "its worker was lost")
-            lost.set()
-
-        if comes == "after":
-            task = original(self, work)
-        self._loop.call_soon_threadsafe(lose)
-        assert lost.wait(PATIENCE_S)
-        return task if comes == "after" else original(self, work)
-
-    try:
-        ready(backend)
-        monkeypatch.setattr(Cluster, "begin", begin)
-        folder = folder_of(tmp_path / "run", "compare", ENDLESS | {"robot": str(arm2)})
-        run = backend.start("run", folder, LIMITS)
-        assert ended(run).how == "interrupted"
-        assert run.task is not None
-        until(run.task.done, "the end of the task")
-        until(lambda: not cluster.runners(), "the end of the runner")
-    finally:
-        backend.close()
 
 
 def test_a_scheduler_that_is_killed_interrupts_all_and_other_code_is_refused(tmp_path: Path, arm2: Path) -> None:

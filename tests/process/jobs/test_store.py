@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import sqlite3
-import subprocess
 import time
 from pathlib import Path
 
@@ -21,13 +20,6 @@ KILLS, PATIENCE_S = 12, 60.0
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "queue.db"
-
-
-def put_down(process: subprocess.Popen[str]) -> str:
-    """Let a process go on and end; returns what it said last."""
-    out, _ = process.communicate("\n", timeout=PATIENCE_S)
-    assert process.returncode == 0
-    return out
 
 
 def read_back(path: Path, said: list[list[str]]) -> int:
@@ -108,29 +100,6 @@ def test_two_processes_claim_each_job_once(path: Path) -> None:
     queue.store.close()
 
 
-@pytest.mark.parametrize("mode", ["beside", "alone"])
-def test_a_file_that_another_program_has_locked(path: Path, mode: str) -> None:
-    store = Store(path)
-    queue = Queue(store)
-    queue.submit(Submission("test", {}))
-    if mode == "alone":
-        store.close()  # it could not be locked so otherwise
-    process = start("hold", path, mode)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    for _ in range(3):
-        with pytest.raises(StoreError, match="another program has locked it") as error:
-            Queue(Store(path) if mode == "alone" else store).submit(Submission("test", {}))
-        assert str(path) in str(error.value)
-        assert not isinstance(error.value, StoreCorruptError)
-    if mode == "beside":
-        assert queue.job(1).state == "queued"  # it can be read
-    put_down(process)
-    store = Store(path) if mode == "alone" else store
-    assert Queue(store).submit(Submission("test", {}))[0].id == 2
-    store.close()
-
-
 def test_a_newer_file_is_refused_and_left_alone(path: Path) -> None:
     Store(path).close()
     database = sqlite3.connect(path)
@@ -196,28 +165,6 @@ def test_numbers_that_are_not_finite_do_not_spoil_lists(path: Path) -> None:
     store.close()
 
 
-def test_backup_while_another_process_writes(path: Path, tmp_path: Path) -> None:
-    store = Store(path)
-    process = start("commit", path)
-    assert process.stdout is not None
-    process.stdout.readline()
-    sizes = []
-    try:
-        for number in range(3):
-            copy = tmp_path / f"copy{number}.db"
-            store.backup(copy)
-            sizes.append(read_back(copy, []))
-            for _ in range(8):
-                process.stdout.readline()
-    finally:
-        process.kill()
-        process.communicate(timeout=PATIENCE_S)
-        store.close()
-    assert sizes == sorted(sizes)
-    assert sizes[-1] > sizes[0]
-    assert not list(tmp_path.glob("copy*-*"))
-
-
 def test_backup_over_an_older_one_and_never_over_a_queue(path: Path, tmp_path: Path) -> None:
     store = Store(path)
     queue = Queue(store)
@@ -236,19 +183,3 @@ def test_backup_over_an_older_one_and_never_over_a_queue(path: Path, tmp_path: P
         store.backup(copy)
     other.close()
     store.close()
-
-
-def test_two_that_make_the_file_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second waits for the first, and finds the tables made."""
-    prepare = Store._migrate
-
-    def later(self: Store) -> None:
-        monkeypatch.setattr(Store, "_migrate", prepare)
-        prepare(self)
-        self._db.execute("COMMIT")
-        Store(path).close()
-        self._db.execute("BEGIN IMMEDIATE")
-        prepare(self)
-
-    monkeypatch.setattr(Store, "_migrate", later)
-    Store(path).close()

@@ -1,4 +1,4 @@
-"""A disk that is full or read-only, a queue that is damaged or locked; and jobs that loop, eat memory or crash."""
+"""A disk that is read-only, a queue that is damaged or locked, a lease that ran out; jobs that loop or crash."""
 
 from __future__ import annotations
 
@@ -14,40 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.jobs.queue.store import FILE_NAME
+from service.jobs.queue.queue import Queue
+from service.jobs.queue.store import FILE_NAME, Store
 from service.protocol.control import ControlError
 from tests.lab.jobs.jobs_process import FINISHED, JobsProcess, configuration
-from tests.lab.jobs.small_disk import fill, remount, small_disk
+from tests.lab.jobs.small_disk import remount, small_disk
 
-LEAVE = 700_000  # bytes on a disk: room for some submissions, and for no run
 QUICK = {"methods": ["ols"], "seconds": 2.0, "seeds": 1}
-
-
-def test_a_full_disk(tmp_path: Path, arm2: Path) -> None:
-    """What was acknowledged is there and runs when there is room; what does not fit is refused with the reason."""
-    with small_disk(tmp_path / "disk", 16) as disk:
-        config = configuration(disk / "state", str(arm2), least_free_mb=1.0)
-        with JobsProcess(config, tmp_path / "log") as process:
-            filler = fill(disk, leave=LEAVE)
-            waiting: list[int] = []
-            refused = None
-            while refused is None:
-                assert len(waiting) < 2000
-                try:
-                    waiting.append(process.submit("compare", **QUICK))
-                except ControlError as error:
-                    refused = error
-            assert waiting
-            assert refused.type == "unavailable"
-            assert re.search("No space left|disk", refused.message)
-            heartbeat = process.await_beat(lambda info: bool(info["trouble"]))
-            assert re.search("free|No space|disk", heartbeat["trouble"])
-            assert {process.request("job", id=id)["state"] for id in waiting} <= {"queued"}
-            filler.unlink()
-            for id in waiting[1:]:
-                process.request("cancel", id=id)
-            assert process.submit("compare", _due_s=3600.0, **QUICK) > waiting[-1]
-            assert process.wait(waiting[0])[0]["state"] == "succeeded"
 
 
 def test_a_read_only_disk(tmp_path: Path, arm2: Path) -> None:
@@ -181,3 +154,59 @@ def test_jobs_that_loop_eat_memory_or_crash_harm_nobody(
         assert re.search("^(import time: |MemoryError)", job["log"], re.MULTILINE), job
     assert refused["reason"] in refused["log"]
     assert fine["outcome"]["verdict"] in ("ok", "weak_excitation", "doubtful")
+
+
+def test_a_worker_that_outlived_its_lease_cannot_write(tmp_path: Path, arm2: Path) -> None:
+    """The jobs process stands still beyond the lease, another holder takes the job and finishes it first."""
+    config = configuration(tmp_path / "state", str(arm2), workers=1, lease_s=1.0)
+    with JobsProcess(config, tmp_path / "log") as process:
+        id = process.submit("compare", **QUICK)
+        process.await_runners()
+        assert process.process is not None
+        store = Store(tmp_path / "state" / "jobs" / FILE_NAME)
+        try:
+            with store.write():  # so that it does not stand still while it holds the file
+                os.kill(process.process.pid, signal.SIGSTOP)
+            other = _other_holder(Queue(store), id)
+        finally:
+            store.close()
+            os.kill(process.process.pid, signal.SIGCONT)
+        (job,) = process.wait(id)
+        while not re.search("run_dropped|run_too_late", (tmp_path / "log").read_text(encoding="utf-8")):
+            process.pause(0.1)
+        (after,) = process.wait(id)
+    assert other == job["outcome"]["summary"] == after["outcome"]["summary"] == "by another"
+    assert after["interruptions"] == 1
+
+
+def _other_holder(queue: Queue, id: int) -> str:
+    """Wait for the lease to run out, take the job and finish it."""
+    while not queue.expire():
+        time.sleep(0.1)
+    job = queue.claim("another", 60.0)
+    assert job is not None
+    assert job.id == id
+    outcome = {"verdict": "ok", "summary": "by another", "metrics": {}, "results": {}}
+    return str((queue.finish(id, job.token, outcome).outcome or {})["summary"])
+
+
+def test_jobs_are_handed_back_when_the_process_stops_and_cancel_leaves_others_alone(tmp_path: Path, arm2: Path) -> None:
+    endless = {"methods": ["ols"], "seconds": 2000.0}
+    with JobsProcess(configuration(tmp_path / "state", str(arm2), workers=3), tmp_path / "log") as process:
+        id = process.submit("compare", **QUICK)
+        (runner,) = process.await_runners()
+        assert process.stop() == 0
+        assert not runner.is_running()
+        process.start()
+        long = process.submit("compare", **endless, seeds=1)
+        parts = process.submit("compare", **endless, seeds=3)
+        process.await_runners(3)
+        for each in (long, parts):
+            process.request("cancel", id=each)
+        job, *cancelled = process.wait(id, long, parts)
+        assert [each["state"] for each in cancelled] == ["cancelled"] * 2
+        assert (job["state"], job["attempts"], job["interruptions"]) == ("succeeded", 0, 0)
+        process.await_beat(lambda heartbeat: heartbeat["running"] == 0)
+        assert {part["state"] for part in process.request("job", id=parts)["parts"]} == {"cancelled"}
+        with pytest.raises(ControlError, match="cancelled already"):
+            process.request("cancel", id=long)

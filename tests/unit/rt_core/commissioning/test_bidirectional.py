@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rt_core.commissioning._hysteresis import mean_with_std, passes, turning_time
+from rt_core.commissioning._hysteresis import passes, turning_time
 from rt_core.commissioning.bidirectional import both_ways, same_places
 from rt_core.commissioning.findings import CommissioningError
 from rt_core.commissioning.profiles import there_and_back
@@ -43,20 +43,6 @@ def test_half_difference_and_half_sum() -> None:
     found = passes(share, (even + odd)[:, None], out, ~out, 0.1, 0.9, 16)
     np.testing.assert_allclose(found.half_difference, 0.7, atol=1e-3)
     np.testing.assert_allclose(found.half_sum[:, 0], 3.0 + 5.0 * found.place, atol=2e-3)
-
-
-@pytest.mark.parametrize("correlation", [0.0, 0.8])
-def test_the_stated_deviation_of_a_mean_holds_what_it_says(correlation: float) -> None:
-    """Of processes with this correlation, the true mean is within two stated deviations about as often."""
-    rng = np.random.default_rng(3)
-    count, trials = 20, 2000
-    x = np.empty((count, trials))
-    x[0] = rng.normal(size=trials)
-    for k in range(1, count):
-        x[k] = correlation * x[k - 1] + np.sqrt(1.0 - correlation**2) * rng.normal(size=trials)
-    mean, std = mean_with_std(x)
-    within = np.mean(np.abs(mean) < 2.0 * std)
-    assert 0.8 < within < 0.995  # twenty places that go together this much do not show all of it
 
 
 def test_the_last_stay_at_the_far_end() -> None:

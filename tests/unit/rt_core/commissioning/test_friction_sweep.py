@@ -58,17 +58,6 @@ def test_the_friction_of_an_arm_is_found_without_its_model() -> None:
     assert (point.std < 0.05 * truth).all()
 
 
-def test_what_comes_before_and_after_does_not_matter() -> None:
-    speed = np.array([0.2, 0.3])
-    start, end = np.zeros(2), speed * SWEEP.reach_s
-    rows = SWEEP.rows(start, end, RATE_HZ)
-    way = np.linspace(end, start, 400)  # from the far end, along the same line
-    q = np.vstack((way, np.repeat(rows[:1], 200, axis=0), rows, np.repeat(rows[-1:], 300, axis=0)))
-    tau = 5.0 * q + 1.5 * np.sign(np.gradient(q, axis=0))
-    point = sweep_point(np.arange(len(q)) / RATE_HZ, q, tau, start, end, SWEEP)
-    np.testing.assert_allclose(point.friction, 1.5, rtol=1e-3)
-
-
 def test_recordings_that_do_not_hold_the_sweep_are_refused() -> None:
     start, end = np.zeros(2), np.array([0.4, 0.5])
     rows = SWEEP.rows(start, end, RATE_HZ)

@@ -69,15 +69,6 @@ def test_swapped_positions_and_velocities_are_named_with_both_joints() -> None:
     assert "elbow" in velocity.text
 
 
-def test_a_joint_that_moves_with_another_is_named() -> None:
-    motion = small_motion(0)
-    coupled = motion.q.copy()
-    coupled[:, 2] += 0.5 * (coupled[:, 0] - coupled[0, 0])
-    found = check_position(replace(motion, q=coupled), NAMES)
-    assert found.verdict == "wrong"
-    assert "wrist moves by 0.5" in found.text
-
-
 @pytest.mark.parametrize(("factor", "words"), [(-1.0, "inverted"), (180.0 / np.pi, "degrees"), (0.0, "dead")])
 def test_a_wrong_velocity_is_named(factor: float, words: str) -> None:
     found = check_velocity(changed(small_motion(2), "dq", 2, factor), NAMES)

@@ -164,26 +164,6 @@ def test_a_row_in_use_is_one_of_every_motion_where_the_velocity_was_measured() -
     assert of_link[use].all()
 
 
-def test_the_velocity_counts_where_all_else_stops_for_a_while() -> None:
-    """Samples that repeat the one before but for their velocity are left out without it: stretches differ then."""
-    recording, model = moved(elastic=True), arm(elastic=True)
-    exact = np.gradient(recording.channels["q"], recording.t, axis=0)
-    channels = {name: values.copy() for name, values in recording.channels.items()}
-    for values in channels.values():
-        values[7000:7021] = values[7000]
-        values[-2:] = values[-3]
-    told = replace(recording, channels={**channels, "dq": 0.9 * exact})  # so that it is known by its size
-    stopped = replace(recording, channels=channels)
-    rows, without = (arm_rows(r, model, SETTINGS, None)[0] for r in (told, stopped))
-    np.testing.assert_array_equal(rows.rows["both"].t, without.rows["both"].t)
-    np.testing.assert_array_equal(rows.rows["link"].tau, rows.rows["both"].tau)
-    assert np.unique(without.rows["both"].piece).size == 2
-    viscous = rows.bases["link"].names.index("fv2")
-    at = without.rows["link"].use[:, 1]
-    mine, theirs = (r.rows["link"].Y[1, viscous][at] for r in (rows, without))
-    assert mine @ theirs / (theirs @ theirs) == pytest.approx(0.9, abs=0.01)
-
-
 def test_rigid_joints_have_the_velocity_that_was_measured() -> None:
     recording, model = moved(elastic=True), arm(elastic=True)
     exact = np.gradient(recording.channels["q_motor"] / np.diag(model.transmission.matrix), recording.t, axis=0)  # type: ignore[union-attr]

@@ -163,13 +163,3 @@ def test_both_ends_of_each_of_several_recordings_are_cut() -> None:
         own = t[(t >= begin) & (t <= begin + length)] - begin
         assert 1.0 <= own.min() < 1.1
         assert length - 1.1 < own.max() <= length - 1.0
-
-
-@pytest.mark.parametrize(("trim_s", "joined"), [(1.0, False), (0.0, True)])
-def test_without_a_cut_or_an_end_in_the_middle_rows_go_on_as_long_as_the_joint_moves(
-    trim_s: float, joined: bool
-) -> None:
-    t, length = times(trim_s, joined)
-    assert trim_s <= t.min() < max(0.9, trim_s + 0.1)
-    assert length - 0.9 < t[t < APART_S].max() < length
-    assert t[t >= APART_S].min() < APART_S + 0.9

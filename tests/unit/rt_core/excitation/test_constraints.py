@@ -82,14 +82,6 @@ def test_prior_torque_is_that_of_the_simulated_arm(name: str) -> None:
     )
 
 
-def test_prior_torque_is_that_at_the_reference_temperature() -> None:
-    model = load_robot("space6_temperature").model
-    torque = PriorTorque(model)
-    q, v = np.random.default_rng(0).uniform(0.1, 0.4, (2, 20, 6))
-    odd = 0.5 * (torque((q, v, 0.0 * q)) - torque((q, -v, 0.0 * q)))  # links' torque is even in velocity
-    np.testing.assert_allclose(odd, model.dynamics.coulomb + model.dynamics.viscous * v, rtol=1e-9)
-
-
 def test_margins_against_brute_force() -> None:
     """Extremes of 40 000 samples are reached, and hardly more than they."""
     model = three()

@@ -20,7 +20,6 @@ from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.settings import ExcitationSettings
 from rt_core.model.frames import link_poses
 from rt_core.model.robot import RobotModel
-from rt_core.optimise.run import SearchProgress
 from sim_backend.arm.trajectory import motor_torque
 from tests.lab.arms.excitation import arm, joint, series_on, three, two
 
@@ -92,15 +91,6 @@ def test_the_best_of_several_starts() -> None:
         np.testing.assert_array_equal(search.history, one.searches[0].history)
 
 
-def test_workspace_of_the_tip_is_kept() -> None:
-    model = two()
-    free = design_excitation(model, QUICK, seed=2)
-    box = ((-0.2, 0.55), (-0.5, 0.3), (0.0, 0.4))
-    assert not keeps_all_limits(model, replace(free, settings=replace(QUICK, workspace=box)))
-    boxed = design_excitation(model, replace(QUICK, workspace=box), seed=2)
-    assert keeps_all_limits(model, boxed)
-
-
 def test_a_search_that_ends_beyond_a_limit_goes_on_with_a_steeper_penalty() -> None:
     model = two()
     settings = replace(QUICK, penalty=1e-6)  # as good as none
@@ -113,26 +103,6 @@ def test_a_search_that_ends_beyond_a_limit_goes_on_with_a_steeper_penalty() -> N
     design = design_excitation(model, soft, "tcs_pso", 0, lambda _, progress: seen.append(progress.iteration))
     assert seen == 2 * list(range(QUICK.iterations + 1))
     assert keeps_all_limits(model, design)
-
-
-@pytest.mark.parametrize(("penalty", "searches", "end"), [(None, 1, 0.7), (1.0, 2, 1.0)])
-def test_progress_by_evaluations_never_falls(penalty: float | None, searches: int, end: float) -> None:
-    shares: list[float] = []
-    costs: list[float] = []
-    iterations: list[int] = []
-
-    def pulse(share: float, cost: float) -> None:
-        shares.append(share)
-        costs.append(cost)
-
-    designer = Designer(two(), replace(QUICK, penalty=penalty))
-    design = designer.design("tcs_pso", 0, lambda progress: iterations.append(progress.iteration), pulse)
-    assert iterations.count(0) == searches
-    assert shares == sorted(shares)
-    assert 0.0 < shares[0] < 0.01
-    assert shares[-1] == pytest.approx(end)
-    assert 0 < len(shares) - design.searches[0].evaluations <= 4 * searches  # parts of the checks of whole periods
-    assert costs[-1] == design.searches[0].history[-1]
 
 
 def test_what_the_pulse_raises_ends_a_design_within_an_evaluation() -> None:
@@ -198,17 +168,3 @@ def test_calls_that_are_wrong() -> None:
         design_excitation(two(), QUICK, "pso", -1)
     with pytest.raises(ExcitationError, match="8 samples give 72 rows for 91 parameters"):
         Designer(load_robot("arm9").model, replace(QUICK, harmonics=2, samples=8))
-
-
-def test_the_callback_sees_each_start_and_can_end_the_design() -> None:
-    seen: list[tuple[int, int]] = []
-
-    def told(start: int, progress: SearchProgress) -> bool:
-        seen.append((start, progress.iteration))
-        return (start, progress.iteration) != (1, 3)
-
-    settings = replace(QUICK, iterations=6, starts=3)
-    design = design_excitation(two(), settings, "pso", 1, told)
-    assert seen == [(0, k) for k in range(7)] + [(1, k) for k in range(4)]
-    assert [search.stopped for search in design.searches] == ["iterations", "cancelled"]
-    assert keeps_all_limits(two(), design)

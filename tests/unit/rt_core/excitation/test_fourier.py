@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -27,13 +25,6 @@ def test_formula() -> None:
     for t in (0.0, 0.37, 5.0, 7.9):
         for found, expected in zip(series.sample(t), series_at(series.as_dict(), t), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_plain_form_is_exact() -> None:
-    series = some_series()
-    again = FourierSeries.from_dict(json.loads(json.dumps(series.as_dict())))
-    for name in ("f0_hz", "q0", "a", "b"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(series, name))
 
 
 @pytest.mark.parametrize(

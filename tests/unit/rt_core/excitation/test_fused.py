@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
-from rt_core.excitation._workspace_kernels import workspace_shares_at
-from rt_core.excitation.constraints import TORQUE_RESERVE, PriorTorque
 from rt_core.excitation.design import Designer
 from rt_core.excitation.settings import OBJECTIVES, ExcitationSettings, Objective
 from rt_core.excitation.workspace_regions import Box, Capsule, Sphere
@@ -93,29 +91,6 @@ def test_objective_and_excess(name: str, kind: Objective, scaled: bool) -> None:
         expected = designer.constraints.excess(states, designer._grid.overshoot)
         assert expected > 0.1
         assert excess == pytest.approx(expected, rel=1e-10)
-
-
-@pytest.mark.parametrize("name", ["slides", "coupled", "staubli_tx40"])
-def test_shares_are_the_limits_sample_by_sample(name: str) -> None:
-    model = ARMS[name]()
-    designer = Designer(model, replace(EVERYTHING, samples=50))
-    x = beyond(designer)
-    q, dq, ddq = designer._grid.evaluate(*designer.space.coefficients(x))
-    tau = PriorTorque(model)((q, dq, ddq))
-    limits, over = designer.constraints.limits, designer._grid.overshoot
-    found = designer.fused.forward(designer.space.stacked(x)).shares
-    half = 0.5 * (limits.upper - limits.lower)
-    for i in range(model.n):
-        rows = [
-            (limits.lower - q)[:, i] / half[i] + over - 1.0,
-            (q - limits.upper)[:, i] / half[i] + over - 1.0,
-            *(sign * over * dq[:, i] / limits.velocity[i] - 1.0 for sign in (1.0, -1.0)),
-            *(sign * over * ddq[:, i] / limits.acceleration[i] - 1.0 for sign in (1.0, -1.0)),
-            *(sign * TORQUE_RESERVE * tau[:, i] / limits.effort[i] - 1.0 for sign in (1.0, -1.0)),
-        ]
-        np.testing.assert_allclose(found[8 * i : 8 * i + 8], rows, rtol=1e-9, atol=1e-9)
-    workspace = workspace_shares_at(designer.constraints.workspace, model, q)
-    np.testing.assert_allclose(found[8 * model.n :], workspace, rtol=1e-9, atol=1e-9)
 
 
 def test_samples_inside_their_shares_keep_positions_between_them() -> None:

@@ -18,7 +18,6 @@ from rt_core.optimise.run import SearchProgress
 from rt_core.types import FloatArray
 from tests.lab.arms.excitation import series_on, three, two
 from tests.unit.rt_core.excitation.test_design import by_chance, keeps_all_limits
-from tests.unit.rt_core.excitation.test_fused import stribeck
 
 SETTINGS = ExcitationSettings(f0_hz=0.2, harmonics=3, iterations=120)
 FULL = ExcitationSettings(
@@ -116,22 +115,6 @@ def test_regions_bodies_and_slow_time_are_kept() -> None:
     assert slow.min() >= 0.35 - 1e-3
     assert {"tip", "post", "hand to wall"} <= {margin.where for margin in design.margins}
     assert design.unchecked == ("collisions of the links moved by first: no body covers them",)
-
-
-def test_a_torque_peak_between_samples_tightens_the_limit() -> None:
-    """Breakaway friction at 0.003 rad/s: no sample of the search sees it, the design keeps it all the same."""
-    model = stribeck()
-    narrow = replace(model.dynamics, stribeck_velocity=np.full(3, 0.003), breakaway=3.0 * model.dynamics.coulomb)
-    model = replace(model, dynamics=narrow)
-    free = design_excitation(model, SETTINGS, "gradient", seed=0)
-    needed = {margin.where: margin.reached for margin in free.margins if margin.quantity == "effort"}
-    weak = replace(model.joints[1], effort=0.8 * needed["second"] / SETTINGS.effort_fraction)
-    model = replace(model, joints=(model.joints[0], weak, model.joints[2]))
-    assert not keeps_all_limits(model, free)
-    design = design_excitation(model, SETTINGS, "gradient", seed=0)
-    assert keeps_all_limits(model, design)
-    effort = min(margin.share for margin in design.margins if margin.quantity == "effort")
-    assert effort < 0.2  # it is what limits the motion; how closely depends on a processor's rounding
 
 
 def test_history_progress_and_cancelling() -> None:

@@ -141,12 +141,3 @@ def test_friction_by_load_needs_links() -> None:
     without = Excitation(replace(model, inertial=None), "condition", True)
     assert without.left_out == ("k1_1", "k1_2")
     assert np.isfinite(without.value(states))
-
-
-def test_reused_memory_does_not_mix_motions() -> None:
-    model = three()
-    excitation = Excitation(model, "condition", True)
-    first = excitation.value(motion(model, 1))
-    excitation.value(motion(model, 2))
-    assert excitation.value(motion(model, 1)) == first
-    assert Excitation(model, "condition", True).value(motion(model, 1)) == first

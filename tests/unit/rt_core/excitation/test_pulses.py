@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +12,7 @@ from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.fourier import Basis, FourierSeries
 from rt_core.excitation.pulses import Step, SteppedMotion, add_steps, check, pulse
 from rt_core.excitation.settings import ExcitationSettings
-from sim_backend.arm.trajectory import motor_torque
-from tests.lab.arms.excitation import series_on, three, two
+from tests.lab.arms.excitation import series_on, three
 
 SETTINGS = ExcitationSettings(f0_hz=0.2, harmonics=3, iterations=80)
 STEPS = (*pulse(0, 0.7, 0.4, 0.3, 0.2), Step(1, 2.9, 0.5, -0.15))
@@ -53,34 +51,6 @@ def test_what_lies_between_samples_is_bounded() -> None:
             for k, (coarse, true) in enumerate(zip(one.sample(basis.times), fine, strict=True)):
                 assert (true.max(axis=0) <= factor * coarse.max(axis=0) + added[k]).all()
                 assert (true.min(axis=0) >= factor * coarse.min(axis=0) - added[k]).all()
-
-
-def test_margins_against_samples() -> None:
-    model = two()
-    designer = Designer(model, SETTINGS)
-    one = motion(1)
-    found = {(m.where, m.quantity): m.reached for m in check(designer, one).margins}
-    q, dq, ddq = one.sample(np.linspace(0.0, 5.0, 50_001))
-    assert model.inertial is not None
-    tau = motor_torque(model, model.inertial, q, dq, ddq)
-    for i, name in enumerate(("first", "second")):
-        assert found[name, "lower"] == pytest.approx(q[:, i].min(), abs=1e-4)
-        assert found[name, "upper"] == pytest.approx(q[:, i].max(), abs=1e-4)
-        assert found[name, "velocity"] == pytest.approx(np.abs(dq[:, i]).max(), rel=1e-3)
-        assert found[name, "acceleration"] == pytest.approx(np.abs(ddq[:, i]).max(), rel=2e-3)
-        assert found[name, "effort"] == pytest.approx(np.abs(tau[:, i]).max(), rel=1e-3)
-
-
-def test_a_fast_step_takes_no_matrices() -> None:
-    """The samples grow with the speed of a step; sines of all its harmonics at each of them would be 800 MB."""
-    designer = Designer(two(), SETTINGS)
-    one = SteppedMotion(motion(1).series, (Step(0, 2.0, 0.05, 1e-3),))
-    assert one.harmonics == 100
-    tracemalloc.start()
-    check(designer, one)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 80e6
 
 
 def test_room_is_made() -> None:

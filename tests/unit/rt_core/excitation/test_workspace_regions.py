@@ -11,7 +11,6 @@ import pytest
 from drivers.files.robots.file import load_robot
 from rt_core.excitation._workspace_kernels import closest, workspace_shares_at
 from rt_core.excitation.constraints import Constraints
-from rt_core.excitation.design import Designer
 from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.fourier import FourierSeries
 from rt_core.excitation.limits import Limits
@@ -127,24 +126,6 @@ def test_margins_of_places_against_samples() -> None:
         margin = found[joint.name, "slow time"]
         assert margin.reached == pytest.approx((np.abs(v) <= limit).mean(), abs=3e-4)
         assert margin.share == pytest.approx(margin.reached / 0.2 - 1.0)
-
-
-def test_the_check_of_a_whole_period_can_be_ended() -> None:
-    """Between its parts, of torque and of places; a search by derivatives makes such checks, too."""
-    model = two()
-    settings = ExcitationSettings(f0_hz=0.2, harmonics=3, iterations=8, bodies=(HAND, FOOT))
-    designer = Designer(model, settings)
-    series = FourierSeries(0.2, np.zeros(2), np.full((2, 3), 0.1), np.full((2, 3), -0.1))
-    parts: list[str] = []
-    whole = designer.constraints.margins(series, lambda: parts.append("one"))
-    assert len(parts) >= 4
-    assert whole == designer.constraints.margins(series)
-    with pytest.raises(IndexError):
-        designer.constraints.margins(series, [None].pop)
-    told: list[float] = []
-    designer.design("gradient", 0, pulse=lambda share, _: told.append(share))
-    assert told == sorted(told)
-    assert told.count(1.0) >= 4  # the last check reports as well
 
 
 @pytest.mark.parametrize(

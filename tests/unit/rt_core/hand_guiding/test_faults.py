@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from rt_core.hand_guiding import GuidingState, ZeroForceSettings
+from rt_core.hand_guiding import GuidingState
 from rt_core.hand_guiding import rows as c
 from tests.lab.hand_guiding.rig import Rig, exact, random_poses, robot
 
@@ -132,19 +132,3 @@ def test_frozen_samples_are_found(moving: bool) -> None:
         rig.cycle(frame)
     assert rig.controller.state is GuidingState.HOLD_REQUESTED
     assert "stands still in all joints for 5 ms" in rig.controller.status.reason
-
-
-def test_brake_and_wall_do_not_oscillate_with_an_observed_velocity() -> None:
-    """A hand that pushes an arm fast into a wall, without measured velocity."""
-    upper = np.array([j.upper for j in robot().joints])
-    start = POSES[8].copy()
-    start[8] = upper[8] - 0.6
-    rig = Rig(robot(), exact(), ZeroForceSettings(delay_cycles=3), start, delay=3, channels=("tau",))
-    rig.run(2.1)
-    rig.push([0.0, 0.0, 40.0])
-    trace = rig.run(1.5)
-    speed = np.abs(trace.dq) / rig.controller._limits[c.SPEED]
-    assert 0.7 < speed.max() < 1.0
-    assert np.all(trace.q < upper)
-    ripple = np.diff(trace.dq, 2, axis=0)
-    assert np.sqrt(np.mean(ripple**2)) < 2e-3

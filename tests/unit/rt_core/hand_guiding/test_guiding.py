@@ -112,23 +112,6 @@ def check_alarm(rig: Rig, trace: Trace, wrong: RobotModel, allowed: float) -> No
     assert np.abs(after.dq[-1]).max() < 1e-3
 
 
-@pytest.mark.parametrize(("pose", "true_mass"), [(2, 7.2), (4, 4.8)])
-def test_a_model_that_friction_cannot_explain_is_not_taken_over(pose: int, true_mass: float) -> None:
-    arm = with_payload(robot(), 6.0)
-    rig = Rig(with_payload(robot(), true_mass), believed(arm), start=POSES[pose])
-    trace = rig.run(1.0)
-    assert set(trace.states) == {GuidingState.HOLD_REQUESTED}
-    assert np.abs(trace.q - POSES[pose]).max() < 1e-3
-    status, zero = rig.controller.status, np.zeros(9)
-    assert not status.torque.any()
-    assert "model not valid" in status.reason
-    joint = [j.name for j in robot().joints].index(str(status.joint))
-    error = model_error(rig.truth, arm, trace.q[0], zero, zero)[joint]
-    # All but what static friction carries, and a little noise.
-    assert abs(status.value + error) < 1.05 * rig.model.coordinates[joint, C_BREAKAWAY]
-    assert abs(status.value) > status.limit
-
-
 def test_an_arm_that_moves_by_itself_after_the_takeover_is_held_soon() -> None:
     arm = with_payload(robot(), 6.0)
     rig = Rig(with_payload(robot(), 4.8), believed(arm), start=POSES[14])

@@ -6,16 +6,13 @@ import re
 from dataclasses import replace
 
 import numpy as np
-import pinocchio as pin
 import pytest
 
 from drivers.files.robots.file import load_robot
 from rt_core.model.base import base_parameters, random_states
-from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from tests.lab.arms.random_arms import KINDS, pinocchio_regressor, random_arm, random_motion
-from tests.lab.arms.simulated import twin
 from tests.unit.rt_core.model.test_regressor import ARMS, coupled_arm
 
 
@@ -53,19 +50,6 @@ def test_same_torque_from_base_parameters_and_from_standard_ones(name: str) -> N
     # the sparsest representative gives the same torque and the same base parameters
     np.testing.assert_allclose(regressor(model, base.standard, *states) @ base.phi(theta), tau, atol=1e-9 * scale)
     np.testing.assert_allclose(base.theta(base.phi(theta)), theta, rtol=1e-12)
-
-
-def test_true_base_parameters_of_a_simulated_arm_give_pinocchios_torque() -> None:
-    model = load_robot("arm9").model
-    base = base_parameters(model)
-    q, dq, ddq = random_states(model, 20, seed=3)
-    oracle = twin(model)
-    store = oracle.createData()
-    tau = np.array([pin.rnea(oracle, store, *state) for state in zip(q, dq, ddq, strict=True)])
-    d = model.dynamics
-    tau += d.armature * ddq + d.viscous * dq + d.coulomb * np.sign(dq) + d.offset
-    theta = base.theta(standard_parameters(model, base.standard))
-    np.testing.assert_allclose(regressor(model, base.layout, q, dq, ddq) @ theta, tau, atol=1e-9 * np.abs(tau).max())
 
 
 TERM = re.compile(r"(?:(?P<sign>[+-]) )?(?:(?P<factor>[0-9.e+-]+)\*)?(?P<name>[A-Za-z]+[0-9]+)")

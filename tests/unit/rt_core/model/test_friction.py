@@ -10,9 +10,9 @@ import pytest
 
 from drivers.files.robots.file import RobotError, load_robot, robot_from_source
 from rt_core.model.base import base_parameters
-from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, Friction, friction_effect, smooth_sign
+from rt_core.model.friction import LAW_LINK, Friction
 from rt_core.model.parameters import standard_layout, standard_parameters
-from rt_core.model.regressor import BLOCK, joint_effect, regressor, regressor_columns
+from rt_core.model.regressor import regressor
 from rt_core.model.robot import JointDynamics, RobotModel
 from tests.lab.arms.simulated import random_arm
 
@@ -99,33 +99,6 @@ def test_columns_times_values_are_the_law_as_written(law: Friction) -> None:
     torque = regressor(model, layout, q, v, ddq, load=load)[:, :, own] @ standard_parameters(model, layout)[own]
     expected = written(law, model.dynamics, q, v, load) + model.dynamics.armature * ddq + model.dynamics.offset
     np.testing.assert_allclose(torque, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize("law", [law for law in LAWS if law.load and law.smoothing], ids=lambda law: law.law)
-def test_columns_equal_a_slow_loop(law: Friction) -> None:
-    """Column by column and sample by sample, in motor coordinates; also a number of samples that fills no block."""
-    model = with_law(law, coupled=True)
-    layout = standard_layout(model)
-    rng = np.random.default_rng(2)
-    q, dq, ddq, load = rng.normal(size=(4, BLOCK + 5, 3))
-    dq[::4] = 0.0
-    Y = regressor_columns(model, layout, q, dq, ddq, load=load)
-    for c in np.flatnonzero(layout.law != LAW_LINK):
-        law_code, shape, motor = int(layout.law[c]), layout.shape[c], layout.motor[c]
-        for k in range(q.shape[0]):
-            state = [float(motor @ x[k]) for x in (q, dq, ddq, load)]
-            unit = friction_effect(law_code, *shape, state[0], state[1], state[3])
-            if law_code == LAW_ARMATURE:
-                unit = state[2]
-            np.testing.assert_allclose(Y[:, c, k], motor * unit, rtol=1e-13, atol=1e-15)
-            single = joint_effect(law_code, shape, motor, q[k], dq[k], ddq[k], load[k])
-            assert single == pytest.approx(unit, rel=1e-13, abs=1e-15)
-
-
-def test_sign_and_smoothing() -> None:
-    for v in SPEEDS:
-        assert smooth_sign(float(v), 0.0) == np.sign(v)
-        assert smooth_sign(float(v), 0.02) == pytest.approx(np.tanh(v / 0.02), rel=1e-15)
 
 
 def test_a_joint_at_rest_has_no_friction_but_the_cyclic() -> None:

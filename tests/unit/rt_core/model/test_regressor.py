@@ -43,15 +43,6 @@ def test_regressor_and_inverse_dynamics_equal_pinocchios(kind: int) -> None:
     assert tilted > 5
 
 
-def test_a_single_state_may_be_one_dimensional() -> None:
-    model, _ = random_arm(7)
-    q, dq, ddq = random_motion(np.random.default_rng(0), 3, model.n)
-    together = inverse_dynamics(model.geometry, model.gravity, model.inertial, q, dq, ddq)
-    alone = inverse_dynamics(model.geometry, model.gravity, model.inertial, q[1], dq[1], ddq[1])
-    assert alone.shape == (1, model.n)
-    np.testing.assert_array_equal(alone[0], together[1])
-
-
 @pytest.mark.parametrize("count", [1, BLOCK, 3 * BLOCK + 5])
 def test_every_number_of_samples_gives_the_same_rows(count: int) -> None:
     model, _ = random_arm(16)
@@ -110,18 +101,6 @@ def test_sine_and_cosine(angles: list[float]) -> None:
     sincos_block(x, S, BLOCK)
     np.testing.assert_allclose(S[30 * BLOCK : 31 * BLOCK], np.cos(x), rtol=0, atol=3e-16)
     np.testing.assert_allclose(S[31 * BLOCK :], np.sin(x), rtol=0, atol=3e-16)
-
-
-def test_a_given_array_is_filled_and_a_wrong_one_refused() -> None:
-    model, _ = random_arm(8)
-    layout = standard_layout(model)
-    states = np.random.default_rng(0).normal(size=(2, 3, 20, model.n))
-    out = regressor_columns(model, layout, *states[0])
-    again = regressor_columns(model, layout, *states[1], out=out)
-    assert again is out
-    np.testing.assert_array_equal(out, regressor_columns(model, layout, *states[1]))
-    with pytest.raises(ValueError, match="out must be"):
-        regressor_columns(model, layout, *states[0], out=np.zeros((1, 2, 3)))
 
 
 def test_a_load_of_another_shape_is_refused() -> None:

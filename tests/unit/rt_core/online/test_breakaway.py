@@ -94,17 +94,6 @@ def test_a_load_that_is_not_known_tells_nothing(load_std: float, why: str) -> No
     assert LEFT_OUT[why] in said.reason  # type: ignore[index]
 
 
-def test_a_change_of_the_joint_is_followed() -> None:
-    found = starts([strokes(40.0, later=(20.0, 26.0))])
-    tracker = tracked(found)
-    said = tracker.report(0)
-    assert said.changes == 1
-    assert said.lower < 26.0 < said.upper
-    before = tracked([s for s in found if s.t_s < 20.0]).report(0)
-    assert before.changes == 0
-    assert before.lower < FB < before.upper < said.lower
-
-
 def test_frames_that_are_lost_or_tell_nothing_begin_anew() -> None:
     r = slow()
     spoilt = r.tau.copy()

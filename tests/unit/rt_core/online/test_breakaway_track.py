@@ -67,16 +67,6 @@ def test_few_starts_that_agree_by_chance_make_the_next_no_change() -> None:
     assert false <= 1
 
 
-@pytest.mark.parametrize(("old", "change"), [(3, 0.5), (14, 0.08)])
-def test_a_change_is_seen_after_few_starts_if_it_is_large(old: int, change: float) -> None:
-    rng = np.random.default_rng(10)
-    seen = 0
-    for _ in range(50):
-        share = np.where(np.arange(old + 3) < old, 1.0, 1.0 + change)
-        seen += len(taken(starts_of(FB * share * (1.0 + 0.01 * rng.standard_normal(old + 3))))[1])
-    assert seen >= 45
-
-
 def test_age_is_counted_over_clocks_that_begin_anew() -> None:
     tracker = taken(starts(6))[0]  # the last at 60 s
     again = BreakawayTracker(1)

@@ -165,18 +165,6 @@ def test_a_joint_that_rests_is_not_asked() -> None:
     assert watch(watched, arm, 100.0) == []
 
 
-def test_another_model_begins_anew() -> None:
-    watched, arm = detector(), Arm()
-    watch(watched, arm, 60.0)
-    arm.coefficients[:, 0] = 3.0
-    watch(watched, arm, 20.0)
-    assert watched.payload() is not None
-    watched.set_model(True)
-    assert watched.payload() is None
-    assert watched.report() == {"state": "learning", "payload": None, "sensor_faults": [], "last": None}
-    assert watch(watched, arm, 100.0) == []
-
-
 def test_the_watch_goes_on_after_a_restart() -> None:
     one, arm = detector(), Arm()
     watch(one, arm, 60.0)

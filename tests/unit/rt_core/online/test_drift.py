@@ -171,13 +171,6 @@ def test_a_model_that_was_not_adopted_is_compared_after_a_memory() -> None:
     assert [c.kind for k in range(118, 140) for c in watched.observe(report(k, 1.3 * THETA), still(k))] == ["drift"]
 
 
-def test_a_short_excursion_is_none() -> None:
-    watched = adopted()
-    for k in range(1, 200):
-        theta = THETA * (1.3 if k % 10 < 4 else 1.0)
-        assert watched.observe(report(k, theta), still(k)) == ()
-
-
 def test_a_joint_whose_residual_rises_has_drifted_though_no_parameter_shows_it() -> None:
     watched, residuals = adopted(), Residuals(5)
     changes: list[Change] = []

@@ -88,19 +88,6 @@ def test_angle_that_jumps_further_than_a_joint_turns_is_left_out() -> None:
     assert not said.valid
 
 
-def test_slow_frames_are_filtered_as_fast_ones() -> None:
-    """At 250 frames a second, and at 125, which are too few for values without doubt."""
-    r = twice(40)
-    few = report(make(rate_hz=RATE / 4), r, np.arange(0, r.t.size, 4))
-    assert {p.status for p in few.parameters} <= {"doubtful", "undetermined"}
-    estimator = make(rate_hz=RATE / 2)
-    said = report(estimator, r, np.arange(0, r.t.size, 2))
-    assert estimator.delay_s == pytest.approx(make().delay_s, rel=0.4)
-    for name, true in TRUTH.items():
-        p = said[name]
-        assert p.value == pytest.approx(true, abs=4.0 * p.std), name
-
-
 def test_frames_at_another_rate_are_not_valid() -> None:
     r, estimator = twice(41), make(rate_hz=1.03 * RATE)
     said = report(estimator, r)

@@ -15,7 +15,7 @@ from rt_core.online.elastic import _layout as m
 from rt_core.online.elastic._filters import ahead
 from rt_core.online.elastic.update import forgetting, update
 from rt_core.types import FloatArray
-from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N, record
+from tests.lab.arms.harmonic_drive import RATE, TRUTH, N, record
 from tests.lab.arms.online_joint import WRONG, make, report, take, twice
 from tests.lab.arms.poor_motion import one_speed, standing
 
@@ -119,14 +119,6 @@ def test_motor_row_alone_at_constant_speed() -> None:
         assert p.value == pytest.approx(TRUTH[name], rel=0.2), name
 
 
-def test_before_any_row_nothing_is_said() -> None:
-    said = report(make(), record(5), slice(0, 50))
-    assert not said.valid
-    assert "no row yet" in said.reason
-    assert all(p.value is None and p.reason == "no row has shown it yet" for p in said.parameters)
-    assert np.isnan(said.t_s)
-
-
 def test_standstill_keeps_what_is_known() -> None:
     estimator, r = make(), twice(6)
     take(estimator, r)
@@ -199,14 +191,6 @@ def test_frames_one_by_one_or_together_give_the_same() -> None:
         take(apart, r, slice(k, k + 1))
     np.testing.assert_array_equal(together.theta, apart.theta)
     np.testing.assert_array_equal(together.information_root, apart.information_root)
-
-
-def test_motor_that_turns_against_its_joint() -> None:
-    r = twice(17)
-    ahead_of, against = make(), ElasticJointEstimator(Drive(-N, J_IN), WRONG, RATE)
-    take(ahead_of, r)
-    take(against, replace(r, theta_in=-r.theta_in, motor_torque=-r.motor_torque))
-    np.testing.assert_allclose(against.theta, ahead_of.theta, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -284,21 +284,6 @@ def test_a_torque_that_the_model_cannot_explain_is_called_invalid() -> None:
     assert np.isnan(report.validated[estimator.base.names.index("fc3")])
 
 
-def test_measured_velocity_is_used_where_there_is_one() -> None:
-    model = random_arm(3, 32)
-    settings = SimSettings(rate_hz=RATE, seed=5, velocity_noise=1e-4)
-    arm = SimulatedArm(model, settings, MotionSettings(seed=5, candidates=1, base_frequency_hz=0.2))
-    data = arm.simulate(20.0)
-    estimator = OnlineEstimator(model, SETTINGS, RATE, has_dq=True)
-    with pytest.raises(ValueError, match="measured velocity"):
-        estimator.step(0, 0, data.q[0], data.tau[0])
-    for k, t in enumerate(data.t):
-        estimator.step(round(t * 1e9), k, data.channels["q"][k], data.channels["tau"][k], None, data.channels["dq"][k])
-    true = estimator.base.theta(standard_parameters(model, estimator.base.standard))
-    Y = regressor(model, estimator.base.layout, data.q, data.dq, data.ddq)
-    assert np.linalg.norm(Y @ (estimator.theta - true)) < 0.01 * np.linalg.norm(Y @ true)
-
-
 @pytest.mark.parametrize("update_hz", [200.0, 8.0])
 def test_live_torque_belongs_to_the_newest_filtered_sample(update_hz: float) -> None:
     model = replace(random_arm(2, 33, friction=False), friction=Friction("none"), offset=False)
@@ -351,6 +336,8 @@ def test_settings_that_do_not_fit_the_arm() -> None:
     estimator = OnlineEstimator(model, OnlineSettings(), 200.0)
     with pytest.raises(ValueError, match="theta of the active model must be"):
         estimator.set_active(np.zeros(1))
+    with pytest.raises(ValueError, match="measured velocity"):
+        OnlineEstimator(model, SETTINGS, RATE, has_dq=True).step(0, 0, np.zeros(2), np.zeros(2))
 
 
 def earlier(estimator: OnlineEstimator, version: int) -> dict[str, Any]:

@@ -131,18 +131,6 @@ def test_a_change_is_that_of_the_slope_over_temperature_only_if_temperature_has_
     assert (np.abs(found - expected) < [0.05, 0.002]).all(), found
 
 
-def test_a_wrong_cause_is_reported_no_more_often_than_stated() -> None:
-    """A change that is hardly seen: most are not told, and of those that are few wrongly."""
-    coefficients = np.zeros((N, WIDTH - 1))
-    coefficients[1, 10] = 0.025
-    level = np.full(N, 0.01)
-    candidates = hypotheses(PLACES, SOURCE)
-    verdicts = [judge(candidates, drawn(k, coefficients)[0], level, level, 0.1, 0.0) for k in range(300)]
-    told = [v.fits[0].hypothesis for v in verdicts if v.decisive]
-    assert 10 < len(told) < 290
-    assert sum((h.cause, h.joint) != ("friction", 1) for h in told) <= 0.1 * 300
-
-
 def test_the_beginning_and_the_pace_of_a_change() -> None:
     candidates = hypotheses(PLACES, SOURCE)
     friction = next(h for h in candidates if (h.cause, h.joint) == ("friction", 1))

@@ -12,7 +12,7 @@ from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel, Transmission
 from rt_core.online import OnlineEstimator, OnlineSettings
 from service.estimator._breakaway import BreakawayTracking, why_not_tracked
-from tests.lab.arms.starting import CHANGED, FACTOR, JOINTS, LEARN_S, RATE, STARTS, robot, started
+from tests.lab.arms.starting import CHANGED, FACTOR, JOINTS, RATE, STARTS, robot, started
 from tests.unit.service.cli.test_environment import described
 
 
@@ -104,20 +104,3 @@ def test_joints_whose_starts_show_no_breakaway_are_not_tracked() -> None:
 
     loaded = robot_from_source(described(model_friction_load=True)).model
     assert set(why_not_tracked(loaded)) == set(range(model.n))
-
-
-def test_a_start_that_a_gap_cuts_off_is_counted_and_not_trusted() -> None:
-    """The motion after it has not been seen to its end."""
-    model = robot("microgravity").model
-    recording = started("microgravity")
-    estimator = OnlineEstimator(model, OnlineSettings(update_hz=50.0), RATE, has_dq=True)
-    tracking = BreakawayTracking(estimator, lambda: True, lambda *event: None)
-    for frame in recording.frames():
-        if frame.t_bus_ns * 1e-9 > LEARN_S + 2.5:  # the first start is at 17.7 s
-            break
-        take(tracking, frame)
-    name = tracking.names[0]
-    assert tracking.document()[name]["seen"] == 0
-    tracking.restart_stream()
-    said = tracking.document()[name]
-    assert (said["seen"], said["left_out"]) == (1, {"not trusted": 1})

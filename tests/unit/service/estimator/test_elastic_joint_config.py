@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.files.recordings.recording import read_recording, write_recording
+from drivers.files.recordings.recording import read_recording
 from drivers.files.robots.file import load_robot
 from service.config.load import ConfigError, parse_config
 from service.estimator.elastic_tracking import elastic_tracking
-from tests.lab.arms.elastic_rig import identified_rig, recording_of, rig_arm
-from tests.lab.arms.harmonic_drive import record
+from tests.lab.arms.elastic_rig import identified_rig, rig_arm
 from tests.lab.command_line import thetad
 from tests.lab.daemon.daemons import config
 
@@ -93,17 +92,6 @@ def test_what_cannot_be_estimated_is_one_error(
     path.write_text(json.dumps(table))
     line = thetad("serve", "-c", path, "--check").refused(*words)
     assert str(path) in line
-
-
-def test_frames_without_the_motors_angle_show_no_spring(rig: Path, tmp_path: Path) -> None:
-    clean = recording_of(record(None, loads=(100.0,), speeds=(0.04,)))
-    channels = {name: channel for name, channel in clean.channels.items() if name != "q_motor"}
-    write_recording(tmp_path / "one.mcap", replace(clean, channels=channels).span(None))
-    settings = rig_arm(rig)
-    settings["driver"] |= {"recording": str(tmp_path / "one.mcap")}
-    path = tmp_path / "daemon.json"
-    path.write_text(json.dumps({"arm": [settings]}))
-    thetad("serve", "-c", path, "--check").refused("elastic[0].joint", "frames have no q_motor", "q, current, tau")
 
 
 def test_a_joint_has_one_table(rig: Path, tmp_path: Path) -> None:

@@ -186,21 +186,6 @@ def test_where_all_stick_the_estimate_is_frozen() -> None:
     assert not arm.encoders.stuck
 
 
-def test_a_gap_begins_anew_and_a_reset_is_not_gone_back_behind() -> None:
-    t, q, tau = motion()
-    arm = Arm()
-    arm.take(t[:2000], q[:2000], tau[:2000])
-    checkpoint = arm.estimator.checkpoint()
-    arm.estimator.reset()
-    assert not arm.estimator.rollback(checkpoint)
-    assert not arm.estimator.theta.any()
-    arm.estimator.restart_stream()
-    arm.encoders.restart_stream()
-    arm.take(t[:2000] + 7.0, q[:2000], tau[:2000])
-    assert arm.told == []
-    assert not arm.encoders.stuck
-
-
 def test_one_that_sticks_over_a_gap_is_held_until_it_moves() -> None:
     t, q, tau = sticking()
     arm = Arm()

@@ -11,7 +11,6 @@ import pytest
 from drivers.files.recordings.format import RecordingMeta
 from drivers.frame import JointFrame
 from service.estimator._frame_buffer import FOLDER, MARGIN_S, FrameBuffer, save_request
-from service.io.state_file import load_state, save_state
 from service.operations.inputs import open_recording
 from service.protocol.control import ControlError
 
@@ -136,12 +135,6 @@ def test_a_restarted_source_empties_the_window() -> None:
     assert len(window.select(0.5)) == 50
 
 
-def test_a_state_with_an_array_of_many_slices_is_read_back(tmp_path: Path) -> None:
-    values = np.random.default_rng(0).standard_normal((200_000, 3))[:, ::2]
-    save_state(tmp_path / "a", {"large": values}, "owner")
-    np.testing.assert_array_equal(load_state(tmp_path / "a", "owner")["large"], values)
-
-
 def test_no_window_and_one_too_large_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     none = FrameBuffer(0.0, RATE, 2, ("q", "tau"))
     none.push(frame(0))
@@ -150,15 +143,6 @@ def test_no_window_and_one_too_large_for_a_file(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("service.estimator._frame_buffer.MAX_BYTES", 20_000)
     with pytest.raises(ControlError, match=r"too many for one file: at most 3 s"):
         filled(900, 9.0).select(9.0)  # frames of 58 bytes, of which 274 fit beside the head of the file
-
-
-def test_a_file_that_cannot_be_written(state_dir: Path) -> None:
-    window = filled(300)
-    request = save_request({"seconds": 1.0, "path": f"{FOLDER}/x.window"}, window, state_dir, META)
-    (state_dir / FOLDER).rmdir()
-    with pytest.raises(ControlError, match="No such file") as caught:
-        request.write(window)
-    assert caught.value.type == "failed"
 
 
 def test_frames_from_some_time_on_are_forgotten() -> None:
@@ -172,15 +156,6 @@ def test_frames_from_some_time_on_are_forgotten() -> None:
     assert len(window) == 0
     window.push(frame(0))
     assert len(window) == 1
-
-
-def test_of_a_ring_no_more_is_left_than_has_not_been_overwritten() -> None:
-    """It holds 1200 frames, so that of 5003 the last 1150 are given up, and 50 are left."""
-    window = filled(5003)
-    window.drop_since(frame(5003 - 1150).t_bus_ns)
-    assert len(window) == 50
-    copies = window.copy(window.select(0.5), window.truncations)
-    np.testing.assert_array_equal(copies["stamps"][:, 0], [frame(k).t_bus_ns for k in range(5003 - 1200, 5003 - 1150)])
 
 
 def test_frames_that_are_given_up_while_they_are_copied_are_not_written(state_dir: Path) -> None:

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
-from rt_core.model.friction import Friction
 from rt_core.model.parameters import standard_parameters
-from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
 from service.estimator._prior import PriorSource
 from sim_backend.arm.robot import SimulatedArm
@@ -110,35 +109,3 @@ def test_missing_values_of_a_robot_file_are_not_zero(tmp_path: Path) -> None:
     assert not {name for name in stated if name.startswith("I") and name != "Ia2"}  # the second link's is in all
     assert curves[0]["described"] is None
     assert curves[1]["described"][0] == -5.0
-
-
-def test_the_curve_of_the_description_does_not_follow_the_active_model() -> None:
-    """Stribeck's velocity is the description's own, whichever a model brings; without one it has no curve."""
-    bare = replace(random_arm(2, 21), friction=Friction(law="stribeck", quadratic="none"))
-    assert bare.dynamics is not None
-    two = np.ones(2)
-    dynamics = JointDynamics(two, 0.1 * two, 2.0 * two, 0.0 * two, breakaway=3.0 * two)
-    for velocity in (0.5, 0.0):
-        model = replace(bare, dynamics=replace(dynamics, stribeck_velocity=velocity * two))
-        estimator = OnlineEstimator(model, SETTINGS, RATE)
-        source = PriorSource(estimator).handlers["prior"]
-        before = source({"arm": "a"})
-        shaped = np.isin(estimator.base.layout.law, model.friction.shaped)
-        estimator.set_active(np.zeros(len(estimator.base)), np.where(shaped, 0.2, 0.0))
-        assert np.isin(estimator.base.layout.shape[shaped, 0], 0.2).all()
-        after = source({"arm": "a"})
-        assert before is not None
-        assert after is not None
-        for old, new in zip(before["friction"], after["friction"], strict=True):
-            assert old["described"] == new["described"]
-            assert (new["described"] is None) == (velocity == 0.0)
-
-
-def test_asking_changes_nothing(learned: OnlineEstimator) -> None:
-    estimator = OnlineEstimator(learned.model, SETTINGS, RATE)
-    p = len(learned.base)
-    estimator.restore(learned.state() | {"validated": np.full(p, np.nan), "excited_at": np.full(p, -np.inf)})
-    PriorSource(estimator).handlers["prior"]({"arm": "a"})
-    state = estimator.state()
-    assert np.isnan(state["validated"]).all()
-    assert np.isinf(state["excited_at"]).all()

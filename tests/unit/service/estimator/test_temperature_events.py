@@ -99,15 +99,6 @@ def test_of_an_invalid_joint_nothing_is_taken() -> None:
     assert np.abs(found[:480] - T[:480]).max() < 0.002
 
 
-def test_a_masked_frame_gives_its_temperature() -> None:
-    online = started()
-    before = online.report()
-    for k in range(200, 1400):
-        online.step(round(k * 1e9 / RATE), k, np.zeros(3), np.zeros(3), temperature=np.full(3, 26.0), masked=True)
-    assert not online.lacks_temperature.any()
-    assert online.report().masked == before.masked + 1200
-
-
 def test_values_too_far_apart_are_refused_as_they_are_online() -> None:
     t, T = ramp(60.0)
     told = np.full_like(T, np.nan)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import threading
 import time
 from pathlib import Path
 
@@ -99,25 +98,3 @@ def test_wrong_names_reach_no_file(kept: Artifacts, source: Path) -> None:
             kept.path(name)
     with pytest.raises(ArtifactError, match=r"is not kept$"):
         kept.path("0" * 64)
-
-
-def test_many_at_once(kept: Artifacts, source: Path) -> None:
-    """Puts of the same file, sweeps and looks at it do not get into each other's way."""
-    wrong: list[Exception] = []
-
-    def work() -> None:
-        try:
-            for _ in range(20):
-                assert kept.put(source) == SHA
-                kept.sweep(set())
-                assert kept.verify(SHA).read_bytes() == CONTENT
-        except (OSError, ArtifactError, AssertionError) as error:
-            wrong.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-    assert files(kept) == {SHA[2:]}

@@ -17,7 +17,7 @@ from rt_core.model.frames import link_poses
 from rt_core.model.robot import Joint, RobotModel
 from rt_core.types import FloatArray
 from service.jobs.kinds import find_kind
-from service.operations.errors import OperationCancelledError, OperationError
+from service.operations.errors import OperationError
 from service.operations.kind import Outcome
 from tests.lab.arms.calibration import forward, frame, postures, table
 from tests.lab.jobs.job_run import workspace
@@ -221,27 +221,6 @@ def test_other_files_and_parameters_are_refused(tmp_path: Path, robot: Path) -> 
             calibrated(tmp_path / "out", robot, path, **parameters)
 
 
-def test_stops_when_cancelled(tmp_path: Path, robot: Path) -> None:
-    """During the search, and in each stage before it."""
-    path, kind = write(tmp_path / "m.csv", *rows(True)), find_kind("calibrate")
-    for stage, needed, method in (
-        ("pso", 4, "pso"), ("base and tool", 3, "lm"), ("scales", 3, "lm"), ("imprecise parameters", 1, "lm"),
-    ):  # fmt: skip
-        ws = workspace(tmp_path / stage, measurements=path)
-        reported: list[tuple[float, str]] = []
-
-        def cancelled(said: list[tuple[float, str]] = reported, stage: str = stage, needed: int = needed) -> bool:
-            return [what for _, what in said].count(stage) >= needed
-
-        ws.report = lambda share, what, said=reported: said.append((share, what))  # type: ignore[misc]
-        ws.cancelled = cancelled
-        with pytest.raises(OperationCancelledError):
-            kind.run(kind.read({"robot": str(robot), "measurements": "m", "method": method}), ws)
-        assert [share for share, _ in reported] == sorted(share for share, _ in reported)
-        assert reported[-1][1] == stage
-        assert not list((tmp_path / stage).iterdir())
-
-
 def distances(path: Path) -> Path:
     rng = np.random.default_rng(2)
     q = postures(ARM, 90, rng)
@@ -273,25 +252,3 @@ def test_what_comes_from_a_prior_is_not_passed_off_as_measured(tmp_path: Path, r
     assert status["a2"] == "determined"
     for name in ("calibrated_dh.csv", "report.html"):
         assert ", ".join(carried) in (tmp_path / "out" / name).read_text(encoding="utf-8")
-
-
-def test_stations_and_heads_by_their_numbers(tmp_path: Path, robot: Path) -> None:
-    rng = np.random.default_rng(6)
-    q = postures(ARM, 80, rng)
-    second = np.arange(80) % 3 == 0
-    station, head = frame((-0.5, 1.0, 0.3), (0.3, -0.2, -2.0)), frame((-0.04, 0.06, 0.05), (0.0, 0.0, 0.3))
-    for name, base, tool in (("station", station, TOOL), ("head", BASE, head)):
-        p = np.where(second[:, None], forward(ARM, q, ERRORS, base, tool)[:, :3, 3], poses(q)[:, :3, 3])
-        values = np.column_stack((q, p + rng.normal(0.0, NOISE, p.shape), np.where(second, 9, 4)))
-        path = write(tmp_path / f"{name}.csv", ["q1", "q2", "q3", "x", "y", "z", name], values)
-        outcome, document, _ = calibrated(tmp_path / name, robot, path)
-        assert outcome.verdict == "ok"
-        assert [found["number"] for found in document[f"{name}s"]] == [4, 9]
-        assert document["residual"]["test"]["after"]["mean_mm"] < 0.1
-        if name == "station":
-            for found, truth in zip(document["stations"], (BASE, station), strict=True):
-                np.testing.assert_allclose(found["translation"], truth[:3, 3], atol=4e-4)
-                np.testing.assert_allclose(found["rotation"], truth[:3, :3], atol=4e-4)
-        else:
-            apart = np.linalg.norm(TOOL[:3, 3] - head[:3, 3])
-            assert np.linalg.norm(document["heads"][1]["offset"]) == pytest.approx(apart, abs=1e-4)

@@ -75,17 +75,6 @@ def test_drive_from_the_robot_file(recording: Path, tmp_path: Path) -> None:
     assert not {"lag", "zero"} & set(document["parameters"])
 
 
-def test_motor_torque_alone(recording: Path, tmp_path: Path) -> None:
-    outcome = run(recording, tmp_path, **DRIVE)
-    assert outcome.accepted
-    assert list(outcome.metrics["parameters"]) == ["k1", "k2", "b_in", "b_inD", "lag", "zero"]
-    settings = json.loads((tmp_path / "elastic.json").read_text())["settings"]
-    assert settings.pop("min_velocity") / 0.02 == pytest.approx(0.06, rel=0.05)
-    assert settings == {
-        "sensor": False, "cubic": True, "lag": "estimate", "zero": "estimate", "cutoff_hz": 10.0, "smoothing": 0.0,
-    }  # fmt: skip
-
-
 def test_what_is_undetermined_has_no_number(recording: Path, tmp_path: Path) -> None:
     # the first 9 s are one load
     outcome = run(recording, tmp_path, span="0s:9s", sensor=True, **DRIVE)
@@ -157,13 +146,6 @@ def test_current_that_no_motor_has(measured: Recording, tmp_path: Path, factor: 
     path = lacking(measured, tmp_path / "rig.mcap", current=factor * measured.channels["current"])
     with pytest.raises(OperationError, match=f"rig.mcap, joint elbow.*{message}"):
         run(path, tmp_path / "out", **DRIVE)
-
-
-def test_lag_without_viscous_friction_is_called_apparent(recording: Path, tmp_path: Path) -> None:
-    outcome = run(recording, tmp_path, stage="coulomb", sensor=True, **DRIVE)
-    assert (outcome.verdict, outcome.accepted) == ("doubtful", True)
-    assert "; apparent lag motor " in outcome.summary
-    assert "; apparent lag sensor " in outcome.summary
 
 
 def test_coupled_motor_is_refused(recording: Path, tmp_path: Path) -> None:

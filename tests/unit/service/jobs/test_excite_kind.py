@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
-from rt_core.excitation.design import Designer, ExcitationDesign
 from rt_core.excitation.fourier import FourierSeries
 from rt_core.excitation.limits import Limits
 from rt_core.excitation.settings import ExcitationSettings
-from rt_core.excitation.validation import APART, difference
+from rt_core.excitation.validation import difference
 from service.jobs.kinds import find_kind
 from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.workspace import Workspace
@@ -113,16 +112,6 @@ def test_parameters_that_are_refused_when_they_are_submitted(change: dict[str, A
         find_kind("excite").read({**QUICK, **change})
 
 
-def test_the_rate_that_is_proposed_is_accepted() -> None:
-    read_ = find_kind("excite").read
-    for period, harmonics in ((0.333, 3), (7.77, 5), (1.0, 50), (0.01, 50)):
-        values = {**QUICK, "period_s": period, "harmonics": harmonics, "rate_hz": 1.5}
-        with pytest.raises(OperationError, match="try rate_hz") as refused:
-            read_(values)
-        proposed = float(str(refused.value).rsplit(" ", 1)[1])
-        assert read_({**values, "rate_hz": proposed}).rate_hz == proposed
-
-
 def test_a_job_that_is_cancelled_during_an_iteration_stops_there(arm2: Path, tmp_path: Path) -> None:
     """A swarm so large that its first iteration alone would report a hundred times."""
     heard: list[str] = []
@@ -163,22 +152,6 @@ def test_a_motion_that_determines_too_little_is_not_accepted(
         assert outcome.metrics["weakest"][0]["name"] in reason
 
 
-def test_regions_are_kept_and_their_margins_reported(arm2: Path, tmp_path: Path) -> None:
-    sphere = {"centre": [0.0, 0.0, 0.0], "radius": 5.0, "name": "hand"}
-    bodies = [
-        {"name": "post", "link": -1, "start": [3.0, 3.0, 3.0], "end": [3.0, 3.0, 4.0], "radius": 0.1},
-        {"name": "arm", "link": 1, "start": [0.0, 0.0, 0.0], "end": [0.1, 0.0, 0.0], "radius": 0.1},
-    ]
-    places = {"regions": [sphere], "bodies": bodies, "clearance_m": 0.05}
-    outcome = run_here("excite", {"robot": str(arm2), **QUICK, **places}, tmp_path)
-    told = {margin["where"]: margin["share"] for margin in outcome.metrics["margins"]}
-    assert any("hand" in where for where in told)
-    assert any("post" in where and "arm" in where for where in told)
-    assert min(told.values()) >= 0.0
-    said = [what for what in outcome.metrics["unchecked"] if "collisions" in what]
-    assert said == ["collisions of the links moved by first: no body covers them"]
-
-
 def test_a_second_trajectory_to_validate_on(arm2: Path, tmp_path: Path) -> None:
     outcome = run_here("excite", {"robot": str(arm2), **QUICK, "validation": True}, tmp_path)
     found = outcome.metrics["validation"]
@@ -190,37 +163,6 @@ def test_a_second_trajectory_to_validate_on(arm2: Path, tmp_path: Path) -> None:
     assert read(tmp_path, "validation.json")["design"] == found
     table = (tmp_path / "validation.csv").read_text().splitlines()
     assert np.array([float(cell) for cell in table[8].split(",")])[1:3] == pytest.approx(second.sample(7 / 20)[0])
-
-
-def test_a_search_for_validation_that_fails_is_only_one_of_several(
-    arm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first search is spoilt: its motion reaches beyond a limit."""
-    plain = Designer.design
-    spoilt: list[int] = []
-
-    def design(self: Designer, optimiser: Any, seed: int, *rest: Any, **more: Any) -> ExcitationDesign:
-        found = plain(self, optimiser, seed, *rest, **more)
-        if seed < APART or spoilt:
-            return found
-        spoilt.append(seed)
-        return self.judge(found.series.shrunk(5.0), optimiser, found.searches[0])
-
-    monkeypatch.setattr(Designer, "design", design)
-    shares: list[float] = []
-    ws = Workspace(tmp_path, CREATED, report=lambda share, _: shares.append(share))
-    kind = find_kind("excite")
-    outcome = kind.run(kind.read({"robot": str(arm2), **QUICK, "validation": True}), ws)
-    assert spoilt == [APART + 1]
-    assert outcome.metrics["validation"]["difference"] >= 0.3
-    assert shares == sorted(shares)
-    assert sum(0.55 < share < 0.97 for share in shares) > 5
-
-
-def test_a_motion_that_does_not_begin_at_rest_is_reported(arm2: Path, tmp_path: Path) -> None:
-    outcome = run_here("excite", {"robot": str(arm2), **QUICK, "rest": False, "columns": "rigid"}, tmp_path)
-    assert any(reason.startswith("rest=false: ") for reason in outcome.metrics["reasons"])
-    assert not any(name.startswith(("fv", "fc", "off", "Ia")) for name in outcome.metrics["parameters"])
 
 
 def _reach(path: Path) -> np.ndarray:

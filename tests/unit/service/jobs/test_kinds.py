@@ -15,10 +15,9 @@ from rt_core.identification import estimate
 from service.config import methods
 from service.jobs.kinds import find_kind
 from service.models.document import load_model
-from service.operations.errors import OperationCancelledError, OperationError
+from service.operations.errors import OperationError
 from service.operations.inputs import open_robot
 from service.operations.kind import FanOut
-from service.operations.workspace import Workspace
 from tests.lab.command_line import rewrite, thetad
 from tests.lab.jobs.job_run import CREATED, run_here, workspace
 
@@ -140,20 +139,6 @@ def test_many_starts_give_the_cheapest(stribeck2: Path, stribeck2_recording: Pat
     assert [(row["seed"], row["cost"]) for row in tried] == list(zip((4, 5), costs, strict=True))
     same(job.metrics, each[costs.index(min(costs))])
     assert load_model(tmp_path / "job" / "model.yaml").document["estimator"]["cost"] == min(costs)
-
-
-def test_a_cancelled_job_stops_within_its_search(stribeck2: Path, stribeck2_recording: Path, tmp_path: Path) -> None:
-    told: list[str] = []
-    given = workspace(tmp_path, recording=stribeck2_recording)
-    stopped = Workspace(
-        tmp_path, CREATED, inputs=given.inputs, report=lambda _, what: told.append(what),
-        cancelled=lambda: sum("search" in what for what in told) >= 2,
-    )  # fmt: skip
-    kind = find_kind("identify")
-    parameters = kind.read({"recording": "r", "robot": str(stribeck2), "method": "pso", "formulation": "full"})
-    with pytest.raises(OperationCancelledError):
-        kind.run(parameters, stopped)
-    assert sum("search" in what for what in told) == 2
 
 
 def parted(name: str) -> tuple[Any, FanOut[Any]]:

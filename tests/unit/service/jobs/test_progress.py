@@ -43,46 +43,6 @@ def test_silence_makes_it_longer_and_never_negative() -> None:
     assert highs[-1] >= 1e6
 
 
-def test_no_estimate_without_information() -> None:
-    pace = Pace()
-    assert pace.left_s(100.0) is None
-    pace.report(1.0, 0.5, "work")
-    assert pace.left_s(1.5) is None  # too early
-    slow = Pace()
-    slow.report(100.0, 0.01, "work")
-    assert slow.left_s(101.0) is None  # too little
-
-
-def test_a_share_that_falls_begins_anew() -> None:
-    pace = Pace()
-    pace.report(50.0, 0.5, "first search")
-    pace.report(60.0, 0.2, "second search")
-    assert (pace.share, pace.what) == (0.2, "second search")
-    assert pace.left_s(63.0) is None
-    pace.report(70.0, 0.3, "second search")
-    left = pace.left_s(70.0)
-    assert left is not None
-    assert left == pytest.approx((70.0, 70.0))
-
-
-@pytest.mark.parametrize("share", [float("nan"), -0.1, 1.5])
-def test_shares_that_are_none_are_passed_over(share: float) -> None:
-    pace = Pace()
-    pace.report(50.0, 0.5, "work")
-    pace.report(51.0, share, "strange")
-    assert pace.share == 0.5
-    assert pace.left_s(50.0) == (50.0, 50.0)
-
-
-def test_done_is_done() -> None:
-    pace = Pace()
-    for step in range(1, 1001):
-        pace.report(0.1 * step, step / 1000, "work")
-    assert pace.share == 1.0
-    assert pace.left_s(101.0) == (0.0, 0.0)
-    assert len(pace.samples) <= 70  # it does not grow with the reports
-
-
 def test_parts() -> None:
     assert left_by_parts(10, [4.0], [0.5]) is None  # too little
     assert left_by_parts(10, [4.0, 6.0], []) is None  # nothing runs

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from service.jobs.queue import queue as queue_module
-from service.jobs.queue.queue import COUNT_NS, PromotionConflictError, Queue, QueueFullError, Submission
+from service.jobs.queue.queue import PromotionConflictError, Queue, QueueFullError, Submission
 from service.jobs.queue.retention import needed_files, purge
 from service.jobs.queue.state import Job, JobStateError, StaleTokenError
 from service.jobs.queue.store import Model, Promotion, Store
 
 GOOD = {"verdict": "ok", "summary": "fine"}
-SECOND = 10**9
 
 
 class Clock:
@@ -72,28 +71,6 @@ def test_too_many_are_refused_all_or_none(queue: Queue, monkeypatch: pytest.Monk
     submit(queue)
 
 
-def test_a_divided_job_begins_with_its_first_part_and_anew_when_it_is_retried(queue: Queue, clock: Clock) -> None:
-    whole = submit(queue, parts=[{}] * 3)
-    begun = clock.now_ns = clock.now_ns + SECOND
-    part = claim(queue)
-    clock.now_ns += 4 * SECOND
-    queue.finish(part.id, part.token, GOOD)
-    part = claim(queue)
-    assert queue.job(whole.id).started_ns == begun
-    queue.fail(part.id, part.token, "no", final=True)
-    clock.now_ns += 3600 * SECOND
-    again = queue.retry(whole.id)
-    assert again.started_ns == 0
-    begun = clock.now_ns = clock.now_ns + SECOND
-    for seconds in (6, 5):
-        part = claim(queue)
-        clock.now_ns += seconds * SECOND
-        queue.finish(part.id, part.token, GOOD)
-    assert queue.job(whole.id).started_ns == begun
-    assert sorted(queue.part_seconds(whole.id)) == [4.0, 5.0, 6.0]
-    assert claim(queue).started_ns == begun  # the last step gathers the parts
-
-
 def test_chained_submissions(queue: Queue) -> None:
     outer = submit(queue)
     chain = queue.submit(
@@ -125,19 +102,6 @@ def test_after_names_whole_jobs_that_are_there(queue: Queue) -> None:
     with pytest.raises(JobStateError, match="after: job 2 is part 0 of job 1: name that one"):
         submit(queue, after=(2,))
     assert len(list(queue.recent())) == 1
-
-
-def test_durations_are_of_whole_jobs_of_the_kind_that_succeeded_the_newest(queue: Queue, clock: Clock) -> None:
-    for kind, seconds, ends in (("test", 9, True), ("test", 3, True), ("other", 4, True), ("test", 5, False)):
-        queue.submit(Submission(kind, {}))
-        job = claim(queue)
-        clock.now_ns += seconds * SECOND
-        if ends:
-            queue.finish(job.id, job.token, GOOD)
-        else:
-            queue.fail(job.id, job.token, "no", final=True)
-    assert queue.durations("test") == [3.0, 9.0]
-    assert queue.durations("test", limit=1) == [3.0]
 
 
 # ---------------------------------------------------------------- divided jobs
@@ -236,18 +200,3 @@ def test_files_that_are_needed(queue: Queue) -> None:
     files = needed_files(queue.store)
     assert files.artifacts == {"aa", "bb", "cc", "dd", "ee"}
     assert files.paths == {"/w/1.window"}
-
-
-def test_kinds_are_counted_now_and_then(queue: Queue, clock: Clock) -> None:
-    """To count them is to read every job: neither each change nor each heartbeat is a reason."""
-    job = submit(queue)
-    assert queue.counts_by_kind() == {"test": {"queued": 1}}
-    submit(queue)
-    queue.cancel(job.id)
-    clock.now_ns += COUNT_NS - 1
-    assert queue.counts_by_kind() == {"test": {"queued": 1}}
-    clock.now_ns += 1
-    assert queue.counts_by_kind() == {"test": {"queued": 1, "cancelled": 1}}
-    submit(queue)
-    clock.now_ns -= 3600 * SECOND  # the clock was put back
-    assert queue.counts_by_kind() == {"test": {"queued": 2, "cancelled": 1}}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from service.jobs.execution.code_version import code_version, sources_sha256
 from service.protocol.json_values import json_values
 from tests.lab.jobs.job_run import results, run, run_here, spec
@@ -32,13 +30,6 @@ def test_a_search(tmp_path: Path, stribeck2: Path, stribeck2_recording: Path) ->
         content = path.read_bytes()
         for place in (tmp_path, stribeck2_recording.parent):
             assert str(place).encode() not in content
-
-
-@pytest.mark.soak
-def test_a_design(tmp_path: Path, arm2: Path) -> None:
-    parameters = {"harmonics": 3, "period_s": 5.0, "particles": 10, "iterations": 5, "rate_hz": 20.0, "seed": 3}
-    names = both(tmp_path, "excite", parameters | {"robot": str(arm2)})
-    assert names == {"trajectory.json", "trajectory.csv", "points.csv", "report.html", "metrics.json"}
 
 
 def test_the_code_version_depends_on_the_sources(tmp_path: Path) -> None:

@@ -71,16 +71,6 @@ def test_only_the_holder_of_a_job_may_report(name: str, token: int) -> None:
         STEPS[name][0](job("running", token=token), 2, NOW)
 
 
-@pytest.mark.parametrize("name", TOKEN_STEPS[1:])
-def test_a_cancelled_run_ends_cancelled_however_it_ends(name: str) -> None:
-    running = state.request_cancel(job("running"), NOW)
-    assert running.cancel
-    assert running.state == "running"
-    after = STEPS[name][0](running, 2, NOW)
-    assert (after.state, after.cancel, after.outcome) == ("cancelled", False, None)
-    assert after.reason == "cancelled while it ran"
-
-
 def test_a_failure_is_tried_again_later_each_time_and_then_is_one() -> None:
     now, one = NOW, job()
     waiting_reason = []
@@ -115,18 +105,3 @@ def test_reasons_are_not_endless() -> None:
     )
     for step in steps:
         assert len(step().reason) < 2100
-
-
-def test_ready_and_hopeless() -> None:
-    waiting = job(after=(3, 4), due_ns=100)
-    done: dict[int, state.State] = {3: "succeeded", 4: "succeeded"}
-    assert state.ready(waiting, 100, done, 0)
-    assert not state.ready(waiting, 99, done, 0)
-    assert not state.ready(waiting, 100, done | {4: "running"}, 0)
-    assert not state.ready(job("running", after=(3, 4)), 100, done, 0)
-    assert not state.ready(job(parts=2), 100, {}, 1)
-    assert state.ready(job(parts=2), 100, {}, 2)
-    assert state.hopeless(waiting, done | {3: "queued"}) is None
-    assert state.hopeless(waiting, done | {4: "failed"}) == "job 4, which it needs, failed"
-    assert state.hopeless(waiting, done | {3: "cancelled"}) == "job 3, which it needs, was cancelled"
-    assert state.hopeless(waiting, {3: "succeeded"}) == "job 4, which it needs, has been deleted"

@@ -37,13 +37,18 @@ SPAN = Span.parse("0:0.7")
 
 
 @pytest.fixture(scope="module")
-def identified(work: Path) -> tuple[dict[str, Any], Identification]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("axis")
+
+
+@pytest.fixture(scope="module")
+def identified(folder: Path) -> tuple[dict[str, Any], Identification]:
     """A model of the real axis, from a short simulation of one with the same form."""
     text = (ROOT / "configs/robots/emps.toml").read_text(encoding="utf-8")
-    path = work / "axis.toml"
+    path = folder / "axis.toml"
     path.write_text(text + "mass = 95.0\ncoulomb = 20.0\nviscous = 200.0\noffset = -3.0\n")
     robot = load_robot(path)
-    recording = read_recording(simulate(work / "axis.mcap", path, seconds=12.0))
+    recording = read_recording(simulate(folder / "axis.mcap", path, seconds=12.0))
     chosen = signal_settings(robot)
     result = identify_recording(recording, robot, chosen, span=SPAN)
     return batch_document(result, robot, recording, chosen, SPAN), result
@@ -90,10 +95,10 @@ def test_the_embedded_robot_is_enough(tmp_path: Path, space6_recording: Path) ->
     assert thetad("models", "export", out, "--format", "urdf").code == 0
 
 
-def test_hashes_tell_robot_data_and_settings(identified: tuple[dict[str, Any], Identification], work: Path) -> None:
+def test_hashes_tell_robot_data_and_settings(identified: tuple[dict[str, Any], Identification], folder: Path) -> None:
     document, result = identified
-    robot = load_robot(work / "axis.toml")
-    recording = read_recording(work / "axis.mcap")
+    robot = load_robot(folder / "axis.toml")
+    recording = read_recording(folder / "axis.mcap")
     assert (document["data"]["sha256"], document["data"]["span"]) == (recording.sha256, "0:0.7")
     assert document["robot"]["sha256"] == robot.sha256
     changed = batch_document(result, robot, recording, signal_settings(robot, trim_s=0.3), SPAN)

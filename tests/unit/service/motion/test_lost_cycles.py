@@ -14,7 +14,7 @@ from rt_core.safety import stopping_distance
 from rt_core.types import FloatArray
 from service.config.arm_tables import SafetyConfig
 from service.motion._motion_controller import MotionController
-from service.motion._safety_limits import CommandBounds, safety_limits
+from service.motion._safety_limits import safety_limits
 from service.motion.trajectory_run import Run
 from tests.lab.daemon.motion_bench import ACCELERATION, MODEL, PERIOD_S, ROBOT, START, N, trajectory
 
@@ -80,13 +80,12 @@ class Rig:
     """Drives, the runs of an arm on them, and a clock."""
 
     def __init__(
-        self, bridged: int = 0, lead: int = 0, model: RobotModel = MODEL, bounds: CommandBounds | None = None,
-        **safety: float | tuple[float, ...],
-    ) -> None:  # fmt: skip
+        self, bridged: int = 0, lead: int = 0, model: RobotModel = MODEL, **safety: float | tuple[float, ...]
+    ) -> None:
         self.drives = Drives(bridged, lead)
         config = SafetyConfig.model_validate({"following_error": 9.0} | safety)
         lead_s = lead * PERIOD_S
-        self.controller = MotionController(model, ROBOT.sha256, config, PERIOD_S, bridged, lead_s, bounds=bounds)
+        self.controller = MotionController(model, ROBOT.sha256, config, PERIOD_S, bridged, lead_s)
         self.now, self._seq = 100.0, -1
 
     @property
@@ -243,21 +242,6 @@ def test_a_stop_of_set_positions_that_are_sent_ahead_ends_before_a_limit_whateve
             rig.turn(lost)
         outcomes.add(refused(rig, spare))
     assert outcomes == {spare <= beyond.max()}
-
-
-def test_what_the_driver_would_refuse_is_refused_ahead() -> None:
-    upper = HIGH + 1.0
-    joint = int(np.argmax(HIGH - EXTREMES[0]))
-    upper[joint] = HIGH[joint] - 0.02
-    bounds = CommandBounds(LOW - 1.0, upper, np.full(N, np.inf))
-    for rig, words in (
-        (Rig(bounds=bounds), "position"),
-        (Rig(bounds=bounds._replace(upper=HIGH + 1.0, velocity=np.full(N, 0.1))), "velocity"),
-    ):
-        rig.run()
-        assert rig.current.outcome == "refused"
-        assert words in rig.current.reason
-        assert (np.array(rig.drives.played) == START).all()
 
 
 @pytest.mark.parametrize("into", [100, 500])

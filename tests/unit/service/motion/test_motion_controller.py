@@ -112,16 +112,6 @@ def test_a_joint_without_values_stops_the_run(bench: Bench) -> None:
     bench.commanded_within_limits()
 
 
-def test_a_client_that_is_gone_stops_the_run() -> None:
-    bench = Bench(heartbeat_s=0.7)
-    bench.run(periods=5)
-    bench.beats = False
-    begun = bench.now
-    bench.until("stopping")
-    assert bench.now - begun == pytest.approx(0.7, abs=0.01)
-    bench.stops("the client has not been heard of for 0.7")
-
-
 def test_a_permit_that_expires_stops_the_run(bench: Bench) -> None:
     bench.arm(12.0)
     bench.start(periods=4)

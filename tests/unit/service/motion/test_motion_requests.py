@@ -56,30 +56,6 @@ def test_a_client_that_is_gone_during_the_checks_moves_nothing(bench: Bench) -> 
     assert bench.outcome == ("completed", "")
 
 
-def test_there_is_one_run_while_a_checked_one_waits_for_its_client(bench: Bench) -> None:
-    checked(bench)
-    with pytest.raises(PermitError, match="another run"):
-        bench.start()
-    with pytest.raises(PermitError, match="under way"):
-        bench.controller.arm("b", bench.now, 60.0, bench.driver)
-    bench.controller.stop("aborted by request", bench.driver)
-    assert bench.outcome == ("refused", "aborted by request")
-    bench.stays_off()
-
-
-def test_the_client_of_a_run_that_has_ended_is_answered_when_another_has_armed(bench: Bench) -> None:
-    bench.run(periods=1)
-    bench.until("disarmed")
-    for _ in range(200):
-        bench.turn()
-    bench.controller.arm("b", bench.now, 60.0, bench.driver)
-    bench.until("armed")
-    bench.controller.heartbeat("a", bench.now)
-    assert bench.outcome == ("completed", "")
-    with pytest.raises(PermitError):
-        bench.controller.heartbeat("c", bench.now)
-
-
 @pytest.mark.parametrize("on_s", [0.0, 0.1])
 def test_drives_enabled_by_others_are_switched_off(bench: Bench, on_s: float) -> None:
     """Also drives that are still on their way."""
@@ -186,12 +162,6 @@ def test_a_period_that_does_not_close_is_run_once_only(bench: Bench) -> None:
     bench.start(table(q), periods=1)
     bench.until("disarmed")
     assert bench.outcome == ("completed", "")
-
-
-def test_a_run_longer_than_its_permit_is_refused(bench: Bench) -> None:
-    bench.arm(5.0)
-    with pytest.raises(PermitError, match=r"the run takes 21.5 s and the permit is good for"):
-        bench.start(periods=10)
 
 
 def test_a_table_is_played_through_its_rows(bench: Bench) -> None:

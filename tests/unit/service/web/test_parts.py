@@ -16,7 +16,7 @@ from service.protocol.control import ControlError
 from service.protocol.messages import Envelope, EstimateMessage, encode
 from service.web._actions import read_action, to_request
 from service.web._cache import Cache
-from service.web._live import PATIENCE_S, WATCHED_S, Live
+from service.web._live import WATCHED_S, Live
 from service.web._pages import FOLDER
 from service.web._recordings import find_recording, recordings_of
 from tests.lab.asynchronous import asynchronous
@@ -28,9 +28,6 @@ def configuration(folder: Path, **daemon: Any) -> Config:
     arm = {"name": "a", "robot": "emps", "driver": {"kind": "sim"}}
     table = {"daemon": {"state_dir": str(folder), **daemon}, "arm": [arm, {**arm, "name": "a-b"}]}
     return parse_config(table, "test", folder)
-
-
-# ---------------------------------------------------------------- numbers
 
 
 # ---------------------------------------------------------------- the present
@@ -137,21 +134,6 @@ async def test_a_process_that_was_started_again_tells_everything() -> None:
     first = await asked(live, clock, "a")
     assert "estimate" in await asked(live, clock, "a", first["turn"] + 1000, epoch=76)
     assert "estimate" in await asked(live, clock, "a", first["turn"] + 1000)  # nobody can have a later turn
-
-
-@asynchronous
-async def test_a_first_look_that_nothing_is_made_for_loses_nothing() -> None:
-    """The loop was kept from going on for longer than a question waits: the next question gets all the same."""
-    clock, cache, live = present()
-    cache.on_message(estimate(0, clock()))
-    live.turn = 5
-    task = asyncio.ensure_future(live.answer("a", 77, 0))
-    await asyncio.sleep(0)
-    clock.now_ns += round(2.0 * PATIENCE_S * S)
-    told = json.loads(await asyncio.wait_for(task, 2.0 * PATIENCE_S))
-    assert "estimate" not in told
-    assert told["turn"] == 0
-    assert "estimate" in await asked(live, clock, "a", told["turn"])
 
 
 # ---------------------------------------------------------------- actions

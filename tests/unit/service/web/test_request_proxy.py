@@ -17,7 +17,6 @@ from starlette.responses import Response
 from service.config.load import parse_config
 from service.protocol.control import VERBS, ControlError
 from service.web import _actions as actions
-from service.web import _dashboard as dashboard
 from service.web import _request_proxy as asking_module
 from service.web._cache import Cache
 from service.web._dashboard import api_routes
@@ -186,15 +185,6 @@ async def test_an_abort_waits_for_no_disk(site: Site, monkeypatch: pytest.Monkey
     released.set()
     assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
     assert site.asked.verbs == ["abort"] + ["submit"] * MANY
-
-
-@asynchronous
-async def test_who_waits_for_it_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard, "_SLICE_S", 0.01)
-    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    with pytest.raises(ControlError, match=r"the disk has not answered within 0\.05 s"):
-        await dashboard.hold_connection(request({}, "read"), never, 0.05)
-    assert not never.cancelled()  # the thread that looks is not to be had twice
 
 
 def test_where_files_lie_is_not_told(site: Site) -> None:

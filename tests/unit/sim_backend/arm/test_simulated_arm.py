@@ -94,17 +94,6 @@ def test_two_standing_joints_under_load_stand_and_the_third_moves_alone() -> Non
     assert np.allclose(need, 0.0, atol=1e-9)  # the friction recorded is the torque that holds them
 
 
-@pytest.mark.parametrize("name", ["space6", "arm9"])
-def test_shipped_arms_follow_and_move_well(name: str) -> None:
-    model = load_robot(name).model
-    data = SimulatedArm(model, EXACT).simulate(15.0)
-    assert np.abs(data.q - data.channels["setpoint"]).max() < 1e-4
-    speed = np.array([joint.velocity for joint in model.joints])
-    assert np.all(np.abs(data.dq).max(axis=0) > 0.3 * speed)
-    assert np.all(np.mean(np.abs(data.dq) < 0.01, axis=0) < 0.3)  # seldom in the stiction range
-    assert np.all(np.abs(data.tau).max(axis=0) < [joint.effort for joint in model.joints])
-
-
 def test_filtered_samples_have_no_delay_between_torque_and_motion() -> None:
     model = load_robot("space6").model
     d = model.dynamics

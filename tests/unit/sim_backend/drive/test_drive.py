@@ -241,23 +241,6 @@ def test_quick_stop_option_0_takes_torque_away_and_the_brake_follows() -> None:
     assert bench.demands[-1].mode == BRAKED
 
 
-@pytest.mark.parametrize(("index", "command", "then"), [(0x605B, SHUTDOWN, R), (0x605C, SWITCH_ON, S)])
-def test_disabling_slows_down_first_if_the_option_says_so(index: int, command: int, then: State) -> None:
-    for option in (0, 1):
-        bench = Bench().enable()
-        bench.set(index, option)
-        bench.set(0x6085, DECELERATION)
-        bench.ramp(SPEED, 30)
-        start = bench.position
-        assert bench.command(command) is (then if option == 0 else E)
-        if option:
-            bench.run(220)
-            assert bench.position - start == pytest.approx(WAY, abs=3 * SPEED * PERIOD_S)
-            assert not bench.bit(12)
-        assert bench.run(150) is then
-        assert bench.demand.mode == BRAKED
-
-
 @pytest.mark.parametrize("option", [0, 1, 2, 3, 4])
 def test_a_fault_reaction_follows_its_option(option: int) -> None:
     bench = Bench().enable()

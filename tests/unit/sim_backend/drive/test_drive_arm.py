@@ -101,24 +101,6 @@ def test_a_brake_that_closes_on_a_moving_joint_stops_it_by_its_torque() -> None:
     assert samples[-1].true_q[0] == pytest.approx(moving.true_q[0] + 0.5 * stopped, rel=1e-3)
 
 
-def test_csp_follows_and_reports_its_error() -> None:
-    arm = DriveArm(load_robot("arm7").model)
-    start = arm.sample().x
-    targets = [start + 0.3 * (1.0 - np.cos(2.0 * k * T)) for k in range(1, 3001)]
-    samples = [arm.step([CSP] * arm.n, target) for target in targets]
-    assert np.allclose(column(samples, "x_set"), targets, atol=1e-12)
-    error = np.abs(column(samples, "x") - targets)
-    assert error.max() < 0.02
-    assert error.max() > 1e-5  # nobody feeds friction and inertia forward
-
-
-def test_csv_reaches_its_speed_and_keeps_it_under_gravity() -> None:
-    arm = DriveArm(single_joint("revolute", coulomb=1.0, viscous=0.5), start=[0.0])
-    samples = run(arm, CSV, lambda _: np.array([0.7]), 3.0)
-    assert np.abs(column(samples[1000:], "true_dq") - 0.7).max() < 0.01
-    assert samples[-1].true_q[0] == pytest.approx(0.7 * 3.0, abs=0.05)
-
-
 def test_torque_keeps_to_the_limits_and_says_so() -> None:
     joint = replace(single_joint("revolute").joints[0], effort=4.0)
     model = replace(single_joint("revolute"), joints=(joint,), gravity=np.zeros(3))
@@ -143,19 +125,6 @@ def test_a_change_of_mode_makes_no_jump(first: int, second: int) -> None:
     after = arm.step([second] * arm.n, now)
     assert np.abs(after.x - last.x).max() < 2.0 * np.abs(last.v).max() * T + 1e-3
     assert np.abs(after.v - last.v).max() < 0.1
-
-
-@pytest.mark.parametrize("period_s", [0.25e-3, 4e-3])
-def test_the_period_can_change_without_changing_the_physics(period_s: float) -> None:
-    model = random_arm(3, 5)
-    oracle = DriveArm(model, start=np.zeros(3))
-    arm = DriveArm(model, start=np.zeros(3), period_s=period_s)
-    steps = round(0.4 / period_s)
-    coarse = [arm.step([OFF] * 3, np.zeros(3)) for _ in range(steps)]
-    fine = run(oracle, OFF, lambda _: np.zeros(3), 0.4)
-    assert arm.time_s == pytest.approx(0.4)
-    assert np.abs(fine[-1].true_q).max() > 0.05
-    assert np.allclose(coarse[-1].true_q, fine[-1].true_q, atol=1e-6)
 
 
 def test_a_drive_that_is_too_fast_for_its_substeps_raises() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sim_backend.plc._variables import Alteration
 from sim_backend.plc.settings import PlcFileError, load_plc
 from tests.lab.ads.plc_bench import JOINTS, Variables, make, parsed
 from tests.lab.ads.simple_client import SYSTEM, PlainClient
@@ -147,17 +146,6 @@ def test_restart():
     assert head.nSamples == 10
 
 
-@pytest.mark.parametrize(("halt", "cycles"), [({"kind": "stop"}, 5), ({"kind": "exceed_task", "cycles": 1000}, 6)])
-def test_a_restart_ends_a_stop_and_a_cycle_that_takes_too_long(halt, cycles):
-    plc = faulty(halt | {"cycle": 5}, {"kind": "restart", "cycle": 10})
-    client = PlainClient(plc)
-    client.advance(10)
-    assert client.value("MAIN.nCycles") == struct.pack("<I", cycles)
-    client.advance(10)
-    assert state(client) == 5
-    assert client.value("MAIN.nCycles") == struct.pack("<I", 10)
-
-
 CHANGE = {"kind": "online_change", "cycle": 30, "structure": "ST_ThetaAxis", "field": "fTorque", "type": "LREAL"}
 
 
@@ -184,22 +172,6 @@ def test_an_online_change_alters_a_structure():
     assert counter == 39
 
 
-def test_set_positions_go_on_over_an_online_change():
-    plc = make(parsed())
-    variables = Variables(plc)
-    variables.enable()
-    start = [axis.fSetpoint for axis in variables.samples()[-1].aAxis]
-    first = variables.head.nSamples + 20
-    variables.points(1, first, [[v + 1e-4 * min(k, 30) for v in start] for k in range(1, 60)])
-    variables.advance(30, enable=True)
-    plc.online_change([Alteration("ST_ThetaHead", "nExtra", "LREAL")])
-    variables.advance(20, enable=True)
-    plc.online_change()
-    variables.advance(50, enable=True)
-    assert (variables.head.nUnderruns, variables.head.nSequence) == (0, 1)
-    assert [axis.fSetpoint for axis in variables.samples()[-1].aAxis] == [v + 1e-4 * 30 for v in start]
-
-
 def test_an_online_change_that_keeps_handles_moves_them():
     plc = faulty(CHANGE | {"keep_handles": True})
     client = PlainClient(plc)
@@ -216,17 +188,6 @@ def test_a_clock_that_is_set():
     samples = variables.samples()
     assert samples[10].nTime - samples[9].nTime == 10_000 - 2_500_000
     assert samples[10].nDcTime - samples[9].nDcTime == 1_000_000
-
-
-def test_the_clock_of_faults_starts_with_the_first_client():
-    plc = faulty({"kind": "stop", "at_s": 0.005})
-    plc.advance(100 * MS)
-    assert plc.states == (5, 5)
-    client = PlainClient(plc)
-    client.advance(4)
-    assert plc.states == (5, 5)
-    client.advance(3)
-    assert plc.states == (5, 6)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from sim_backend.plc import _ams as ams
 from sim_backend.plc._ams import Address, AmsError, Splitter
-from sim_backend.plc._outlet import LineFaults, Outlet
 from tests.lab.ads.plc_bench import make
 from tests.lab.ads.simple_client import PlainClient
 
@@ -65,18 +64,6 @@ def test_any_stream_is_survived(junk, cut):
     assert other.request(4).error == 0
     for each in (client, other):
         PLC.disconnect(each.session)
-
-
-def test_a_packet_of_any_length_but_not_much_behind_it():
-    outlet = Outlet(LineFaults())
-    outlet.put(bytes(20 * MIB), 0)
-    assert not outlet.full
-    outlet.put(b"x", 0)
-    assert outlet.full
-    outlet.due(0)
-    outlet.put(bytes(MIB), 0)
-    outlet.put(bytes(MIB), 0)
-    assert not outlet.full
 
 
 def test_answers_that_pile_up_in_one_turn_end_the_connection():

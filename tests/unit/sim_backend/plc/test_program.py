@@ -153,15 +153,6 @@ class TestSetPositions:
         variables.enable()
         assert (variables.head.nSequence, variables.head.nRefused) == (7, 0)
 
-    def test_buffers_in_reverse_order(self, variables, start):
-        first = variables.head.nSamples + 20
-        variables.points(2, first + 3, [[v + 4e-4 for v in start]] * 3)
-        variables.advance(5, enable=True)
-        variables.points(1, first, [[v + 1e-4 * k for v in start] for k in range(1, 6)])
-        way = course(variables, 40)[:, 0] - start[0]
-        np.testing.assert_allclose(way[way > 0][:7], np.array([1, 2, 3, 4, 4, 4, 4]) * 1e-4, atol=1e-9)
-        assert (variables.head.nSequence, variables.head.nUnderruns) == (2, 0)
-
     def test_numbers_wrap_around(self, variables, start):
         for sequence in (0x7FFFFFFF, 0xFFFFFFFE):
             play(variables, [start] * 5, sequence=sequence)

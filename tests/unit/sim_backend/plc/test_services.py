@@ -113,12 +113,6 @@ def test_an_answer_that_would_be_too_long_is_refused(client):
     assert client.read_write(0xF080, count, 0xFFFFFFFF, struct.pack("<III", *place) * count) == (0x705, b"")
 
 
-def test_values_only(client):
-    place = struct.unpack("<III", client.read_write(0xF007, 0, 12, b"MAIN.nDint\0")[1])
-    request = struct.pack("<III", *place) * 2
-    assert client.read_write(0xF080, 0, 8, request) == (0, struct.pack("<ii", 100_000, 100_000))
-
-
 CYCLIC, ON_CHANGE = 3, 4
 
 
@@ -131,12 +125,6 @@ def test_cyclic_with_the_time_of_the_cycle(client):
     client.advance(20)
     assert counts(client, handle) == list(range(1, 21))
     assert [stamp.time_100ns for stamp in client.stamps] == [client.plc.clock.time_100ns(k) for k in range(20)]
-
-
-def test_every_so_many_cycles(client):
-    handle = client.notify(0xF005, client.handle("MAIN.nCycles"), 4, CYCLIC, cycle_ms=7)
-    client.advance(30)
-    assert counts(client, handle) == [1, 8, 15, 22, 29]
 
 
 def test_samples_are_collected_over_the_longest_delay(client):

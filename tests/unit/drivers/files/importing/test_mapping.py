@@ -151,3 +151,16 @@ def test_distances_and_sockets(tmp_path: Path) -> None:
 def test_refusals_of_pose_mappings(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ImportFailedError, match=message):
         read(tmp_path, text, q=JOINTS, p=POINTS, few=POINTS[:2], half=np.full(7, 0.5), c=np.zeros(7))
+
+
+def test_missing_values_and_a_pattern_of_columns_of_poses(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("q_a,q_b,X,Y,Z\n1,2,3,4,5\n1,2,,4,5\n1,,3,4,5\n2,3,4,5,6\n")
+    text = 'format = 1\nname = "x"\nmissing = "{}"\n[q]\ncolumns = "q_{{joint}}"\nunit = "rad"\n'
+    text += '[position]\ncolumns = ["X", "Y", "Z"]\nunit = "m"\n'
+    (tmp_path / "m.toml").write_text(text.format("mask"))
+    q, measured = read_poses(tmp_path / "log.csv", load_pose_mapping(tmp_path / "m.toml"), 2, ("a", "b"))
+    np.testing.assert_array_equal(q, [[1.0, 2.0], [2.0, 3.0]])
+    np.testing.assert_array_equal(measured, [[3.0, 4.0, 5.0], [4.0, 5.0, 6.0]])
+    (tmp_path / "m.toml").write_text(text.format("error"))
+    with pytest.raises(ImportFailedError, match="line 4, column 'q_b': is empty"):
+        read_poses(tmp_path / "log.csv", load_pose_mapping(tmp_path / "m.toml"), 2, ("a", "b"))
