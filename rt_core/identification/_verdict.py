@@ -110,6 +110,8 @@ def _rejections(evidence: Evidence) -> list[str]:
         "and the column of its torque and of its position"
         for j in evidence.plausibility.negative_coulomb
     )
+    if evidence.diagnosis.gravity_against_links < _AGAINST:
+        bad.append(_against_links(evidence.diagnosis))
     if bad and evidence.plausibility.mass_z < -SIGNIFICANT:
         bad.append(_indefinite(evidence))
     if named is not None and named.kind in ("gravity", "torque_channels", "positions"):
@@ -136,12 +138,6 @@ def _doubts(evidence: Evidence) -> list[str]:
         reasons.append(
             f"something is wrong that explains little by itself ({hidden.z:.0f} standard deviations, the residual is "
             f"noise otherwise): {finding_text(hidden, model)}"
-        )
-    if evidence.diagnosis.gravity_against_links < _AGAINST:
-        reasons.append(
-            "the gravity torque comes out against that of the robot file's links (cosine "
-            f"{evidence.diagnosis.gravity_against_links:.2f}): the mounting direction is turned over, or all torques "
-            "have the wrong sign; slow motion fits either way, with first moments of the wrong sign"
         )
     reasons.extend(_saturation(evidence))
     reasons.extend(
@@ -200,6 +196,22 @@ def _doubts(evidence: Evidence) -> list[str]:
             "load-dependent friction explains little; take wls, or leave the load out"
         )
     return reasons
+
+
+def _against_links(diagnosis: Diagnosis) -> str:
+    gravity = diagnosis.gravity
+    free = ""
+    if gravity is not None:
+        free = f"; fitted freely, gravity along ({_vector(gravity.vector)}) m/s^2 leaves {100 * gravity.left:.0f} %"
+    return (
+        "the gravity torque comes out against that of the robot file's links (cosine "
+        f"{diagnosis.gravity_against_links:.2f}): the mounting direction is turned over, or all torques have the wrong "
+        f"sign; slow motion fits either way, with first moments of the wrong sign{free}"
+    )
+
+
+def _vector(x: FloatArray) -> str:
+    return ", ".join(f"{round(float(v), 2) + 0.0:.2f}" for v in x)  # no negative zero
 
 
 def _indefinite(evidence: Evidence) -> str:
@@ -311,7 +323,7 @@ def _gravity_text(gravity: FloatArray, finding: Finding, model: RobotModel, left
             f"gravity along (0.00, 0.00, 0.00) m/s^2 explains the torque better: {left}; the torque is without "
             "gravity, as the external or commanded torque of a controller that compensates it, or the arm is weightless"
         )
-    shown = ", ".join(f"{round(float(x), 2) + 0.0:.2f}" for x in gravity)  # no negative zero
+    shown = _vector(gravity)
     given = np.asarray(model.gravity)
     angle = ""
     if np.any(given):

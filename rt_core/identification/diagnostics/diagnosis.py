@@ -137,6 +137,8 @@ class Diagnosis:
         Cosine between the gravity torque of the fit and that of the robot file's links in the postures of the
         recording; 1 where the file has no links.  A gravity vector that is turned over comes out as links with first
         moments of the other sign, which fit slow motion as well.
+    gravity : GravityFit or None
+        Gravity as a free vector, where it was fitted.
     """
 
     findings: tuple[Finding, ...]
@@ -147,6 +149,7 @@ class Diagnosis:
     gravity_seen: bool
     peaks: tuple[Peak, ...]
     gravity_against_links: float = 1.0
+    gravity: GravityFit | None = None
 
     @property
     def named(self) -> Finding | None:
@@ -219,7 +222,15 @@ def diagnose(
         worst.setdefault(r.kind, r)
     shifts = np.array([r.shift for r in worst.values()]) if worst else np.zeros((0, fit.theta.size))
     return Diagnosis(
-        tuple(findings), noise, fit.sigma, shifts, acts, seen, _peaks(fit), _gravity_against_links(fit, signals)
+        tuple(findings),
+        noise,
+        fit.sigma,
+        shifts,
+        acts,
+        seen,
+        _peaks(fit),
+        _gravity_against_links(fit, signals),
+        gravity,
     )
 
 
