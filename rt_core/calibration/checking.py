@@ -24,12 +24,7 @@ def errors_elsewhere(
     """Return the errors of the nominal and of the calibrated arm at postures `q` (N, n), base and tool fitted anew.
 
     Arguments as for `calibrate`.  Only the arm's own errors are carried over, so that table may have another frame,
-    tool or fixed points.
-
-    Raises
-    ------
-    CalibrationError
-        If the measurements are broken, or too few for base and tool.
+    tool or fixed points. Raises `CalibrationError` if the measurements are broken, or too few for base and tool.
     """
     nominal = found.model.geometry
     sample, _ = checked_sample(nominal, q, measured, None)

@@ -40,25 +40,13 @@ class Jump:
 
 @dataclass(frozen=True, eq=False)
 class Compensation:
-    """Joint commands for targets.
+    """Joint commands for targets."""
 
-    Attributes
-    ----------
-    nominal, commands : (N, n) float64
-        Joint positions of the nominal and of the calibrated arm for each target.
-    left : (N,) float64
-        Remaining distance with the calibrated arm [m], rotations counted at 0.2 m.
-    avoided : (N,) float64
-        Error of the calibrated arm with the nominal joint positions [m].
-    jumps : tuple of Jump
-        Between successive reached targets.
-    """
-
-    nominal: FloatArray
-    commands: FloatArray
-    left: FloatArray
-    avoided: FloatArray
-    jumps: tuple[Jump, ...] = ()
+    nominal: FloatArray  # (N, n) joint positions of the nominal arm for each target
+    commands: FloatArray  # (N, n) those of the calibrated arm
+    left: FloatArray  # (N,) remaining distance with the calibrated arm [m], rotations counted at 0.2 m
+    avoided: FloatArray  # (N,) error of the calibrated arm with the nominal joint positions [m]
+    jumps: tuple[Jump, ...] = ()  # between successive reached targets
 
     @property
     def largest_step(self) -> float:

@@ -37,31 +37,16 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class ErrorModel:
-    """Parameters of a chain, and the chain itself as elements (see `rt_core.calibration._chain`).
-
-    Attributes
-    ----------
-    names, units : tuple of str
-        Of the `P` parameters; "m", "rad", "rad/(N*m)" or "m/N".
-    nominal : (P,) float64
-        Values without errors.
-    priority : (P,) int64
-        `FRAME`, `ZERO`, `SHAPE`, `ALONG` or `SENSOR`.
-    rotary : (P,) bool
-    parameter_place : (P,) int64
-        Placement of each parameter.
-    replaced : dict
-        Name of an offset along parallel axes to the name of the `beta` that replaces it.
-    """
+    """Parameters of a chain, and the chain itself as elements (see `rt_core.calibration._chain`)."""
 
     geometry: Geometry
-    names: tuple[str, ...]
-    units: tuple[str, ...]
-    nominal: FloatArray
-    priority: IntArray
-    rotary: BoolArray
-    parameter_place: IntArray
-    replaced: dict[str, str]
+    names: tuple[str, ...]  # of the `P` parameters
+    units: tuple[str, ...]  # "m", "rad", "rad/(N*m)" or "m/N"
+    nominal: FloatArray  # (P,) values without errors
+    priority: IntArray  # (P,) `FRAME`, `ZERO`, `SHAPE`, `ALONG` or `SENSOR`
+    rotary: BoolArray  # (P,)
+    parameter_place: IntArray  # (P,) placement of each parameter
+    replaced: dict[str, str]  # name of an offset along parallel axes to the name of the `beta` that replaces it
     code: IntArray
     place: IntArray
     column: IntArray

@@ -41,27 +41,15 @@ ProgressCallback = Callable[[float, str], None]
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """Loss of a sample as a function of the free parameters.
-
-    Attributes
-    ----------
-    free : (p,) int64
-        Parameters to estimate.
-    x : (P,) float64
-        All errors; those not free are fixed at these values.
-    scale : (2,) float64
-        Of positions [m] and rotations [rad].
-    prior : (P,) float64 or None
-        Prior standard deviation of each error; infinite without a prior.
-    """
+    """Loss of a sample as a function of the free parameters."""
 
     model: ErrorModel
     sample: Sample
-    free: IntArray
-    x: FloatArray
-    scale: FloatArray
+    free: IntArray  # (p,) parameters to estimate
+    x: FloatArray  # (P,) all errors; those not free are fixed at these values
+    scale: FloatArray  # (2,) of positions [m] and rotations [rad]
     loss: Loss = "squares"
-    prior: FloatArray | None = None
+    prior: FloatArray | None = None  # (P,) prior standard deviation of each error; infinite without a prior
 
     @property
     def limit(self) -> float:

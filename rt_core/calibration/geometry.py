@@ -17,25 +17,15 @@ Convention = Literal["dh", "mdh", "placements"]
 
 @dataclass(frozen=True)
 class Geometry:
-    """Nominal geometry of a serial arm, as in its description.
+    """Nominal geometry of a serial arm, as in its description."""
 
-    Attributes
-    ----------
-    convention : {"dh", "mdh", "placements"}
-        Standard DH, modified (Craig) DH, or a placement and an axis for each joint, as in a URDF.
-    rows : tuple of DhRow
-        For "dh" and "mdh".
-    joints : tuple of Joint
-        For "placements".
-    tip_rotation, tip_translation : (3, 3), (3,) float64
-        The measured frame in the last frame of the convention [m].
-    """
-
+    # standard DH, modified (Craig) DH, or ("placements") a placement and an axis for each joint, as in a URDF
     convention: Convention
-    rows: tuple[DhRow, ...] = ()
-    joints: tuple[Joint, ...] = ()
+    rows: tuple[DhRow, ...] = ()  # for "dh" and "mdh"
+    joints: tuple[Joint, ...] = ()  # for "placements"
+    # (3, 3), of the measured frame in the last frame of the convention
     tip_rotation: FloatArray = field(default_factory=lambda: np.eye(3))
-    tip_translation: FloatArray = field(default_factory=lambda: np.zeros(3))
+    tip_translation: FloatArray = field(default_factory=lambda: np.zeros(3))  # (3,), likewise [m]
 
     def __post_init__(self) -> None:
         """Check the convention and that it has joints, and only its own; raise `ValueError`."""

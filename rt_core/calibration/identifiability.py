@@ -61,24 +61,12 @@ class Fixed:
 
 @dataclass(frozen=True, eq=False)
 class Identifiability:
-    """Parameters that poses determine.
+    """Parameters that poses determine."""
 
-    Attributes
-    ----------
-    free : (p,) int64
-        Indices of these; p is the rank.
-    fixed : tuple of Fixed
-        All others.
-    condition_number : float
-        Of the scaled columns of `free`.
-    observability : float
-        The index O1.
-    """
-
-    free: IntArray
-    fixed: tuple[Fixed, ...]
-    condition_number: float
-    observability: float
+    free: IntArray  # (p,) indices of these; p is the rank
+    fixed: tuple[Fixed, ...]  # all others
+    condition_number: float  # of the scaled columns of `free`
+    observability: float  # the index O1
 
     @property
     def rank(self) -> int:

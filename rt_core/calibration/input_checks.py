@@ -20,11 +20,8 @@ def checked_sample(
 ) -> tuple[Sample, BoolArray]:
     """Return the sample of joint positions `q` (N, n) and measurements, and which poses are fitted (N,).
 
-    Raises
-    ------
-    CalibrationError
-        If shapes do not match, a number is not finite or beyond `MAX`, a quaternion is not of unit length, all poses
-        are alike, or no pose is to be fitted.
+    Raises `CalibrationError` if shapes do not match, a number is not finite or beyond `MAX`, a quaternion is not of
+    unit length, all poses are alike, or no pose is to be fitted.
     """
     q = np.asarray(q, dtype=np.float64)
     if q.ndim != 2 or q.shape[1] != geometry.n:
@@ -54,10 +51,7 @@ def checked_sample(
 def checked_heads(head: IntArray, sample: Sample, use: BoolArray, tool: bool) -> IntArray:
     """Check the numbers (N,) of the points on the tool: positions of an unknown tool, each with poses to fit.
 
-    Raises
-    ------
-    CalibrationError
-        If they do not.
+    Raises `CalibrationError` if they do not.
     """
     if sample.width != 3 or sample.point is not None or not tool:
         raise CalibrationError("several heads take positions in a measuring frame, and a tool that is unknown")
@@ -67,10 +61,7 @@ def checked_heads(head: IntArray, sample: Sample, use: BoolArray, tool: bool) ->
 def checked_stations(station: IntArray, sample: Sample, use: BoolArray, base: bool) -> IntArray:
     """Check the station numbers (N,): they need an unknown base, and enough poses to fit at each station.
 
-    Raises
-    ------
-    CalibrationError
-        If these are missing.
+    Raises `CalibrationError` if these are missing.
     """
     if sample.point is not None or not base:
         raise CalibrationError(
@@ -89,10 +80,7 @@ def checked_stations(station: IntArray, sample: Sample, use: BoolArray, base: bo
 def checked_load(load: FloatArray | None, shape: tuple[int, ...]) -> FloatArray:
     """Check that the load of the joints (N, n) is finite and of the shape of the joint positions.
 
-    Raises
-    ------
-    CalibrationError
-        If it is not, or is missing.
+    Raises `CalibrationError` if it is not, or is missing.
     """
     if load is None:
         raise CalibrationError("compliance needs what each joint holds against gravity: give load, or leave it out")

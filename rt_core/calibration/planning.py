@@ -46,40 +46,19 @@ class PlanningError(ValueError):
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """Settings of a plan of poses.
-
-    Attributes
-    ----------
-    count, layers : int
-    r_max, r_min : float or None
-        Radii around the base [m]; by default 0.8 of the reach, and KIN's share of `r_max`.  `r_min` is not a layer.
-    decay : float
-        Ratio of the number of points of a layer to that of the one around it.
-    singularity : float
-        Smallest reciprocal condition number of the joint Jacobian, lengths over half the reach.
-    margin : float
-        Share of a joint's range kept free at each limit.
-    floor : float or None
-        Minimum height of joints and tool in the base frame [m].
-    tries : int
-        Random start postures for each point.
-    seed : int
-        Of these.
-    turn : float
-        Rotation of the spiral about z [rad]; another one gives other poses, e.g. for validation.
-    """
+    """Settings of a plan of poses."""
 
     count: int = 45
     layers: int = 4
-    r_max: float | None = None
-    r_min: float | None = None
-    decay: float = DECAY
-    singularity: float = 0.02
-    margin: float = 0.02
-    floor: float | None = None
-    tries: int = 30
-    seed: int = 0
-    turn: float = 0.0
+    r_max: float | None = None  # largest radius around the base [m]; by default 0.8 of the reach
+    r_min: float | None = None  # smallest radius [m], not a layer; by default KIN's share of `r_max`
+    decay: float = DECAY  # ratio of the number of points of a layer to that of the one around it
+    singularity: float = 0.02  # smallest reciprocal condition number of the joint Jacobian, lengths over half the reach
+    margin: float = 0.02  # share of a joint's range kept free at each limit
+    floor: float | None = None  # minimum height of joints and tool in the base frame [m]
+    tries: int = 30  # random start postures for each point
+    seed: int = 0  # of these
+    turn: float = 0.0  # rotation of the spiral about z [rad]; another one gives other poses, e.g. for validation
 
     def __post_init__(self) -> None:
         """Check the ranges; raise `PlanningError`."""
@@ -99,31 +78,15 @@ class PlanSettings:
 
 @dataclass(frozen=True, eq=False)
 class PosePlan:
-    """Planned postures.
+    """Planned postures."""
 
-    Attributes
-    ----------
-    q : (N, n) float64
-        [rad] or [m].
-    positions, rotations : (N, 3), (N, 3, 3) float64
-        Of the measured frame in the robot's base, with nominal geometry.
-    layer : (N,) int64
-        From 0 for the outermost.
-    radii : (m,) float64
-        [m].
-    wanted : tuple of int
-        Wanted points on each layer; the arm may reach fewer.
-    dexterity : (N,) float64
-        Reciprocal condition number of the joint Jacobian.
-    """
-
-    q: FloatArray
-    positions: FloatArray
-    rotations: FloatArray
-    layer: IntArray
-    radii: FloatArray
-    wanted: tuple[int, ...]
-    dexterity: FloatArray
+    q: FloatArray  # (N, n) [rad] or [m]
+    positions: FloatArray  # (N, 3), of the measured frame in the robot's base, with nominal geometry
+    rotations: FloatArray  # (N, 3, 3), likewise
+    layer: IntArray  # (N,) from 0 for the outermost
+    radii: FloatArray  # (m,) [m]
+    wanted: tuple[int, ...]  # wanted points on each layer; the arm may reach fewer
+    dexterity: FloatArray  # (N,) reciprocal condition number of the joint Jacobian
 
     @property
     def found(self) -> tuple[int, ...]:
@@ -150,10 +113,7 @@ def fibonacci_plan(
 ) -> PosePlan:
     """Plan poses on the spiral.
 
-    Raises
-    ------
-    PlanningError
-        If the settings contradict each other, or the arm reaches none of the points.
+    Raises `PlanningError` if the settings contradict each other, or the arm reaches none of the points.
     """
     s = PlanSettings() if settings is None else settings
     on_progress = on_progress or (lambda _share, _what: None)
@@ -205,10 +165,7 @@ def judged_poses(
 ) -> tuple[Identifiability, FloatArray, Observability]:
     """Return what a calibration at postures `q` (N, n) determines, its Jacobian (N, k, p), and the indices.
 
-    Raises
-    ------
-    PlanningError
-        If the poses determine nothing.
+    Raises `PlanningError` if the poses determine nothing.
     """
     model = error_model(geometry, base=base, tool=tool, orientation=orientation)
     nothing = np.zeros(model.size)
@@ -259,12 +216,8 @@ def joint_places(model: ErrorModel, x: FloatArray, q: FloatArray) -> FloatArray:
 def layer_counts(count: int, layers: int, decay: float = DECAY) -> tuple[int, ...]:
     """Divide points among layers, the outermost first: shares are rounded up, the innermost has the rest.
 
-    If that leaves it without points, the layers furthest above their share give some.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer points than layers, or no layer.
+    If that leaves it without points, the layers furthest above their share give some. Raises `ValueError` if there are
+    fewer points than layers, or no layer.
     """
     if layers < 1 or count < layers:
         raise ValueError(f"{count} points are too few for {layers} layers")

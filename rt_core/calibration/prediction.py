@@ -25,18 +25,10 @@ _TINY = 1e-15
 
 @dataclass(frozen=True)
 class Expected:
-    """Error that new poses will have, root mean square over random postures within the joint limits [m].
+    """Error that new poses will have, root mean square over random postures within the joint limits [m]."""
 
-    Attributes
-    ----------
-    error : float
-        Of the calibrated arm; infinite if there is no degree of freedom to tell it by.
-    nominal : float
-        Of the nominal arm as measured, with base and tool fitted.
-    """
-
-    error: float
-    nominal: float
+    error: float  # of the calibrated arm; infinite if there is no degree of freedom to tell it by
+    nominal: float  # of the nominal arm as measured, with base and tool fitted
 
     @property
     def harmful(self) -> bool:

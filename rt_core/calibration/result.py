@@ -52,22 +52,12 @@ class ParameterEstimate:
 
 @dataclass(frozen=True, eq=False)
 class FrameEstimate:
-    """Base in the measuring frame, or tool in the last frame of the geometry.
+    """Base in the measuring frame, or tool in the last frame of the geometry."""
 
-    Attributes
-    ----------
-    translation : tuple of 3 float or None
-        [m]; None along undetermined axes.
-    translation_std, rotation_std : tuple of 3 float or None
-        [m], and [rad] about the frame's own axes.
-    rotation : (3, 3) float64 or None
-        None if undetermined about some axis.
-    """
-
-    translation: tuple[float | None, ...]
-    translation_std: tuple[float | None, ...]
-    rotation: FloatArray | None
-    rotation_std: tuple[float | None, ...]
+    translation: tuple[float | None, ...]  # (3,) [m]; None along undetermined axes
+    translation_std: tuple[float | None, ...]  # (3,) [m]
+    rotation: FloatArray | None  # (3, 3); None if undetermined about some axis
+    rotation_std: tuple[float | None, ...]  # (3,) [rad] about the frame's own axes
 
 
 @dataclass(frozen=True)
@@ -106,147 +96,73 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Change:
-    """A change between two poses.
+    """A change between two poses."""
 
-    Attributes
-    ----------
-    at : int
-        First pose after it.
-    what : str
-        "instrument" (or the base), "tool" or "joint 2".
-    size : tuple of float
-        Translation [m] and rotation [rad] of the instrument, or the tool, or the joint's zero [rad] or [m].
-    left : float
-        Share of the root-mean-square error that is left without it.
-    """
-
-    at: int
-    what: str
+    at: int  # first pose after it
+    what: str  # "instrument" (or the base), "tool" or "joint 2"
+    # translation [m] and rotation [rad] of the instrument, or the tool, or the joint's zero [rad] or [m]
     size: tuple[float, ...]
-    left: float
+    left: float  # share of the root-mean-square error that is left without it
 
 
 @dataclass(frozen=True)
 class Doubts:
-    """Measurements that do not fit.
+    """Measurements that do not fit."""
 
-    Attributes
-    ----------
-    poses : tuple of int
-        Fitted poses with errors above 8 scales of the others; numbers within all poses.
-    exchanged : tuple of (int, int)
-        Pairs of them that fit each other's measurement.
-    dominant : bool
-        Whether they dominate the error of a fit that includes them.
-    unit : str
-        Unit, sign, scale, order or convention that explains the measurements much better; may be empty.
-    unit_left : float or None
-        Share of the typical error that is left with it.
-    needed : int
-        Fitted poses needed for a search for bad ones if there were too few; else 0.
-    change : Change or None
-        What explains half of the squared error, or more, as a change in time.
-    """
-
-    poses: tuple[int, ...] = ()
-    exchanged: tuple[tuple[int, int], ...] = ()
-    dominant: bool = False
-    unit: str = ""
-    unit_left: float | None = None
-    needed: int = 0
-    change: Change | None = None
+    poses: tuple[int, ...] = ()  # fitted poses with errors above 8 scales of the others; numbers within all poses
+    exchanged: tuple[tuple[int, int], ...] = ()  # pairs of them that fit each other's measurement
+    dominant: bool = False  # whether they dominate the error of a fit that includes them
+    unit: str = ""  # unit, sign, scale, order or convention that explains the measurements much better; may be empty
+    unit_left: float | None = None  # share of the typical error that is left with it
+    needed: int = 0  # fitted poses needed for a search for bad ones if there were too few; else 0
+    change: Change | None = None  # what explains half of the squared error, or more, as a change in time
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Estimated geometry of an arm.
-
-    Attributes
-    ----------
-    model : ErrorModel
-    x : (P,) float64
-        All errors, zero where held.
-    parameters : tuple of ParameterEstimate
-        All parameters of the arm; with values if the verdict is "ok" or "not_converged".
-    base, tool : FrameEstimate or None
-        If estimated; without values if the verdict is "not_explained", "overfit" or "at_bound".
-    stations : tuple of FrameEstimate
-        The base in the instrument's frame at its second station, and so on; `base` is that at the first.
-    free : tuple of str
-        Fitted parameters of arm, base and tool.
-    covariance : (p, p) float64
-        Of those, including the errors of parameters held as imprecise.
-    dependence : Dependence
-        Whether errors of successive fitted poses are correlated; then the covariance is that of blocks.
-    freedom : float
-        Degrees of freedom of the standard deviations: of the residual, or of the blocks.
-    fixed : tuple of Fixed
-        All others, with the reason.
-    correlated : tuple of (name, name, float)
-        Pairs of free parameters with an absolute correlation above 0.9.
-    condition_number : float
-        Of the scaled columns of the free parameters that the fitted poses alone determine.
-    observability : Observability
-        Indices O1 to O5 of the fitted poses, for the same parameters.
-    scale : (2,) float64
-        Standard deviation of a coordinate: positions [m], rotations [rad] (NaN if not measured).
-    training, test : Accuracy
-        Of the fitted poses and, if there are any, of the others.
-    residual_before, residual_after : (N, 3), (N, 6) or (N, 1) float64
-        Model minus measurement of every pose, [m] and [rad], along the axes of the first station's frame; for sockets
-        from the mean of the socket's fitted poses or, if there are none, of all others in it; for distances the
-        distance alone.
-    weights : (N,) float64
-        Weight of each pose in the loss, also of those not fitted.
-    outlying : (N,) bool
-        Poses with less than a quarter of the weight in a robust fit, which is made if least squares leave large errors.
-    verdict : str
-        "ok"; "undetermined": the poses determine nothing of the arm; "not_explained": the error is too large for errors
-        of geometry; "outliers": poses that do not fit dominate it; "no_gain": no better than the nominal geometry;
-        "overfit": much worse on the test poses; "at_bound": some parameter is at its limit; "not_converged": the
-        optimiser ended before the minimum, and the covariance includes the remaining distance.
-    reasons : tuple of str
-        One sentence each.
-    evaluations : int
-        Of the objective, by the selected method.
-    doubts : Doubts
-        Poses that do not fit at all, and possible causes of a bad result.
-    held : tuple of str
-        Parameters held as imprecise.
-    joint_covariance : (p + h, p + h) float64
-        Of `free` and of `held`, whose errors are correlated.
-    expected : Expected
-        Error that new poses of the arm will have.
-    """
+    """Estimated geometry of an arm."""
 
     model: ErrorModel
-    x: FloatArray
+    x: FloatArray  # (P,) all errors, zero where held
+    # all parameters of the arm; with values if the verdict is "ok" or "not_converged"
     parameters: tuple[ParameterEstimate, ...]
+    # if estimated; without values if the verdict is "not_explained", "overfit" or "at_bound"
     base: FrameEstimate | None
-    tool: FrameEstimate | None
+    tool: FrameEstimate | None  # likewise
+    # the base in the instrument's frame at its second station, and so on; `base` is that at the first
     stations: tuple[FrameEstimate, ...]
-    free: tuple[str, ...]
-    covariance: FloatArray
+    free: tuple[str, ...]  # fitted parameters of arm, base and tool
+    covariance: FloatArray  # (p, p) of those, including the errors of parameters held as imprecise
+    # whether errors of successive fitted poses are correlated; then the covariance is that of blocks
     dependence: Dependence
-    freedom: float
-    fixed: tuple[Fixed, ...]
-    correlated: tuple[tuple[str, str, float], ...]
-    condition_number: float
-    observability: Observability
-    scale: FloatArray
-    training: Accuracy
-    test: Accuracy | None
+    freedom: float  # degrees of freedom of the standard deviations: of the residual, or of the blocks
+    fixed: tuple[Fixed, ...]  # all others, with the reason
+    correlated: tuple[tuple[str, str, float], ...]  # pairs of free parameters with an absolute correlation above 0.9
+    condition_number: float  # of the scaled columns of the free parameters that the fitted poses alone determine
+    observability: Observability  # indices O1 to O5 of the fitted poses, for the same parameters
+    scale: FloatArray  # (2,) standard deviation of a coordinate: positions [m], rotations [rad] (NaN if not measured)
+    training: Accuracy  # of the fitted poses
+    test: Accuracy | None  # of the others, if there are any
+    # (N, 3), (N, 6) or (N, 1): model minus measurement of every pose, [m] and [rad], along the axes of the first
+    # station's frame; for sockets from the mean of the socket's fitted poses or, if there are none, of all others in
+    # it; for distances the distance alone
     residual_before: FloatArray
-    residual_after: FloatArray
-    weights: FloatArray
+    residual_after: FloatArray  # likewise
+    weights: FloatArray  # (N,) weight of each pose in the loss, also of those not fitted
+    # (N,) poses with less than a quarter of the weight in a robust fit, which is made if least squares leave large
+    # errors
     outlying: BoolArray
+    # "ok"; "undetermined": the poses determine nothing of the arm; "not_explained": the error is too large for errors
+    # of geometry; "outliers": poses that do not fit dominate it; "no_gain": no better than the nominal geometry;
+    # "overfit": much worse on the test poses; "at_bound": some parameter is at its limit; "not_converged": the
+    # optimiser ended before the minimum, and the covariance includes the remaining distance
     verdict: Verdict
-    reasons: tuple[str, ...]
-    evaluations: int
-    doubts: Doubts
-    held: tuple[str, ...]
-    joint_covariance: FloatArray
-    expected: Expected
+    reasons: tuple[str, ...]  # one sentence each
+    evaluations: int  # of the objective, by the selected method
+    doubts: Doubts  # poses that do not fit at all, and possible causes of a bad result
+    held: tuple[str, ...]  # parameters held as imprecise
+    joint_covariance: FloatArray  # (p + h, p + h) of `free` and of `held`, whose errors are correlated
+    expected: Expected  # error that new poses of the arm will have
 
     @property
     def places(self) -> FloatArray:

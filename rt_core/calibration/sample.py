@@ -27,34 +27,18 @@ class Spacing:
 
 @dataclass(frozen=True, eq=False)
 class Contacts:
-    """Contacts of a ball at the tool with sockets, without other measurements.
+    """Contacts of a ball at the tool with sockets, without other measurements."""
 
-    Attributes
-    ----------
-    socket : (N,) int64
-        Socket at each posture, from 0.
-    spacings : sequence of Spacing
-        Without any, the size of the arm is not determined.
-    """
-
-    socket: IntArray
-    spacings: Sequence[Spacing] = ()
+    socket: IntArray  # (N,) socket at each posture, from 0
+    spacings: Sequence[Spacing] = ()  # without any, the size of the arm is not determined
 
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Distance of the tool's point from a fixed one at each posture.
+    """Distance of the tool's point from a fixed one at each posture."""
 
-    Attributes
-    ----------
-    length : (N,) float64
-        [m].
-    centre : (N,) int64
-        Fixed point, from 0.
-    """
-
-    length: FloatArray
-    centre: IntArray
+    length: FloatArray  # (N,) [m]
+    centre: IntArray  # (N,) fixed point, from 0
 
 
 @dataclass(frozen=True, eq=False)

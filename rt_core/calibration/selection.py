@@ -20,27 +20,13 @@ _RIDGE = 1e-12
 
 @dataclass(frozen=True)
 class Observability:
-    """Observability indices of a set of poses, of singular values in m and rad (Sun and Hollerbach, ICRA 2008).
+    """Observability indices of a set of poses, of singular values in m and rad (Sun and Hollerbach, ICRA 2008)."""
 
-    Attributes
-    ----------
-    O1 : float
-        `(s_1 ... s_p)^(1/p) / sqrt(N)` (Borm and Menq 1991).
-    O2 : float
-        `s_p / s_1`, the reciprocal condition number (Driels and Pathre 1990).
-    O3 : float
-        `s_p` (Nahvi, Hollerbach and Hayward 1994).
-    O4 : float
-        `s_p^2 / s_1`, the noise amplification index (Nahvi and Hollerbach 1996).
-    O5 : float
-        `1 / (1/s_1 + ... + 1/s_p)` (Sun and Hollerbach 2008).
-    """
-
-    O1: float
-    O2: float
-    O3: float
-    O4: float
-    O5: float
+    O1: float  # `(s_1 ... s_p)^(1/p) / sqrt(N)` (Borm and Menq 1991)
+    O2: float  # `s_p / s_1`, the reciprocal condition number (Driels and Pathre 1990)
+    O3: float  # `s_p` (Nahvi, Hollerbach and Hayward 1994)
+    O4: float  # `s_p^2 / s_1`, the noise amplification index (Nahvi and Hollerbach 1996)
+    O5: float  # `1 / (1/s_1 + ... + 1/s_p)` (Sun and Hollerbach 2008)
 
     @classmethod
     def of(cls, R: FloatArray, count: int) -> Observability:
@@ -56,12 +42,8 @@ class Observability:
 def d_optimal(J: FloatArray, count: int, seed: int = 0) -> IntArray:
     """Return the indices, ascending, of `count` poses with Jacobians `J` (N, k, p) by D-optimal exchange.
 
-    The scale of columns does not matter.  The start is greedy, from a random pose by `seed`.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer candidates than `count`, or `count` poses give fewer rows than parameters.
+    The scale of columns does not matter.  The start is greedy, from a random pose by `seed`. Raises `ValueError` if
+    there are fewer candidates than `count`, or `count` poses give fewer rows than parameters.
     """
     candidates, width, p = J.shape
     if not 1 <= count <= candidates:

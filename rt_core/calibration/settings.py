@@ -27,62 +27,36 @@ class CalibrationError(ValueError):
 
 @dataclass(frozen=True)
 class CalibrationSettings:
-    """Settings of a calibration.
-
-    Attributes
-    ----------
-    method : {"lm", "pso", "pso_lm"}
-    base, tool : bool
-        Estimate the base in the measuring frame, and the measured point (or frame) on the last link.
-    compliance : bool
-        Estimate the compliance of the joints; their load must be given.
-    robust : bool
-        Reduce the weight of poses that do not fit (Huber to find the scale, then Tukey's bisquare); else least squares.
-    excluded : tuple of str
-        Parameters of the arm to hold at their nominal values.
-    range_length, range_angle, range_compliance : float
-        Largest error of a parameter [m] and [rad], and largest compliance of a joint [rad/(N*m)] or [m/N]; also the box
-        searched by swarms.
-    swarm_iterations, lm_iterations : int
-    particles : int or None
-        2.5 per parameter if None (KIN).
-    prior_length, prior_angle : float or None
-        Prior standard deviation [m] and [rad] of all errors of the arm without one in `priors`.  A parameter with a
-        prior is never held as dependent or imprecise.
-    priors : tuple of (name, float)
-        Prior standard deviations of single errors of the arm.
-    expected_noise : float or None
-        Expected standard deviation of a coordinate [m]; a result with more than 3 times as much is not explained.  If
-        None, one with more than 0.5 % of the distance from the base.
-    tolerance : float or None
-        Root-mean-square error [m] at which swarms end (KIN: 0.5 mm); None: at the minimum, as "lm" always does.
-    seed : int
-        Of the swarms.
-    build_length, build_angle : float
-        Standard deviation [m] and [rad] of the errors of arms as built.  Parameters held as imprecise are uncertain by
-        as much, which the standard deviations of the others include.
-    """
+    """Settings of a calibration."""
 
     method: Method = "lm"
-    base: bool = True
-    tool: bool = True
+    base: bool = True  # estimate the base in the measuring frame
+    tool: bool = True  # estimate the measured point (or frame) on the last link
+    # reduce the weight of poses that do not fit (Huber to find the scale, then Tukey's bisquare); else least squares
     robust: bool = False
-    excluded: tuple[str, ...] = ()
-    range_length: float = 0.05
-    range_angle: float = 0.1
+    excluded: tuple[str, ...] = ()  # parameters of the arm to hold at their nominal values
+    range_length: float = 0.05  # largest error of a parameter [m]; these ranges are also the box searched by swarms
+    range_angle: float = 0.1  # likewise [rad]
     swarm_iterations: int = 50
     lm_iterations: int = 100
-    particles: int | None = None
+    particles: int | None = None  # 2.5 per parameter if None (KIN)
+    # prior standard deviation [m] of all errors of the arm without one in `priors`.  A parameter with a prior is never
+    # held as dependent or imprecise
     prior_length: float | None = None
-    prior_angle: float | None = None
-    priors: tuple[tuple[str, float], ...] = ()
-    compliance: bool = False
+    prior_angle: float | None = None  # likewise [rad]
+    priors: tuple[tuple[str, float], ...] = ()  # prior standard deviations of single errors of the arm
+    compliance: bool = False  # estimate the compliance of the joints; their load must be given
+    # root-mean-square error [m] at which swarms end (KIN: 0.5 mm); None: at the minimum, as "lm" always does
     tolerance: float | None = None
-    seed: int = 0
+    seed: int = 0  # of the swarms
+    # expected standard deviation of a coordinate [m]; a result with more than 3 times as much is not explained.  If
+    # None, one with more than 0.5 % of the distance from the base
     expected_noise: float | None = None
+    # standard deviation [m] of the errors of arms as built.  Parameters held as imprecise are uncertain by as much,
+    # which the standard deviations of the others include
     build_length: float = 1e-3
-    build_angle: float = 1e-3
-    range_compliance: float = MAX_COMPLIANCE
+    build_angle: float = 1e-3  # likewise [rad]
+    range_compliance: float = MAX_COMPLIANCE  # largest compliance of a joint [rad/(N*m)] or [m/N]
 
     def __post_init__(self) -> None:
         """Check the ranges; raise `CalibrationError`."""
@@ -108,11 +82,7 @@ def check_excluded(model: ErrorModel, settings: CalibrationSettings) -> None:
     """Check that excluded parameters are of the arm.
 
     An estimated frame or point has no nominal value: it would be held where the nominal arm fits best, as if exact.
-
-    Raises
-    ------
-    CalibrationError
-        If a name is unknown, or of a frame or point.
+    Raises `CalibrationError` if a name is unknown, or of a frame or point.
     """
     for name in settings.excluded:
         if name in model.replaced:
@@ -146,10 +116,7 @@ def build_deviations(model: ErrorModel, settings: CalibrationSettings) -> FloatA
 def prior_deviations(model: ErrorModel, settings: CalibrationSettings) -> FloatArray | None:
     """Return the prior standard deviations (P,) of a model's errors, infinite without a prior; None without any.
 
-    Raises
-    ------
-    CalibrationError
-        If `priors` names a parameter that the arm does not have.
+    Raises `CalibrationError` if `priors` names a parameter that the arm does not have.
     """
     by_unit = {"m": settings.prior_length, "rad": settings.prior_angle}
     found = np.array([by_unit.get(unit) or np.inf for unit in model.units])

@@ -34,19 +34,11 @@ _TINY = 1e-15
 
 @dataclass(frozen=True)
 class Dependence:
-    """Test of errors of successive poses for correlation.
+    """Test of errors of successive poses for correlation."""
 
-    Attributes
-    ----------
-    blocks : int
-        Of successive poses.
-    ratio, limit : float
-        Variance of the blocks over that of independent errors, and its limit at 1 %.
-    """
-
-    blocks: int
-    ratio: float
-    limit: float
+    blocks: int  # of successive poses
+    ratio: float  # variance of the blocks over that of independent errors
+    limit: float  # of `ratio`, at 1 %
 
     @property
     def found(self) -> bool:

@@ -47,12 +47,8 @@ def passes(
 ) -> Passes:
     """Average `values` (N, m) in bins of `place` (N,) between `first` and `last`.
 
-    `out` and `back` (N,) mark the samples on the way out and back; values that are not finite are left out.
-
-    Raises
-    ------
-    CommissioningError
-        If fewer than four bins hold samples of both ways.
+    `out` and `back` (N,) mark the samples on the way out and back; values that are not finite are left out. Raises
+    `CommissioningError` if fewer than four bins hold samples of both ways.
     """
     good = np.isfinite(place) & np.isfinite(values).all(axis=1)
     number = np.floor((place - first) / (last - first) * bins)
@@ -114,12 +110,8 @@ def true_correlation(correlation: FloatArray, count: int) -> FloatArray:
 def turning_time(t: FloatArray, share: FloatArray, nearly: float = 0.98) -> float:
     """Return the middle [s] of the last run of samples with `share` (N,) of at least `nearly`: the far end.
 
-    Gaps of up to 0.1 s, where noise falls below, do not end a run.
-
-    Raises
-    ------
-    CommissioningError
-        If the far end is not reached.
+    Gaps of up to 0.1 s, where noise falls below, do not end a run. Raises `CommissioningError` if the far end is not
+    reached.
     """
     there = t[share >= nearly]
     if there.size == 0:

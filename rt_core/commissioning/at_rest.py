@@ -17,34 +17,21 @@ _TURNS = 10.0
 
 @dataclass(frozen=True)
 class AtRest:
-    """Signals at rest.
+    """Signals at rest."""
 
-    Attributes
-    ----------
-    rate_hz : float
-        From the median step of the time stamps.
-    lost : int
-        Cycles that are missing in the count of the source.
-    mean, noise : dict of (n,) float64
-        By channel; the noise is from differences of neighbouring samples, so that drift does not count.
-    moved : (n,) float64
-        Range of each joint's position [rad or m].
-    """
-
-    rate_hz: float
-    lost: int
-    mean: dict[str, FloatArray]
+    rate_hz: float  # from the median step of the time stamps
+    lost: int  # cycles that are missing in the count of the source
+    mean: dict[str, FloatArray]  # (n,) by channel
+    # (n,) by channel, from differences of neighbouring samples, so that drift does not count
     noise: dict[str, FloatArray]
-    moved: FloatArray
+    moved: FloatArray  # (n,) range of each joint's position [rad or m]
 
 
 def at_rest(t: FloatArray, seq: IntArray, channels: Mapping[str, FloatArray]) -> AtRest:
     """Describe signals (N, n) at times `t` (N,) [s]; `channels` holds at least "q".
 
-    Raises
-    ------
-    CommissioningError
-        If there are fewer than 20 samples, times do not increase, or a position is never finite.
+    Raises `CommissioningError` if there are fewer than 20 samples, times do not increase, or a position is never
+    finite.
     """
     if len(t) < _MIN:
         raise CommissioningError(f"{len(t)} frames: at least {_MIN} are needed")

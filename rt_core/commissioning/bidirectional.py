@@ -16,24 +16,13 @@ _FIRST, _LAST, _FAR = 0.02, 0.98, 0.98
 
 @dataclass(frozen=True)
 class Return:
-    """A motion out and back in bins of its path.
+    """A motion out and back in bins of its path."""
 
-    Attributes
-    ----------
-    place : (B,) float64
-        Share of the path; places that were not passed both ways are missing.
-    q, dq, ddq : (B, n) float64
-        Measured position, and velocity and acceleration of the command on the way out; on the way back the velocity is
-        opposite, the acceleration the same.
-    level : (B, n) float64
-        Half sum of the signal over both ways: the part that does not change with the direction.
-    """
-
-    place: FloatArray
-    q: FloatArray
-    dq: FloatArray
-    ddq: FloatArray
-    level: FloatArray
+    place: FloatArray  # (B,) share of the path; places that were not passed both ways are missing
+    q: FloatArray  # (B, n) measured position
+    dq: FloatArray  # (B, n) velocity of the command on the way out; opposite on the way back
+    ddq: FloatArray  # (B, n) acceleration of the command, the same both ways
+    level: FloatArray  # (B, n) half sum of the signal over both ways: the part that does not change with the direction
 
 
 _FIELDS = tuple(field.name for field in fields(Return))

@@ -30,32 +30,16 @@ class CommissioningError(ValueError):
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check of one joint.
+    """Result of one check of one joint."""
 
-    Attributes
-    ----------
-    check : str
-        Name of the check, such as "position follows".
-    joint : int
-    verdict : {"ok", "wrong", "cannot_tell"}
-    value, std : float
-        The measured value and its standard deviation; NaN if there is none.
-    margin : float
-        Distance to the nearest other verdict, in standard deviations or as a factor; NaN if there is none.
-    text : str
-        Its meaning, and for a fault the remedy.
-    kind : str
-        Kind of fault where later steps depend on it: "inverted", "masses"; otherwise empty.
-    """
-
-    check: str
+    check: str  # name of the check, such as "position follows"
     joint: int
     verdict: FindingVerdict
-    value: float
-    std: float
-    margin: float
-    text: str
-    kind: str = ""
+    value: float  # the measured value; NaN if there is none
+    std: float  # its standard deviation, likewise
+    margin: float  # distance to the nearest other verdict, in standard deviations or as a factor; NaN if there is none
+    text: str  # its meaning, and for a fault the remedy
+    kind: str = ""  # kind of fault where later steps depend on it: "inverted", "masses"; otherwise empty
 
 
 def factor_text(factor: float) -> str:

@@ -44,28 +44,14 @@ _STEP = 1e-4
 
 @dataclass(frozen=True)
 class FrictionFit:
-    """A law fitted to the points of one joint.
-
-    Attributes
-    ----------
-    law : str
-    names : tuple of str
-        Parameters: `fc`, `fv`; `fc`, `fb`, `kv1`, `vb` of the Stribeck law.
-    values : (p,) float64
-    covariance : (p, p) float64
-        Widened if the points scatter more than their standard deviations.
-    scatter : float
-        The factor on the standard deviations; 1 if they are not widened.
-    free : int
-        Degrees of freedom of the scatter.
-    """
+    """A law fitted to the points of one joint."""
 
     law: Law
-    names: tuple[str, ...]
-    values: FloatArray
-    covariance: FloatArray
-    scatter: float
-    free: int = 0
+    names: tuple[str, ...]  # parameters: `fc`, `fv`; `fc`, `fb`, `kv1`, `vb` of the Stribeck law
+    values: FloatArray  # (p,)
+    covariance: FloatArray  # (p, p), widened if the points scatter more than their standard deviations
+    scatter: float  # the factor on the standard deviations; 1 if they are not widened
+    free: int = 0  # degrees of freedom of the scatter
 
     @property
     def quantile_95(self) -> float:
@@ -87,10 +73,7 @@ class FrictionFit:
 def fit_friction(speed: FloatArray, friction: FloatArray, std: FloatArray) -> FrictionFit:
     """Fit the friction of one joint at speeds (K,) above 0, with standard deviations `std` (K,).
 
-    Raises
-    ------
-    CommissioningError
-        If there is no point, a speed is not above 0, or the fit fails.
+    Raises `CommissioningError` if there is no point, a speed is not above 0, or the fit fails.
     """
     speed, friction, std = (np.asarray(x, dtype=np.float64) for x in (speed, friction, std))
     good = np.isfinite(speed) & np.isfinite(friction) & np.isfinite(std)

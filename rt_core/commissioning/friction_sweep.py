@@ -35,20 +35,12 @@ _ORDER = 4
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """Friction at one speed.
+    """Friction at one speed."""
 
-    Attributes
-    ----------
-    speed : (n,) float64
-        Mean speed of each joint at constant speed [rad/s or m/s], positive.
-    friction, std : (n,) float64
-        Half the difference of torque between the ways, in the direction of motion, averaged over the path, and its
-        standard deviation [N*m or N].
-    """
-
-    speed: FloatArray
+    speed: FloatArray  # (n,) mean speed of each joint at constant speed [rad/s or m/s], positive
+    # (n,) half the difference of torque between the ways, in the direction of motion, averaged over the path [N*m or N]
     friction: FloatArray
-    std: FloatArray
+    std: FloatArray  # (n,) its standard deviation
 
 
 @dataclass(frozen=True)

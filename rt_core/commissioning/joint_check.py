@@ -42,31 +42,15 @@ _AT_END = 20  # samples of the position at the end
 
 @dataclass(frozen=True)
 class SmallMotion:
-    """Recording of a small motion of one joint out and back.
+    """Recording of a small motion of one joint out and back."""
 
-    Attributes
-    ----------
-    joint : int
-        The commanded joint.
-    t : (N,) float64
-        Times [s].
-    command : (N,) float64
-        Its set position [rad or m].
-    way : float
-        Signed length of the motion one way [rad or m].
-    q : (N, n) float64
-        Measured positions of all joints.
-    dq, tau : (N, n) float64 or None
-        Velocity and torque, where they are measured.
-    """
-
-    joint: int
-    t: FloatArray
-    command: FloatArray
-    way: float
-    q: FloatArray
-    dq: FloatArray | None = None
-    tau: FloatArray | None = None
+    joint: int  # the commanded joint
+    t: FloatArray  # (N,) times [s]
+    command: FloatArray  # (N,) its set position [rad or m]
+    way: float  # signed length of the motion one way [rad or m]
+    q: FloatArray  # (N, n) measured positions of all joints
+    dq: FloatArray | None = None  # (N, n) velocity, where it is measured
+    tau: FloatArray | None = None  # (N, n) torque, where it is measured
 
     def __post_init__(self) -> None:
         """Raise CommissioningError for lengths that disagree, or no motion."""
@@ -191,12 +175,8 @@ def check_velocity(motion: SmallMotion, names: Sequence[str]) -> Finding | None:
 def torque_passes(motion: SmallMotion) -> Passes:
     """Return positions and torques of all joints, and the command's acceleration, (B, 2 n + 1), place by place.
 
-    A column without any value, of a joint that is not measured, stays NaN.
-
-    Raises
-    ------
-    CommissioningError
-        If the motion does not have both ways, or there is no torque.
+    A column without any value, of a joint that is not measured, stays NaN. Raises `CommissioningError` if the motion
+    does not have both ways, or there is no torque.
     """
     if motion.tau is None:
         raise CommissioningError("no torque is measured")

@@ -72,10 +72,7 @@ class Sweep:
     def windows(self, turn_s: float, margin_s: float) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return the times of constant speed out and back, less a margin, for a rest at the far end about `turn_s`.
 
-        Raises
-        ------
-        CommissioningError
-            If the margins leave nothing.
+        Raises `CommissioningError` if the margins leave nothing.
         """
         if 2.0 * margin_s >= self.constant_s:
             raise CommissioningError(f"margins of {margin_s:g} s leave nothing of {self.constant_s:g} s")

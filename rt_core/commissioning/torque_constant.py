@@ -32,30 +32,18 @@ SURE = 5.0
 
 @dataclass(frozen=True)
 class TorqueConstant:
-    """Torque constant of one motor [N*m/A], or [N/A]; NaN if undetermined.
+    """Torque constant of one motor [N*m/A], or [N/A]; NaN if undetermined."""
 
-    Attributes
-    ----------
-    value, std : float
-        With its sign; the standard deviation is that of noise, without errors of the payload.
-    determined : bool
-    text : str
-        The reason if undetermined, else the observed torque of the payload.
-    """
-
-    value: float
-    std: float
+    value: float  # with its sign
+    std: float  # of noise, without errors of the payload
     determined: bool
-    text: str
+    text: str  # the reason if undetermined, else the observed torque of the payload
 
 
 def payload_parameters(model: RobotModel, mass: float, centre: Sequence[float]) -> FloatArray:
     """Return the parameters (10,) in the last link's frame of a point mass [kg] at `centre` (3,) [m] of the flange.
 
-    Raises
-    ------
-    CommissioningError
-        If the mass is not above 0.
+    Raises `CommissioningError` if the mass is not above 0.
     """
     if not mass > 0.0:
         raise CommissioningError(f"the payload's mass must be above 0, not {mass:g} kg")

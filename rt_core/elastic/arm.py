@@ -42,31 +42,16 @@ _BETWEEN_PERIODS = 10.0
 
 @dataclass(frozen=True)
 class ArmFit:
-    """One model of the torque, fitted by weighted least squares.
+    """One model of the torque, fitted by weighted least squares."""
 
-    Attributes
-    ----------
-    motions : {"link", "motor", "both"}
-        Motion of the columns: all of the links', all of the motors', or each its own.
-    base : BaseParameters
-    rows : Rows
-    solution : Solution
-    uncertainty : Uncertainty
-    std : (p,) float64
-        Standard deviations, infinite for undetermined parameters.
-    status : tuple of ParameterStatus
-    metrics : Metrics
-        Torque error on the rows that were fitted.
-    """
-
-    motions: Motions
+    motions: Motions  # of the columns ("link", "motor", "both"): all of the links', all of the motors', or each its own
     base: BaseParameters
     rows: Rows
     solution: Solution
     uncertainty: Uncertainty
-    std: FloatArray
+    std: FloatArray  # (p,) standard deviations, infinite for undetermined parameters
     status: tuple[ParameterStatus, ...]
-    metrics: Metrics
+    metrics: Metrics  # torque error on the rows that were fitted
 
 
 @dataclass(frozen=True)
@@ -93,10 +78,7 @@ class Comparison:
 def elastic_base(model: RobotModel) -> BaseParameters:
     """Return base parameters of an arm whose motors and links move independently: each rotor inertia is one of them.
 
-    Raises
-    ------
-    DataError
-        If a motor also turns with another joint, or friction depends on the load.
+    Raises `DataError` if a motor also turns with another joint, or friction depends on the load.
     """
     if not np.array_equal(model.coupling, np.eye(model.n)):
         raise DataError(
@@ -214,10 +196,7 @@ class ArmRows:
     def fit(self, motions: Motions, start_s: float = -np.inf, stop_s: float = np.inf) -> ArmFit:
         """Fit the model with these motions to the rows with `start_s <= t < stop_s`.
 
-        Raises
-        ------
-        DataError
-            If there are too few rows.
+        Raises `DataError` if there are too few rows.
         """
         base, rows = self.bases[motions], self.rows[motions].select(start_s, stop_s)
         try:
@@ -232,10 +211,7 @@ class ArmRows:
     def compare(self) -> Comparison:
         """Fit each model to the first rows and compare their predictions of the others.
 
-        Raises
-        ------
-        DataError
-            If there are too few rows.
+        Raises `DataError` if there are too few rows.
         """
         t = self.rows["link"].t
         cut = float(t[int((1.0 - HELD_OUT) * t.size)])  # a share of rows, since recordings may have time between them

@@ -51,10 +51,7 @@ class CommonLag:
 def deflection_lag(records: Sequence[ElasticRows], *, cubic: bool) -> Lag:
     """Estimate the apparent lag of one joint by regression of its deflection on the motor's torque.
 
-    Raises
-    ------
-    DataError
-        If the recordings do not belong together, or do not determine a lag.
+    Raises `DataError` if the recordings do not belong together, or do not determine a lag.
     """
     check_records(records)
     Y, shown, t = [], [], []

@@ -49,19 +49,11 @@ class Grid:
 
 @dataclass(frozen=True)
 class ConstantProfile:
-    """Intervals of the constants and of the other parameters.
+    """Intervals of the constants and of the other parameters."""
 
-    Attributes
-    ----------
-    lower, upper : (p,) float64
-        Interval (95 %) of each parameter over all constants that the data allow; NaN where there is none.
-    why : mapping of str to str
-        Undetermined constants, and the reason.
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-    why: Mapping[str, str]
+    lower: FloatArray  # (p,) interval (95 %) of each parameter over all constants that the data allow; NaN without one
+    upper: FloatArray  # (p,)
+    why: Mapping[str, str]  # undetermined constants, and the reason
 
 
 class ConstantSearch:

@@ -39,63 +39,33 @@ _FEW = 15  # iterations of a search: an undetermined constant does not converge
 
 @dataclass(frozen=True)
 class SpringFit:
-    """A fit with its rows, covariance and diagnostics.
-
-    Attributes
-    ----------
-    terms : Terms
-    names : tuple of str
-        Of the p parameters.
-    values, std : (p,) float64
-        `std` is infinite for undetermined and fixed parameters.  It includes the uncertainty of fitted velocity
-        constants of friction.
-    free : (p,) bool
-        False for a lag that was held fixed because it is collinear with viscous friction; without any deflection also
-        for parameters that depend on it.
-    apart : (p,) float64
-        Share of each column (squared, weighted) outside the span of the others, with velocity constants held; of cyclic
-        friction also outside an offset of the sensor, which looks alike over a small angle.
-    partners : tuple of tuple of str
-        For each parameter, those with which it is collinear.
-    rows : Rows
-        Linearised rows: one "joint" for each of `terms.sides`.
-    solution : Solution
-    uncertainty : Uncertainty
-    share : float
-        Share of the spring in the sum of its torque and the residual (squared), outside all other columns.
-    inverse : (p,) float64
-        Parameters if the whole residual were an error of the deflection instead of the torque; NaN where there is no
-        such regression.
-    measured, predicted : (K, r) float64
-        Torques of the rows [N*m], joint side.
-    deflection, difference : (K,) float64
-        With lag and zero compensated (the mean of the rows if each has a lag of its own), and as measured [rad].
-    settled : bool
-    speeds : (float, float)
-        Slowest and fastest motor speed in the rows, motor side [rad/s].
-    profile : ConstantProfile or None
-        Intervals of the velocity constants of friction, where these are estimated.
-    """
+    """A fit with its rows, covariance and diagnostics."""
 
     terms: Terms
-    names: tuple[str, ...]
-    values: FloatArray
-    std: FloatArray
+    names: tuple[str, ...]  # of the p parameters
+    values: FloatArray  # (p,)
+    std: FloatArray  # (p,); infinite for undetermined and fixed parameters; with the uncertainty of velocity constants
+    # (p,); False for a lag that was held fixed because it is collinear with viscous friction; without any deflection
+    # also for parameters that depend on it
     free: BoolArray
+    # (p,) share of each column (squared, weighted) outside the span of the others, with velocity constants held; of
+    # cyclic friction also outside an offset of the sensor, which looks alike over a small angle
     apart: FloatArray
-    partners: tuple[tuple[str, ...], ...]
-    rows: Rows
+    partners: tuple[tuple[str, ...], ...]  # for each parameter, those with which it is collinear
+    rows: Rows  # linearised rows: one "joint" for each of `terms.sides`
     solution: Solution
     uncertainty: Uncertainty
-    share: float
+    share: float  # share of the spring in the sum of its torque and the residual (squared), outside all other columns
+    # (p,) parameters if the whole residual were an error of the deflection instead of the torque; NaN where there is no
+    # such regression
     inverse: FloatArray
-    measured: FloatArray
-    predicted: FloatArray
-    deflection: FloatArray
-    difference: FloatArray
+    measured: FloatArray  # (K, r) torques of the rows [N*m], joint side
+    predicted: FloatArray  # (K, r), likewise
+    deflection: FloatArray  # (K,), lag and zero compensated (the mean of the rows if each has a lag of its own) [rad]
+    difference: FloatArray  # (K,) the deflection as measured [rad]
     settled: bool
-    speeds: tuple[float, float]
-    profile: ConstantProfile | None = None
+    speeds: tuple[float, float]  # slowest and fastest motor speed in the rows, motor side [rad/s]
+    profile: ConstantProfile | None = None  # intervals of the velocity constants of friction, where these are estimated
 
     @property
     def link(self) -> FloatArray:
@@ -110,10 +80,7 @@ class SpringFit:
 def fit_spring(records: Sequence[ElasticRows], terms: Terms) -> SpringFit:
     """Fit `terms` to the rows of one or more recordings of the same joint.
 
-    Raises
-    ------
-    DataError
-        If there are too few rows, or none of a sensor that `terms` needs.
+    Raises `DataError` if there are too few rows, or none of a sensor that `terms` needs.
     """
     if terms.rows != "motor" and not records[0].has_sensor:
         raise DataError(f"rows {terms.rows!r} need the torque of a sensor behind the spring, and there is none")

@@ -91,26 +91,14 @@ class ElasticParameter:
 
 @dataclass(frozen=True)
 class ElasticFit:
-    """One fit of a stage.
+    """One fit of a stage."""
 
-    Attributes
-    ----------
-    rows : str
-        Rows that were fitted.
-    parameters : tuple of ElasticParameter
-    verdict : {"ok", "partly_determined", "doubtful", "not_determined"}
-        All parameters are determined, only some, the stiffness only within wide bounds, or not even that.
-    reasons : tuple of str
-    metrics : Metrics
-        Torque error, one "joint" for each of the rows.
-    fit : SpringFit
-    """
-
-    rows: RowChoice
+    rows: RowChoice  # rows that were fitted
     parameters: tuple[ElasticParameter, ...]
+    # in this order: all parameters are determined, only some, the stiffness only within wide bounds, or not even that
     verdict: ElasticVerdict
     reasons: tuple[str, ...]
-    metrics: Metrics
+    metrics: Metrics  # torque error, one "joint" for each of the rows
     fit: SpringFit
 
     def __getitem__(self, name: str) -> ElasticParameter:

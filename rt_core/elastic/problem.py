@@ -59,29 +59,17 @@ APPARENT_LAG = "apparent_lag"
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms of a fit.
-
-    Attributes
-    ----------
-    rows : {"motor", "sensor", "coupled", "both"}
-    friction : {"none", "coulomb", "viscous", "full"}
-        "viscous" is Coulomb and viscous friction; "full" adds friction that falls with speed on the motor's side, and
-        friction that depends on the link's angle on the other.
-    cubic : bool
-        The spring has `k2`.
-    lag_s, zero : float or None
-        Lag of the link encoder [s] and zero of the deflection [rad]; None to estimate them.
-    omega1, omega_s : float or None
-        Velocity constants of friction "full", motor side [rad/s]; None to estimate them.
-    """
+    """Terms of a fit."""
 
     rows: RowChoice
+    # "viscous" is Coulomb and viscous friction; "full" adds friction that falls with speed on the motor's side, and
+    # friction that depends on the link's angle on the other
     friction: FrictionTerms = "viscous"
-    cubic: bool = True
-    lag_s: float | None = None
-    zero: float | None = None
-    omega1: float | None = None
-    omega_s: float | None = None
+    cubic: bool = True  # the spring has `k2`
+    lag_s: float | None = None  # of the link encoder [s]; None to estimate it
+    zero: float | None = None  # of the deflection [rad]; None to estimate it
+    omega1: float | None = None  # velocity constant of friction "full", motor side [rad/s]; None to estimate it
+    omega_s: float | None = None  # likewise
 
     @property
     def sides(self) -> tuple[str, ...]:

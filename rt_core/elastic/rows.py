@@ -52,18 +52,10 @@ _MIN_ROWS = 20
 
 @dataclass(frozen=True)
 class Drive:
-    """Parameters of the drive.
+    """Parameters of the drive."""
 
-    Attributes
-    ----------
-    gear_ratio : float
-        `N`, with sign.
-    rotor_inertia : float or None
-        On the motor side [kg*m^2]; None where unknown.
-    """
-
-    gear_ratio: float
-    rotor_inertia: float | None = None
+    gear_ratio: float  # `N`, with sign
+    rotor_inertia: float | None = None  # on the motor side [kg*m^2]; None where unknown
 
     def __post_init__(self) -> None:
         low, high = GEAR_RATIOS

@@ -36,37 +36,19 @@ _GROUP = 24
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Tables of the columns that are kept, and of the terms of the torque.
-
-    Attributes
-    ----------
-    copies : (c, 2) int64
-        Link columns that are kept: `(k * n + j) * 10 + element` and the row of `Y`.
-    row_start, row_column : (n + 1,), (R,) int64
-        See the module docstring.
-    law, shape, motor : (E,), (E, 3), (E, n)
-        Joint effects that are kept or known, as in `ParameterLayout`.
-    theta : (E,) float64
-        Their values in the prior torque.
-    row : (E, n) int64
-        Row of `Y` of the effect in each joint's torque; -1 where it is not kept.
-    inertial : (n, 10) float64
-        Link parameters, zero where unknown.
-    signed : (E,) bool
-        Effects with a sign that the model does not smooth.
-    """
+    """Tables of the columns that are kept, and of the terms of the torque."""
 
     count: int
-    copies: IntArray
-    row_start: IntArray
-    row_column: IntArray
-    law: IntArray
-    shape: FloatArray
-    motor: FloatArray
-    theta: FloatArray
-    row: IntArray
-    inertial: FloatArray
-    signed: BoolArray
+    copies: IntArray  # (c, 2) link columns that are kept: `(k * n + j) * 10 + element` and the row of `Y`
+    row_start: IntArray  # (n + 1,); see the module docstring
+    row_column: IntArray  # (R,), likewise
+    law: IntArray  # (E,) joint effects that are kept or known, as in `ParameterLayout`
+    shape: FloatArray  # (E, 3)
+    motor: FloatArray  # (E, n)
+    theta: FloatArray  # (E,) their values in the prior torque
+    row: IntArray  # (E, n) row of `Y` of the effect in each joint's torque; -1 where it is not kept
+    inertial: FloatArray  # (n, 10) link parameters, zero where unknown
+    signed: BoolArray  # (E,) effects with a sign that the model does not smooth
 
     def smooth(self, width: float) -> None:
         """Replace signs that the model does not smooth by `tanh(v/width)`; zero restores the signs."""

@@ -25,10 +25,7 @@ MEAN_SPREAD = 0.8
 class SearchSpace:
     """Box `lower`, `upper` (d,) of coordinates, d = n (2H - 1), and the series at its points.
 
-    Raises
-    ------
-    ExcitationError
-        If there are fewer than two harmonics: a single one cannot start and end at rest.
+    Raises `ExcitationError` if there are fewer than two harmonics: a single one cannot start and end at rest.
     """
 
     def __init__(self, limits: Limits, f0_hz: float, harmonics: int, rest: bool = True) -> None:

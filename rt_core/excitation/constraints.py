@@ -161,10 +161,7 @@ class Constraints:
     def check_bodies(self) -> None:
         """Check, before a search, that no bodies touch in every posture.
 
-        Raises
-        ------
-        ExcitationError
-            If some do; the message names them.
+        Raises `ExcitationError` if some do; the message names them.
         """
         touching = always_touching(self.workspace, self.model, self.limits.lower, self.limits.upper)
         if touching:

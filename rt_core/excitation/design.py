@@ -52,46 +52,20 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class ExcitationDesign:
-    """Designed trajectory with its measure, spectrum and margins.
+    """Designed trajectory with its measure, spectrum and margins."""
 
-    Attributes
-    ----------
-    series : FourierSeries
-        Coefficients; `series.sample` gives positions, velocities and accelerations.
-    settings : ExcitationSettings
-    optimiser : str
-    seed : int
-        Of the start that found it: one start with this seed gives the same design.
-    value : float
-        Measure of `settings.objective`, on a finer grid than in the search.
-    spectrum : Spectrum
-        Condition numbers and singular values, on the same grid.
-    parameters : tuple of str
-        Base parameters that count, in the order of the regressor's columns.
-    left_out : tuple of str
-        Base parameters that do not count (`rt_core.excitation.objective.Excitation`).
-    weakest : tuple of WeakParameter
-        Parameters with the largest part in the direction that is determined least.
-    margins : tuple of Margin
-        Distance from each limit.
-    unchecked : tuple of str
-        What was not checked, in words.
-    searches : tuple of Search
-        One for each start.
-    """
-
-    series: FourierSeries
+    series: FourierSeries  # coefficients; `series.sample` gives positions, velocities and accelerations
     settings: ExcitationSettings
     optimiser: Optimiser
-    seed: int
-    value: float
-    spectrum: Spectrum
-    parameters: tuple[str, ...]
-    left_out: tuple[str, ...]
-    weakest: tuple[WeakParameter, ...]
-    margins: tuple[Margin, ...]
-    unchecked: tuple[str, ...]
-    searches: tuple[Search, ...] = ()
+    seed: int  # of the start that found it: one start with this seed gives the same design
+    value: float  # measure of `settings.objective`, on a finer grid than in the search
+    spectrum: Spectrum  # condition numbers and singular values, on the same grid
+    parameters: tuple[str, ...]  # base parameters that count, in the order of the regressor's columns
+    left_out: tuple[str, ...]  # base parameters that do not count (`rt_core.excitation.objective.Excitation`)
+    weakest: tuple[WeakParameter, ...]  # parameters with the largest part in the direction that is determined least
+    margins: tuple[Margin, ...]  # distance from each limit
+    unchecked: tuple[str, ...]  # what was not checked, in words
+    searches: tuple[Search, ...] = ()  # one for each start
 
     @property
     def accepted(self) -> bool:
@@ -134,17 +108,15 @@ class InfeasibleError(ExcitationError):
 class Designer:
     """Objective, constraints and search space for one arm and one set of settings.
 
+    Raises `ExcitationError` if limits contradict each other, leave no motion or do not fit the arm, or the sample grid
+    is too coarse.
+
     Attributes
     ----------
     fused : FusedEvaluation
         Evaluation of a candidate.
     slope : float
         Penalty per unit of relative excess over a limit, summed over joints and quantities.
-
-    Raises
-    ------
-    ExcitationError
-        If limits contradict each other, leave no motion or do not fit the arm, or the sample grid is too coarse.
     """
 
     def __init__(self, model: RobotModel, settings: ExcitationSettings, known: FloatArray | None = None) -> None:
@@ -183,12 +155,7 @@ class Designer:
         If the result is beyond a limit by more than `within` can correct, a second search continues from it with a
         steeper penalty; the iterations of `callback` then restart, `pulse` goes on.  `pull` is c1 = c2 of a swarm, by
         default 2, and 1.5 for `pso`, which has a constant inertia weight and does not contract with 2
-        (`rt_core.optimise.settings`).
-
-        Raises
-        ------
-        ExcitationError
-            If bodies touch in every posture.
+        (`rt_core.optimise.settings`). Raises `ExcitationError` if bodies touch in every posture.
         """
         self.constraints.check_bodies()
         if optimiser == "gradient":
@@ -319,10 +286,7 @@ class Designer:
 def best_design(designs: Sequence[ExcitationDesign]) -> ExcitationDesign:
     """Return the accepted design with the lowest measure, with the searches of all.
 
-    Raises
-    ------
-    InfeasibleError
-        If none is accepted.
+    Raises `InfeasibleError` if none is accepted.
     """
     searches = tuple(search for design in designs for search in design.searches)
     accepted = [design for design in designs if design.accepted]

@@ -135,20 +135,11 @@ def joint_shares_adjoint(
 
 @dataclass(eq=False)
 class Forward:
-    """Results of an evaluation, overwritten by the next one.
+    """Results of an evaluation, overwritten by the next one."""
 
-    Attributes
-    ----------
-    information : (p, p) float64
-    shares : (rows, N) float64
-        Positive where beyond a limit.
-    slow : (n,) float64
-        Share of time at low speed.
-    """
-
-    information: FloatArray
-    shares: FloatArray
-    slow: FloatArray
+    information: FloatArray  # (p, p)
+    shares: FloatArray  # (rows, N) positive where beyond a limit
+    slow: FloatArray  # (n,) share of time at low speed
 
 
 class FusedEvaluation:

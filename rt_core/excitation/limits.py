@@ -23,24 +23,16 @@ ASSUMED_ACCELERATION = 5.0
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """Limits of each joint, and the share of them that the motion may use.
+    """Limits of each joint, and the share of them that the motion may use."""
 
-    Attributes
-    ----------
-    lower, upper, velocity, acceleration, effort : (n,) float64
-        Usable share of the limits; `effort` is infinite where unknown.
-    whole : dict of (n,) float64
-        The limits themselves, by `lower`, `upper`, `velocity`, `acceleration`, `effort`.
-    assumed : dict of (n,) bool
-        By quantity: the limit is assumed, because the robot description has none.
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-    velocity: FloatArray
-    acceleration: FloatArray
-    effort: FloatArray
+    lower: FloatArray  # (n,) usable share of the limits
+    upper: FloatArray  # (n,)
+    velocity: FloatArray  # (n,)
+    acceleration: FloatArray  # (n,)
+    effort: FloatArray  # (n,); infinite where unknown
+    # (n,) each: the limits themselves, by `lower`, `upper`, `velocity`, `acceleration`, `effort`
     whole: dict[str, FloatArray]
+    # (n,) each, by quantity: the limit is assumed, because the robot description has none
     assumed: dict[Quantity, BoolArray]
 
     @property
@@ -52,10 +44,7 @@ class Limits:
     def of(cls, model: RobotModel, settings: ExcitationSettings) -> Limits:
         """Return the limits of `model` and the share of them that `settings` allow.
 
-        Raises
-        ------
-        ExcitationError
-            If a limit leaves no motion, or the number of accelerations is wrong.
+        Raises `ExcitationError` if a limit leaves no motion, or the number of accelerations is wrong.
         """
         n = model.n
         kinds = [joint.kind for joint in model.joints]

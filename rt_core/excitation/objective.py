@@ -48,48 +48,24 @@ _SHAPED = (LAW_BREAKAWAY, LAW_TANH, LAW_DECAYING_VISCOUS)
 
 @dataclass(frozen=True)
 class WeakParameter:
-    """Parameter in the direction that a motion determines least.
+    """Parameter in the direction that a motion determines least."""
 
-    Attributes
-    ----------
-    name, expression : str
-        Leading standard parameter, and the base parameter.
-    share : float
-        Squared component in the right singular vector of the smallest singular value; all sum to one.
-    inflation : float
-        Standard deviation over the one without other unknown parameters; 1 is best.
-    """
-
-    name: str
-    expression: str
-    share: float
-    inflation: float
+    name: str  # leading standard parameter
+    expression: str  # the base parameter
+    share: float  # squared component in the right singular vector of the smallest singular value; all sum to one
+    inflation: float  # standard deviation over the one without other unknown parameters; 1 is best
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Singular values of the stacked regressor and what follows from them.
+    """Singular values of the stacked regressor and what follows from them."""
 
-    Attributes
-    ----------
-    singular_values : (p,) float64
-        Descending, of `W / sqrt(rows)` with columns scaled as in the measure.
-    right : (p, p) float64
-        Right singular vectors in rows.
-    condition_number : float
-        Of `W` with columns scaled as in the measure; infinite if a direction is not determined.
-    condition_scaled, condition_unscaled : float
-        Of `W` with columns of unit norm, and as they are.
-    inflation : (p,) float64
-        See `WeakParameter`.
-    """
-
-    singular_values: FloatArray
-    right: FloatArray
-    condition_number: float
-    condition_scaled: float
-    condition_unscaled: float
-    inflation: FloatArray
+    singular_values: FloatArray  # (p,) descending, of `W / sqrt(rows)` with columns scaled as in the measure
+    right: FloatArray  # (p, p) right singular vectors in rows
+    condition_number: float  # of `W` with columns scaled as in the measure; infinite if a direction is not determined
+    condition_scaled: float  # of `W` with columns of unit norm
+    condition_unscaled: float  # of `W` as it is
+    inflation: FloatArray  # (p,); see `WeakParameter`
 
     @property
     def determination(self) -> Determination:
@@ -216,10 +192,7 @@ class Excitation:
 def checked_information(known: FloatArray, size: int) -> FloatArray:
     """Return a copy of an information matrix (size, size).
 
-    Raises
-    ------
-    ExcitationError
-        If it has another shape or is not finite, symmetric and positive semidefinite.
+    Raises `ExcitationError` if it has another shape or is not finite, symmetric and positive semidefinite.
     """
     known = np.array(known, dtype=np.float64)
     if known.shape != (size, size):

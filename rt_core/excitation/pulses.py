@@ -33,22 +33,12 @@ _SHRINK, MIN_SHARE = 0.98, 0.3
 
 @dataclass(frozen=True)
 class Step:
-    """Step of one joint.
+    """Step of one joint."""
 
-    Attributes
-    ----------
-    joint : int
-        From 0.
-    start_s, rise_s : float
-        Start and duration [s].
-    height : float
-        [rad] or [m], signed.
-    """
-
-    joint: int
-    start_s: float
-    rise_s: float
-    height: float
+    joint: int  # from 0
+    start_s: float  # [s]
+    rise_s: float  # duration [s]
+    height: float  # [rad] or [m], signed
 
 
 def pulse(joint: int, start_s: float, rise_s: float, hold_s: float, height: float) -> tuple[Step, Step]:
@@ -62,10 +52,7 @@ def pulse(joint: int, start_s: float, rise_s: float, hold_s: float, height: floa
 class SteppedMotion:
     """One period of `series` with `steps` added.
 
-    Raises
-    ------
-    ExcitationError
-        If the joint of a step does not exist, or it has no duration or is not within the period.
+    Raises `ExcitationError` if the joint of a step does not exist, or it has no duration or is not within the period.
     """
 
     series: FourierSeries
@@ -167,10 +154,7 @@ def check(designer: Designer, motion: SteppedMotion) -> CheckedMotion:
 def add_steps(designer: Designer, series: FourierSeries, steps: Sequence[Step]) -> CheckedMotion:
     """Add `steps` to `series`, which is scaled about its mean until all limits are kept.
 
-    Raises
-    ------
-    ExcitationError
-        If a step is wrong, or does not fit even with a series of `MIN_SHARE` of its size.
+    Raises `ExcitationError` if a step is wrong, or does not fit even with a series of `MIN_SHARE` of its size.
     """
     whole = SteppedMotion(series, tuple(steps))
     share = 1.0

@@ -18,27 +18,15 @@ Pulse: TypeAlias = Callable[[float, float], None]
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """History of one search.
-
-    Attributes
-    ----------
-    seed : int
-    iterations : (k,) int64
-        Ascending, from 0 for the first evaluation.
-    history : (k,) float64
-        Lowest cost, penalty included, after each of `iterations`; of the second search if there is one
-        (`Designer.design`).
-    evaluations : int
-        Of both.
-    stopped : str
-        Reason of the end, as in `rt_core.optimise.run`.
-    """
+    """History of one search."""
 
     seed: int
-    iterations: IntArray
+    iterations: IntArray  # (k,) ascending, from 0 for the first evaluation
+    # (k,) lowest cost, penalty included, after each of `iterations`; of the second search if there is one
+    # (`Designer.design`)
     history: FloatArray
-    evaluations: int
-    stopped: Stopped
+    evaluations: int  # of both
+    stopped: Stopped  # reason of the end, as in `rt_core.optimise.run`
 
     def thinned(self, most: int) -> Search:
         """Return the search with at most `most` points of its history, the first and last included."""

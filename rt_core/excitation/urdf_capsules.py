@@ -24,19 +24,11 @@ Bounds: TypeAlias = Callable[[str], tuple[FloatArray, FloatArray]]
 
 @dataclass(frozen=True)
 class UrdfCapsules:
-    """Capsules of an arm and its surroundings, and what they do not cover.
-
-    Attributes
-    ----------
-    capsules : tuple of Capsule
-    unread : tuple of str
-        Meshes of unknown size, which are not covered.
-    moving : tuple of str
-        Links that move on joints off the chain, such as fingers, covered in their zero position only.
-    """
+    """Capsules of an arm and its surroundings, and what they do not cover."""
 
     capsules: tuple[Capsule, ...]
-    unread: tuple[str, ...]
+    unread: tuple[str, ...]  # meshes of unknown size, which are not covered
+    # links that move on joints off the chain, such as fingers, covered in their zero position only
     moving: tuple[str, ...]
 
 

@@ -43,10 +43,7 @@ class Validation:
 def difference(first: FourierSeries, second: FourierSeries, size: FloatArray) -> float:
     """Return the difference of two series of the same period, 0 to 1, as in the module docstring; `size` (n,).
 
-    Raises
-    ------
-    ExcitationError
-        If the series have different joints or periods, or one does not move.
+    Raises `ExcitationError` if the series have different joints or periods, or one does not move.
     """
     if first.n != second.n:
         raise ExcitationError(f"one series has {first.n} joints, the other {second.n}")

@@ -30,25 +30,14 @@ def _check_point(what: str, point: Sequence[float]) -> None:
 
 @dataclass(frozen=True)
 class Box:
-    """Box of the base frame in which a point of the arm must stay.
+    """Box of the base frame in which a point of the arm must stay."""
 
-    Attributes
-    ----------
-    low, high : (x, y, z)
-        Corners [m].
-    link : int or None
-        Link the point is fixed to, from 0; None for the tip, or with `point` a point in the last link's frame.
-    point : (x, y, z) or None
-        In the frame of the link [m]; the tip, or the link's origin, if None.
-    name : str
-        For margins and messages.
-    """
-
-    low: Point
-    high: Point
+    low: Point  # corner [m]
+    high: Point  # corner [m]
+    # link the point is fixed to, from 0; None for the tip, or with `point` a point in the last link's frame
     link: int | None = None
-    point: Point | None = None
-    name: str = "tip"
+    point: Point | None = None  # in the frame of the link [m]; the tip, or the link's origin, if None
+    name: str = "tip"  # for margins and messages
 
     def __post_init__(self) -> None:
         """Check the corners and the point; raise `ExcitationError`."""
@@ -61,23 +50,12 @@ class Box:
 
 @dataclass(frozen=True)
 class Sphere:
-    """Sphere of the base frame in which, or out of which, a point of the arm must stay.
+    """Sphere of the base frame in which, or out of which, a point of the arm must stay."""
 
-    Attributes
-    ----------
-    centre : (x, y, z)
-        [m].
-    radius : float
-        [m].
-    side : {"inside", "outside"}
-    link, point, name
-        As in `Box`.
-    """
-
-    centre: Point
-    radius: float
+    centre: Point  # [m]
+    radius: float  # [m]
     side: Literal["inside", "outside"] = "inside"
-    link: int | None = None
+    link: int | None = None  # this and the next two as in `Box`
     point: Point | None = None
     name: str = "tip"
 
@@ -97,27 +75,14 @@ Region: TypeAlias = Box | Sphere
 
 @dataclass(frozen=True)
 class Capsule:
-    """Part of the arm or of its surroundings.
-
-    Attributes
-    ----------
-    name : str
-    link : int
-        Link that it is fixed to, from 0; -1 for the base and fixed surroundings.
-    start, end : (x, y, z)
-        Ends of its axis in the link's frame [m]; the same for a sphere.
-    radius : float
-        [m].
-    base : bool
-        Of link -1: it is part of the base, which is always near link 0, and not of the surroundings.
-    """
+    """Part of the arm or of its surroundings."""
 
     name: str
-    link: int
-    start: Point
-    end: Point
-    radius: float
-    base: bool = False
+    link: int  # link that it is fixed to, from 0; -1 for the base and fixed surroundings
+    start: Point  # one end of its axis in the link's frame [m]
+    end: Point  # the other end; the same for a sphere
+    radius: float  # [m]
+    base: bool = False  # of link -1: it is part of the base, which is always near link 0, and not of the surroundings
 
     def __post_init__(self) -> None:
         """Check link, ends and radius; raise `ExcitationError`."""
@@ -141,10 +106,7 @@ def compared_pairs(
 ) -> list[tuple[Capsule, Capsule]]:
     """Return the pairs of bodies to compare: those named, or all that are not neighbours; without `skip_pairs`.
 
-    Raises
-    ------
-    ExcitationError
-        If a body does not exist, or both of a pair are on the same link.
+    Raises `ExcitationError` if a body does not exist, or both of a pair are on the same link.
     """
     by_name = {body.name: body for body in bodies}
     for name in (name for pair in (*(pairs or ()), *skip_pairs) for name in pair):
@@ -168,32 +130,16 @@ def compared_pairs(
 
 @dataclass(frozen=True, eq=False)
 class WorkspaceLimits:
-    """Regions and pairs of capsules as arrays.
+    """Regions and pairs of capsules as arrays."""
 
-    Attributes
-    ----------
-    link, local : (K,), (K, 3)
-        Points: their links (-1 for the base) and positions in the link's frame.
-    region_point, region_kind : (r,)
-        Point of each region; 0 for a box, 1 for inside a sphere, -1 for outside.
-    region_shape : (r, 6)
-        Low and high corner, or centre and radius.
-    region_names : tuple of str
-    pairs : (P, 4) int64
-        Points at start and end of one axis, and of the other.
-    reach : (P,) float64
-        Sum of both radii and the clearance [m].
-    pair_names : tuple of str
-    """
-
-    link: IntArray
-    local: FloatArray
-    region_point: IntArray
-    region_kind: IntArray
-    region_shape: FloatArray
+    link: IntArray  # (K,) links of the points, -1 for the base
+    local: FloatArray  # (K, 3) positions of the points in the link's frame
+    region_point: IntArray  # (r,) point of each region
+    region_kind: IntArray  # (r,) 0 for a box, 1 for inside a sphere, -1 for outside
+    region_shape: FloatArray  # (r, 6) low and high corner, or centre and radius
     region_names: tuple[str, ...]
-    pairs: IntArray
-    reach: FloatArray
+    pairs: IntArray  # (P, 4) points at start and end of one axis, and of the other
+    reach: FloatArray  # (P,) sum of both radii and the clearance [m]
     pair_names: tuple[str, ...]
 
     @property
@@ -213,10 +159,7 @@ class WorkspaceLimits:
     ) -> WorkspaceLimits:  # fmt: skip
         """Return the arrays for `regions`, and for the pairs of `bodies` by `compared_pairs`.
 
-        Raises
-        ------
-        ExcitationError
-            If a link or body does not exist, a name is used twice, or there are too many pairs.
+        Raises `ExcitationError` if a link or body does not exist, a name is used twice, or there are too many pairs.
         """
         links: list[int] = []
         local: list[Sequence[float]] = []

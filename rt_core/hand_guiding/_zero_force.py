@@ -70,43 +70,21 @@ class GuidingState(StrEnum):
 
 @dataclass(frozen=True)
 class ZeroForceStatus:
-    """Status of a session; arrays are (n,).
-
-    Attributes
-    ----------
-    state : GuidingState
-    reason : str
-        Why the state is not `guiding`; may be empty.
-    later : tuple of str
-        Later findings, each once.
-    joint : str or None
-        Joint of an alarm.
-    value, limit : float
-        Value that raised an alarm, and its limit; NaN without one.
-    share : float
-        0 while holding, 1 while guiding.
-    velocity : float64
-        Velocity used by the controller [rad/s or m/s].
-    torque, residual : float64
-        Torque of the last cycle, and external torque by the model [N*m or N].
-    margin : float64
-        Lasting residual from which the model counts as not valid; larger while a joint stands, by its friction.
-    residual_time_s : float64
-        Time for which the residual has been above it [s].
-    """
+    """Status of a session; arrays are (n,)."""
 
     state: GuidingState
-    reason: str
-    later: tuple[str, ...]
-    joint: str | None
-    value: float
-    limit: float
-    share: float
-    velocity: FloatArray
-    torque: FloatArray
-    residual: FloatArray
+    reason: str  # why the state is not `guiding`; may be empty
+    later: tuple[str, ...]  # later findings, each once
+    joint: str | None  # joint of an alarm
+    value: float  # that raised an alarm; NaN without one
+    limit: float  # of `value`; NaN without an alarm
+    share: float  # 0 while holding, 1 while guiding
+    velocity: FloatArray  # velocity used by the controller [rad/s or m/s]
+    torque: FloatArray  # of the last cycle [N*m or N]
+    residual: FloatArray  # external torque by the model [N*m or N]
+    # lasting residual from which the model counts as not valid; larger while a joint stands, by its friction
     margin: FloatArray
-    residual_time_s: FloatArray
+    residual_time_s: FloatArray  # time for which the residual has been above it [s]
 
 
 class ZeroForceController:
@@ -203,12 +181,7 @@ class ZeroForceController:
         """Return the joint torque (n,) [N*m or N] for the next cycle; `sample` is None if it is missing.
 
         The torque is zero before the first sample, and stays so if that one is unusable or shows a fault.  Drives may
-        be in torque mode as soon as the state is `ramping`.
-
-        Raises
-        ------
-        ValueError
-            If a channel has the wrong length.
+        be in torque mode as soon as the state is `ramping`. Raises `ValueError` if a channel has the wrong length.
         """
         if self._state_name is GuidingState.ENDED or self._refused:
             return np.zeros(self.model.n)

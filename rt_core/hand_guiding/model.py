@@ -43,28 +43,16 @@ _CHECKED_SPEEDS = 40
 
 @dataclass(frozen=True)
 class GuidingModel:
-    """Arrays of an arm for zero-force control.
-
-    Attributes
-    ----------
-    model : RobotModel
-    arm : (n, 47) float64
-        Geometry and link parameters side by side.
-    rotor : (n, n) float64
-        Rotor inertias at the joints.
-    effects : (C, EFFECT_WIDTH + n) float64
-        Friction and offset terms of the model.
-    coordinates : (K, COORDINATE_WIDTH + n) float64
-        Coordinates of friction: lower bound, breakaway torque, deadband and rise, weights of the joint velocities.
-    inertia : (n,) float64
-        Diagonal lower bound of the mass matrix: `M(q) - diag(inertia)` is positive semidefinite in sampled postures.
-    """
+    """Arrays of an arm for zero-force control."""
 
     model: RobotModel
-    arm: FloatArray
-    rotor: FloatArray
-    effects: FloatArray
+    arm: FloatArray  # (n, 47) geometry and link parameters side by side
+    rotor: FloatArray  # (n, n) rotor inertias at the joints
+    effects: FloatArray  # (C, EFFECT_WIDTH + n) friction and offset terms of the model
+    # (K, COORDINATE_WIDTH + n) coordinates of friction: lower bound, breakaway torque, deadband and rise, weights of
+    # the joint velocities
     coordinates: FloatArray
+    # (n,) diagonal lower bound of the mass matrix: `M(q) - diag(inertia)` is positive semidefinite in sampled postures
     inertia: FloatArray
 
     @property
@@ -79,13 +67,9 @@ class GuidingModel:
     ) -> GuidingModel:  # fmt: skip
         """Build from base parameters `theta` (p,), or from the full `standard` parameters (P,) if given.
 
-        `temperature` (n,) [degC] is needed if friction depends on it.
-
-        Raises
-        ------
-        ValueError
-            If parameters are not finite, of the wrong number, or give a mass matrix that is not positive definite in
-            some posture; or if a needed temperature is unknown.
+        `temperature` (n,) [degC] is needed if friction depends on it. Raises `ValueError` if parameters are not finite,
+        of the wrong number, or give a mass matrix that is not positive definite in some posture; or if a needed
+        temperature is unknown.
         """
         layout = base.standard
         phi = base.phi(theta) if standard is None else np.asarray(standard, dtype=np.float64)

@@ -25,19 +25,11 @@ _POSTURES = 40  # postures of the recording at which the mass matrix is evaluate
 
 @dataclass(frozen=True)
 class Plausibility:
-    """Result of the checks; empty tuples and zero where nothing is wrong.
+    """Result of the checks; empty tuples and zero where nothing is wrong."""
 
-    Attributes
-    ----------
-    negative_coulomb, negative_viscous : tuple of int
-        Joints whose friction is significantly negative.
-    mass_z : float
-        Smallest eigenvalue of the scaled mass matrix over its standard deviation, at the worst posture.
-    """
-
-    negative_coulomb: tuple[int, ...]
-    negative_viscous: tuple[int, ...]
-    mass_z: float
+    negative_coulomb: tuple[int, ...]  # joints whose Coulomb friction is significantly negative
+    negative_viscous: tuple[int, ...]  # joints whose viscous friction is
+    mass_z: float  # smallest eigenvalue of the scaled mass matrix over its standard deviation, at the worst posture
 
 
 def check_plausibility(

@@ -31,29 +31,14 @@ _NO_RESIDUAL = 1e-9  # as a share of the torque
 
 @dataclass(frozen=True)
 class EssentialFit:
-    """A fit reduced to the parameters that the data support.
+    """A fit reduced to the parameters that the data support."""
 
-    Attributes
-    ----------
-    kept : (p,) bool
-    dropped : (d,) int64
-        The others in the order of their elimination; first those without data.
-    solution : Solution
-        Fit of the parameters kept, the others at the prior, in the base parameters of the full model.
-    covariance : (p, p) float64
-        Of the reduced fit, given the choice of parameters; zero for dropped ones.
-    p_value : float
-        Of the joint test that all dropped parameters equal the prior; 1 if none was tested.
-    torque_cost : (n,) float64
-        Relative growth of each joint's residual standard deviation.
-    """
-
-    kept: BoolArray
-    dropped: IntArray
-    solution: Solution
-    covariance: FloatArray
-    p_value: float
-    torque_cost: FloatArray
+    kept: BoolArray  # (p,)
+    dropped: IntArray  # (d,) the others in the order of their elimination; first those without data
+    solution: Solution  # fit of the parameters kept, the others at the prior, in the base parameters of the full model
+    covariance: FloatArray  # (p, p), of the reduced fit, given the choice of parameters; zero for dropped ones
+    p_value: float  # of the joint test that all dropped parameters equal the prior; 1 if none was tested
+    torque_cost: FloatArray  # (n,) relative growth of each joint's residual standard deviation
 
 
 def essential_parameters(

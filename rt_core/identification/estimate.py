@@ -59,40 +59,20 @@ _INSTRUMENT_BAND = 0.5  # cut-off of the states of the instruments, as a share o
 
 @dataclass(frozen=True)
 class EstimatorOptions:
-    """Choice of the estimator.
+    """Choice of the estimator."""
 
-    Attributes
-    ----------
-    method : str
-        One of `METHODS`.
-    formulation : {"separable", "full"}
-        Unknowns of a search: the constants, or all standard parameters and the constants.
-    loss : {"bisquare", "huber"} or None
-        Loss of `iwls` for outliers; None weights joints only.
-    constants : {"search", "given"}
-        Whether the velocity constants of friction are searched for or taken from the model.
-    essential : bool
-        Drop parameters that the data do not support (`ols`, `wls`, `iwls` and the searches).
-    seed, starts : int
-        Of the search.
-    bounds : mapping or None
-        Ranges of the search, by parameter name.
-    prior : RobotModel or None
-        Of `physical`; None for the model itself.
-    weight : float or None
-        Of the prior; None to choose it from the data.
-    """
-
-    method: Method = "wls"
+    method: Method = "wls"  # one of `METHODS`
+    # unknowns of a search: the constants ("separable"), or all standard parameters and the constants ("full")
     formulation: Formulation = "separable"
-    loss: Loss | None = "bisquare"
+    loss: Loss | None = "bisquare"  # loss of `iwls` for outliers; None weights joints only
+    # whether the velocity constants of friction are searched for or taken from the model
     constants: Literal["search", "given"] = "search"
-    essential: bool = False
-    seed: int = 0
-    starts: int = 8
-    bounds: Mapping[str, tuple[float, float]] | None = None
-    prior: RobotModel | None = None
-    weight: float | None = None
+    essential: bool = False  # drop parameters that the data do not support (`ols`, `wls`, `iwls` and the searches)
+    seed: int = 0  # of the search
+    starts: int = 8  # likewise
+    bounds: Mapping[str, tuple[float, float]] | None = None  # ranges of the search, by parameter name
+    prior: RobotModel | None = None  # of `physical`; None for the model itself
+    weight: float | None = None  # of the prior; None to choose it from the data
 
     def __post_init__(self) -> None:
         """Raise `DataError` for options that contradict each other."""
@@ -112,49 +92,22 @@ class EstimatorOptions:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated parameters and their uncertainty.
+    """Estimated parameters and their uncertainty."""
 
-    Attributes
-    ----------
-    model, base : RobotModel, BaseParameters
-        With the friction constants that were found.
-    rows : Rows
-        Built with them.
-    solution : Solution
-    uncertainty : Uncertainty
-    std : (p,) float64
-        Standard deviations, infinite for undetermined parameters.
-    constants : tuple of ConstantEstimate
-        Velocity constants of friction; empty without a search.
-    search : NonlinearFit or None
-    consistent : ConsistentFit or None
-        The full set of standard parameters, of `physical`.
-    dropped : (p,) bool
-        Parameters held at zero because the data do not support them.
-    weights : (K, n) float64 or None
-        Final weights of the rows, of `iwls`.
-    free : Estimate or None
-        Estimate from the same data without the constraints of `consistent`.
-    full : Estimate or None
-        The fit from which parameters were dropped.
-    settled : bool
-        False if the weights of `iwls`, or load-dependent friction and its load, did not settle.
-    """
-
-    model: RobotModel
-    base: BaseParameters
-    rows: Rows
+    model: RobotModel  # with the friction constants that were found
+    base: BaseParameters  # of `model`
+    rows: Rows  # built with them
     solution: Solution
     uncertainty: Uncertainty
-    std: FloatArray
-    constants: tuple[ConstantEstimate, ...]
+    std: FloatArray  # (p,) standard deviations, infinite for undetermined parameters
+    constants: tuple[ConstantEstimate, ...]  # velocity constants of friction; empty without a search
     search: NonlinearFit | None
-    consistent: ConsistentFit | None
-    dropped: BoolArray
-    weights: FloatArray | None
-    settled: bool = True
-    free: Estimate | None = None
-    full: Estimate | None = None
+    consistent: ConsistentFit | None  # the full set of standard parameters, of `physical`
+    dropped: BoolArray  # (p,) parameters held at zero because the data do not support them
+    weights: FloatArray | None  # (K, n) final weights of the rows, of `iwls`
+    settled: bool = True  # False if the weights of `iwls`, or load-dependent friction and its load, did not settle
+    free: Estimate | None = None  # estimate from the same data without the constraints of `consistent`
+    full: Estimate | None = None  # the fit from which parameters were dropped
 
     @property
     def theta(self) -> FloatArray:

@@ -41,33 +41,18 @@ _STEP = 1e-4  # in the logarithm of a velocity constant
 
 @dataclass(frozen=True)
 class FrictionCurve:
-    """Friction of a joint; torques in N*m or N, velocities in rad/s or m/s.
-
-    Attributes
-    ----------
-    joint : int
-    coupled : bool
-        Whether a motor that also turns with another joint takes part.
-    velocity, torque : (K,) float64
-        Data points: the rows in use.
-    grid, fitted, lower, upper : (G,) float64
-        The curve and its 95 % band, ascending in velocity, within the observed velocities; one NaN at standstill.
-    temperature : float or None
-        Of the curve [degC], where friction follows it.
-    temperatures : (K,) float64 or None
-        Of the data points.
-    """
+    """Friction of a joint; torques in N*m or N, velocities in rad/s or m/s."""
 
     joint: int
-    coupled: bool
-    velocity: FloatArray
-    torque: FloatArray
-    grid: FloatArray
-    fitted: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    temperature: float | None = None
-    temperatures: FloatArray | None = None
+    coupled: bool  # whether a motor that also turns with another joint takes part
+    velocity: FloatArray  # (K,) data points: the rows in use
+    torque: FloatArray  # (K,)
+    grid: FloatArray  # (G,) velocities of the curve, ascending, within the observed ones; one NaN at standstill
+    fitted: FloatArray  # (G,) the curve
+    lower: FloatArray  # (G,) its 95 % band
+    upper: FloatArray  # (G,)
+    temperature: float | None = None  # of the curve [degC], where friction follows it
+    temperatures: FloatArray | None = None  # (K,) of the data points
 
 
 @jit

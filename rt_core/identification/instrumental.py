@@ -65,12 +65,7 @@ def smoothed(signals: Signals, cutoff_hz: float, settings: SignalSettings) -> Si
     """Return signals with states low-passed at `cutoff_hz`, for instruments when nothing better exists.
 
     The noise they share with the regressor falls with the fifth power of the cut-off in acceleration.  Choose it above
-    the frequencies of the motion.
-
-    Raises
-    ------
-    ValueError
-        If `cutoff_hz` is not below the cut-off of `settings`.
+    the frequencies of the motion. Raises `ValueError` if `cutoff_hz` is not below the cut-off of `settings`.
     """
     if not 0.0 < cutoff_hz < settings.cutoff_hz:
         raise ValueError(

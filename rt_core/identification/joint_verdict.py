@@ -28,23 +28,14 @@ _NAMED = 3  # parameters listed in a reason
 
 @dataclass(frozen=True)
 class JointVerdict:
-    """The verdict on one joint.
+    """The verdict on one joint."""
 
-    Attributes
-    ----------
-    word : str
-        "well determined": no parameter is undetermined, at least half are determined, and the torque is explained to
-        90 %.  "weak": one of these fails.  "undetermined": half of the parameters or more are undetermined, or none
-        is determined.  "not explained": the model does not account for this joint's torque.
-    counts : dict of str to int
-        Number of parameters by status.
-    reason : str
-        One short sentence.
-    """
-
+    # "well determined": no parameter is undetermined, at least half are determined, and the torque is explained to 90
+    # %.  "weak": one of these fails.  "undetermined": half of the parameters or more are undetermined, or none is
+    # determined.  "not explained": the model does not account for this joint's torque
     word: JointWord
-    counts: dict[str, int]
-    reason: str
+    counts: dict[str, int]  # number of parameters by status
+    reason: str  # one short sentence
 
 
 def verdicts_of(fit: Identification) -> tuple[JointVerdict, ...]:

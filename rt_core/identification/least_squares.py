@@ -148,10 +148,7 @@ class Compressor:
     def add(self, Y: FloatArray, tau: FloatArray, use: BoolArray, weights: FloatArray | None = None) -> None:
         """Add the rows in use (K, n) of `Y` (n, p, K) and `tau` (K, n), squares weighted with `weights` (K, n) or 1.
 
-        Raises
-        ------
-        ValueError
-            If the shapes do not fit.
+        Raises `ValueError` if the shapes do not fit.
         """
         n, p, count = len(self._joints), self.p, tau.shape[0]
         if Y.shape != (n, p, count) or tau.shape != (count, n) or use.shape != (count, n):
@@ -165,10 +162,7 @@ class Compressor:
     def triangles(self) -> tuple[JointTriangle, ...]:
         """Return the triangles of all rows so far; more may be added afterwards.
 
-        Raises
-        ------
-        ValueError
-            If a row was not finite.
+        Raises `ValueError` if a row was not finite.
         """
         out = tuple(joint.triangle() for joint in self._joints)
         for j, t in enumerate(out):
@@ -191,10 +185,7 @@ def compress(
 ) -> tuple[JointTriangle, ...]:
     """Compress `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n), weighted or not, to one triangle a joint.
 
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit, or a row in use is not finite.
+    Raises `ValueError` if the shapes do not fit, or a row in use is not finite.
     """
     compressor = Compressor(Y.shape[0], Y.shape[1])
     compressor.add(Y, tau, use, weights)
@@ -203,37 +194,18 @@ def compress(
 
 @dataclass(frozen=True)
 class Solution:
-    """Least-squares estimate.
+    """Least-squares estimate."""
 
-    Attributes
-    ----------
-    theta : (p,) float64
-        Base parameters; directions without data stay at the prior.
-    sigma : (n,) float64
-        Residual standard deviation per joint [N*m], corrected for the parameters fitted.
-    weighted_with : (n,) float64
-        The standard deviations that the rows were divided by in this solve; ones for `ols`.
-    inverse_root : (p, r) float64
-        `F` with `F @ F.T` the pseudo-inverse of the weighted normal matrix.
-    supported : (p,) bool
-        False for undetermined parameters.
-    rank : int
-    condition_number, scaled_condition_number : float
-        Of the weighted stacked regressor, as it is and with columns of unit length.
-    leverage : (n,) float64
-        Degrees of freedom of the fit in each joint's rows; they sum to the rank.
-    iterations : int
-    """
-
-    theta: FloatArray
-    sigma: FloatArray
+    theta: FloatArray  # (p,) base parameters; directions without data stay at the prior
+    sigma: FloatArray  # (n,) residual standard deviation per joint [N*m], corrected for the parameters fitted
+    # (n,) the standard deviations that the rows were divided by in this solve; ones for `ols`
     weighted_with: FloatArray
-    inverse_root: FloatArray
-    supported: BoolArray
+    inverse_root: FloatArray  # (p, r) `F` with `F @ F.T` the pseudo-inverse of the weighted normal matrix
+    supported: BoolArray  # (p,); False for undetermined parameters
     rank: int
-    condition_number: float
-    scaled_condition_number: float
-    leverage: FloatArray
+    condition_number: float  # of the weighted stacked regressor, as it is
+    scaled_condition_number: float  # with columns of unit length
+    leverage: FloatArray  # (n,) degrees of freedom of the fit in each joint's rows; they sum to the rank
     iterations: int
 
 

@@ -46,45 +46,24 @@ _RANK = 1e-9
 
 @dataclass(frozen=True)
 class Payload:
-    """An estimated payload, about the flange frame, in Pinocchio's order.
+    """An estimated payload, about the flange frame, in Pinocchio's order."""
 
-    Attributes
-    ----------
-    estimate : (10,) float64
-        Unconstrained estimate: unbiased, but not necessarily a real body.  Zero in directions without data.
-    covariance : (10, 10) float64
-        Of `estimate`, with the uncertainty of the arm without payload.
-    std : (10,) float64
-        Its standard deviations, infinite for undetermined parameters.
-    status : (10,) tuple
-        Whether each parameter is determined, weak (known to be small) or undetermined.
-    present : bool
-        Whether the mass is significantly positive.
-    phi : (10,) float64 or None
-        The nearest real body in the metric of the data; None without payload.
-    phi_covariance : (10, 10) float64 or None
-        Posterior covariance of `phi`; that of the prior in undetermined directions.
-    scatter : float
-        Rms of the residuals of `estimate` relative to the noise; about 1 for a good fit.
-    """
-
+    # (10,) unconstrained estimate: unbiased, but not necessarily a real body.  Zero in directions without data
     estimate: FloatArray
-    covariance: FloatArray
-    std: FloatArray
-    status: tuple[PayloadStatus, ...]
-    present: bool
-    phi: FloatArray | None
+    covariance: FloatArray  # (10, 10) of `estimate`, with the uncertainty of the arm without payload
+    std: FloatArray  # (10,) its standard deviations, infinite for undetermined parameters
+    status: tuple[PayloadStatus, ...]  # whether each parameter is determined, weak (known to be small) or undetermined
+    present: bool  # whether the mass is significantly positive
+    phi: FloatArray | None  # (10,) the nearest real body in the metric of the data; None without payload
+    # (10, 10) posterior covariance of `phi`; that of the prior in undetermined directions
     phi_covariance: FloatArray | None
-    scatter: float
+    scatter: float  # rms of the residuals of `estimate` relative to the noise; about 1 for a good fit
 
     @property
     def mass_com_inertia(self) -> tuple[float, FloatArray, FloatArray]:
         """Mass [kg], centre of mass (3,) [m] and inertia about it (3, 3) [kg*m^2], in axes of the flange.
 
-        Raises
-        ------
-        ValueError
-            If there is no payload.
+        Raises `ValueError` if there is no payload.
         """
         if self.phi is None:
             raise ValueError("no payload: its mass is not significantly above zero")
@@ -126,12 +105,8 @@ def payload_from_change(
 ) -> Payload:  # fmt: skip
     """Estimate a payload from two independent estimates of the base parameters, without and with it.
 
-    An online estimator must forget its information at the event for the two to be independent.
-
-    Raises
-    ------
-    ConsistencyError
-        If something is missing or not finite.
+    An online estimator must forget its information at the event for the two to be independent. Raises
+    `ConsistencyError` if something is missing or not finite.
     """
     if theta_after.shape != (len(base),):
         raise ConsistencyError(f"the arm with payload needs {len(base)} base parameters, not {theta_after.size}")

@@ -23,21 +23,11 @@ _SHIFT, _SHIFT_SHARE = 1.0, 1e-3
 
 @dataclass(frozen=True)
 class AveragedPeriods:
-    """One period, averaged.
+    """One period, averaged."""
 
-    Attributes
-    ----------
-    t : (T,) float64
-        From 0 on [s].
-    channels : dict of (T, n) float64
-        Means over the periods, sample by sample.
-    first : int
-        First sample of the first period in the recording.
-    """
-
-    t: FloatArray
-    channels: dict[str, FloatArray]
-    first: int
+    t: FloatArray  # (T,) from 0 on [s]
+    channels: dict[str, FloatArray]  # (T, n) means over the periods, sample by sample
+    first: int  # first sample of the first period in the recording
 
 
 def average_periods(

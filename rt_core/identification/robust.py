@@ -38,23 +38,13 @@ _MIN_SLOPE = 0.3
 
 @dataclass(frozen=True)
 class RobustSolution:
-    """M-estimate and its final weights.
+    """M-estimate and its final weights."""
 
-    Attributes
-    ----------
-    solution : Solution
-        `sigma` and `weighted_with` are the robust scales; `inverse_root` belongs to `sum_j m_j Y_j' Y_j / s_j^2` with
-        `m_j` the mean of psi's derivative; the covariance is `estimate_covariance(rows, solution, weights=weights)`.
-    weights : (K, n) float64
-        Between 0 and 1; zero for rows not in use.
-    outlying : (n,) float64
-        Share of each joint's rows that count as outliers.
-    converged : bool
-    """
-
+    # `sigma` and `weighted_with` are the robust scales; `inverse_root` belongs to `sum_j m_j Y_j' Y_j / s_j^2` with
+    # `m_j` the mean of psi's derivative; the covariance is `estimate_covariance(rows, solution, weights=weights)`
     solution: Solution
-    weights: FloatArray
-    outlying: FloatArray
+    weights: FloatArray  # (K, n) between 0 and 1; zero for rows not in use
+    outlying: FloatArray  # (n,) share of each joint's rows that count as outliers
     converged: bool
 
 

@@ -39,37 +39,19 @@ _MIN_SHARE = 0.5  # least filter weight of moving samples in a row
 
 @dataclass(frozen=True)
 class Rows:
-    """Decimated rows of all joints.
+    """Decimated rows of all joints."""
 
-    Attributes
-    ----------
-    t : (K,) float64
-        Times [s].
-    Y : (n, p, K) float64
-        Base regressor, by columns.
-    q, dq, ddq, tau : (K, n) float64
-        State at the rows' times, and the filtered torque.
-    use : (K, n) bool
-        False where a joint's row is left out because the joint hardly moves.
-    piece : (K,) int64
-        Number of the stretch without gaps.
-    rate_hz, band_hz : float
-        Rate of the rows, and pass band of both sides.
-    temperature : (K, n) float64 or None
-        Of the joints [degC], where friction follows it.
-    """
-
-    t: FloatArray
-    Y: FloatArray
-    q: FloatArray
-    dq: FloatArray
-    ddq: FloatArray
-    tau: FloatArray
-    use: BoolArray
-    piece: IntArray
-    rate_hz: float
-    band_hz: float
-    temperature: FloatArray | None = None
+    t: FloatArray  # (K,) times [s]
+    Y: FloatArray  # (n, p, K) base regressor, by columns
+    q: FloatArray  # (K, n) state at the rows' times
+    dq: FloatArray  # (K, n)
+    ddq: FloatArray  # (K, n)
+    tau: FloatArray  # (K, n) the filtered torque
+    use: BoolArray  # (K, n); False where a joint's row is left out because the joint hardly moves
+    piece: IntArray  # (K,) number of the stretch without gaps
+    rate_hz: float  # of the rows
+    band_hz: float  # pass band of both sides
+    temperature: FloatArray | None = None  # (K, n) of the joints [degC], where friction follows it
 
     def select(self, start: float, stop: float) -> Rows:
         """Select the rows with `start <= t < stop`."""
@@ -88,10 +70,7 @@ class Rows:
 def standing_velocity(model: RobotModel, settings: SignalSettings) -> FloatArray:
     """Return the speed (n,) below which samples are zeroed before the filter [rad/s or m/s], at most `min_velocity`.
 
-    Raises
-    ------
-    DataError
-        If `min_velocity` has the wrong length.
+    Raises `DataError` if `min_velocity` has the wrong length.
     """
     return np.maximum(np.minimum(_threshold(model, settings), STANDING_SHARE * model.standstill_velocity), _MIN_SPEED)
 

@@ -39,20 +39,11 @@ _LIMIT = 5
 
 @dataclass(frozen=True)
 class TotalSolution:
-    """Total-least-squares estimate.
+    """Total-least-squares estimate."""
 
-    Attributes
-    ----------
-    solution : Solution
-        `inverse_root` is that of the normal matrix less the noise in it.
-    noise_factor : float
-        `mu`: ratio of the noise in the data to the given noise; 1 without `torque_std`.
-    power_ratio : float
-        Signal-to-noise power ratio of the worst direction that was kept; infinite without noise in the regressor.
-    """
-
-    solution: Solution
-    noise_factor: float
+    solution: Solution  # `inverse_root` is that of the normal matrix less the noise in it
+    noise_factor: float  # `mu`: ratio of the noise in the data to the given noise; 1 without `torque_std`
+    # signal-to-noise power ratio of the worst direction that was kept; infinite without noise in the regressor
     power_ratio: float
 
 
@@ -60,11 +51,7 @@ def white_noise_level(x: FloatArray) -> FloatArray:
     """Estimate the standard deviations (n,) of white noise on smooth channels `x` (N, n) [unit of x].
 
     Uses third differences, which cancel motion and amplify noise by sqrt(20), and their median, which ignores jumps.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than 16 samples.
+    Raises `ValueError` if there are fewer than 16 samples.
     """
     if x.shape[0] < 16:
         raise ValueError(f"only {x.shape[0]} samples: too few to tell noise from motion")
@@ -91,12 +78,7 @@ def encoder_noise(x: FloatArray, rng: np.random.Generator) -> FloatArray:
 
     White noise of the channel's own level; where an encoder's counts show, the quantisation error along the same motion
     with another offset.  In fast motion that error lies above the pass band, and white noise of the same size would be
-    far too much.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than 16 samples.
+    far too much. Raises `ValueError` if there are fewer than 16 samples.
     """
     out = rng.standard_normal(x.shape) * white_noise_level(x)
     window = min(_SMOOTHED, 2 * ((x.shape[0] - 1) // 2) - 1)

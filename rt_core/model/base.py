@@ -36,26 +36,13 @@ _PROBE_WARMTH = 40.0  # range of temperatures about the reference in the compari
 
 @dataclass(frozen=True)
 class BaseParameters:
-    """The base parameters of a robot.
+    """The base parameters of a robot."""
 
-    Attributes
-    ----------
-    standard : ParameterLayout
-        All standard columns.
-    independent : (p,) int64
-        Columns of `standard` that carry the base parameters, ascending.
-    mapping : (p, P) float64
-        `theta = mapping @ phi` from standard parameters `phi`.
-    smallest_kept, largest_dropped : float
-        Relative length outside the span of earlier columns, of the weakest kept and the strongest dropped column: the
-        gap of the rank decision.
-    """
-
-    standard: ParameterLayout
-    independent: IntArray
-    mapping: FloatArray
-    smallest_kept: float
-    largest_dropped: float
+    standard: ParameterLayout  # all standard columns
+    independent: IntArray  # (p,) columns of `standard` that carry the base parameters, ascending
+    mapping: FloatArray  # (p, P) `theta = mapping @ phi` from standard parameters `phi`
+    smallest_kept: float  # relative length outside the span of earlier columns, of the weakest kept column
+    largest_dropped: float  # likewise, of the strongest dropped column: the gap of the rank decision
 
     def __len__(self) -> int:
         return int(self.independent.size)

@@ -33,12 +33,8 @@ def inertial_in_frames_of(model: RobotModel, other: RobotModel) -> FloatArray:
     """Return the link parameters (n, 10) of `other` about the link frames of `model`.
 
     The conventions may differ, such as DH and URDF, for the same arm with the same zero positions: then each link's two
-    frames are fixed to one another.  The base frames may differ if the first link frames are the same.
-
-    Raises
-    ------
-    FramesError
-        If `other` has no link parameters or other joints, or its links move differently.
+    frames are fixed to one another.  The base frames may differ if the first link frames are the same. Raises
+    `FramesError` if `other` has no link parameters or other joints, or its links move differently.
     """
     if other.inertial is None:
         raise FramesError(f"{other.name} has no link parameters to serve as a prior")

@@ -74,34 +74,16 @@ CYCLIC = (LAW_SINE, LAW_COSINE)
 
 @dataclass(frozen=True)
 class Friction:
-    """Friction model of an arm; the values are in `JointDynamics`.
+    """Friction model of an arm; the values are in `JointDynamics`."""
 
-    Attributes
-    ----------
-    law : str
-        Name of the law, see the module's docstring.
-    quadratic : {"odd", "even", "none"}
-        Form of `stribeck`'s quadratic term.
-    cubic : bool
-        `stribeck` has its cubic term.
-    delta : float
-        Exponent of the harmonic drive's Stribeck term.
-    smoothing : float
-        `eps` of `tanh(v/eps)` [rad/s or m/s]; zero for the sign itself.
-    load, cyclic : bool
-        The load-dependent and the cyclic term, on top of the law.
-    temperature : {"none", "coulomb", "coulomb_viscous"}
-        Friction that follows the temperature of its joint.
-    """
-
-    law: FrictionLaw = "coulomb_viscous"
-    quadratic: Quadratic = "odd"
-    cubic: bool = True
-    delta: float = 1.0
-    smoothing: float = 0.0
-    load: bool = False
-    cyclic: bool = False
-    temperature: FollowsTemperature = "none"
+    law: FrictionLaw = "coulomb_viscous"  # name of the law, see the module's docstring
+    quadratic: Quadratic = "odd"  # form of `stribeck`'s quadratic term
+    cubic: bool = True  # `stribeck` has its cubic term
+    delta: float = 1.0  # exponent of the harmonic drive's Stribeck term
+    smoothing: float = 0.0  # `eps` of `tanh(v/eps)` [rad/s or m/s]; zero for the sign itself
+    load: bool = False  # the load-dependent term, on top of the law
+    cyclic: bool = False  # the cyclic term, on top of the law
+    temperature: FollowsTemperature = "none"  # friction that follows the temperature of its joint
 
     @property
     def terms(self) -> tuple[tuple[str, int, str], ...]:

@@ -56,10 +56,7 @@ def inertial_vector(
 def mass_com_inertia(phi: FloatArray) -> tuple[float, FloatArray, FloatArray]:
     """Return mass [kg], centre of mass (3,) [m] and inertia tensor about it (3, 3) [kg*m^2] of (10,) parameters.
 
-    Raises
-    ------
-    ValueError
-        If the mass is zero and the first moments are not.
+    Raises `ValueError` if the mass is zero and the first moments are not.
     """
     mass = float(phi[0])
     if mass == 0.0:

@@ -28,26 +28,14 @@ _LINK_UNITS = ("kg", "kg*m", "kg*m", "kg*m") + 6 * ("kg*m^2",)
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """Columns of a regressor.
-
-    Attributes
-    ----------
-    names, units : tuple of str
-    law : (P,) int64
-        Kind of the column: one of the `LAW_` constants.
-    source : (P,) int64
-        For a link parameter `10*link + element`, else the joint's index.
-    motor : (P, n) float64
-        For a joint effect: the coordinate that it acts on, as weights of the joint coordinates.
-    shape : (P, 3) float64
-        For a friction term: the velocity constant (zero if it has none), the exponent, and the smoothing velocity.
-    """
+    """Columns of a regressor."""
 
     names: tuple[str, ...]
     units: tuple[str, ...]
-    law: IntArray
-    source: IntArray
-    motor: FloatArray
+    law: IntArray  # (P,) kind of the column: one of the `LAW_` constants
+    source: IntArray  # (P,) for a link parameter `10*link + element`, else the joint's index
+    motor: FloatArray  # (P, n) for a joint effect: the coordinate that it acts on, as weights of the joint coordinates
+    # (P, 3) for a friction term: the velocity constant (zero if it has none), the exponent, and the smoothing velocity
     shape: FloatArray
 
     def __len__(self) -> int:
@@ -189,10 +177,7 @@ def friction_constants(model: RobotModel) -> dict[str, tuple[str, int]]:
 def with_constants(model: RobotModel, values: Mapping[str, float]) -> RobotModel:
     """Return the model with the named friction constants [rad/s or m/s] set, the others as they are.
 
-    Raises
-    ------
-    ValueError
-        If a name is unknown, or a value negative or not finite.
+    Raises `ValueError` if a name is unknown, or a value negative or not finite.
     """
     known = friction_constants(model)
     dynamics = JointDynamics.zeros(model.n) if model.dynamics is None else model.dynamics

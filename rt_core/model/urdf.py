@@ -64,25 +64,14 @@ class UrdfChain:
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Placement of a link of a URDF.
+    """Placement of a link of a URDF."""
 
-    Attributes
-    ----------
-    link : int
-        The moving link that carries it, from 0 as in `chain_from_urdf`; -1 for a fixed one.
-    rotation, origin : (3, 3), (3,) float64
-        Of its frame in that of this link; in that of the base for a fixed one.
-    moves : bool
-        Whether it moves against that link, on a joint off the chain; its placement is that of the zero position.
-    base : bool
-        Whether it carries the arm: the base, and links between it and the first moving joint.
-    """
-
-    link: int
-    rotation: FloatArray
-    origin: FloatArray
+    link: int  # the moving link that carries it, from 0 as in `chain_from_urdf`; -1 for a fixed one
+    rotation: FloatArray  # (3, 3), of its frame in that of this link; in that of the base for a fixed one
+    origin: FloatArray  # (3,), likewise
+    # whether it moves against that link, on a joint off the chain; its placement is that of the zero position
     moves: bool
-    base: bool
+    base: bool  # whether it carries the arm: the base, and links between it and the first moving joint
 
 
 @dataclass(frozen=True)
@@ -345,10 +334,7 @@ def _ends(tree: _Tree, base_link: str | None, tip_link: str | None) -> tuple[str
 def link_placements(text: str, *, base_link: str | None = None, tip_link: str | None = None) -> dict[str, Placement]:
     """Return the placement of each link of the tree, including those above and beside the base.
 
-    Raises
-    ------
-    UrdfError
-        As `chain_from_urdf`.
+    Raises `UrdfError` as `chain_from_urdf`.
     """
     tree = _Tree(_root(text))
     base, tip, chain = _ends(tree, base_link, tip_link)
@@ -447,12 +433,7 @@ def chain_from_urdf(text: str, *, base_link: str | None = None, tip_link: str | 
 def reduced_urdf(text: str, *, shapes: bool = False) -> str:
     """Return the part that `chain_from_urdf` reads, as canonical XML: equal for files that differ in looks or layout.
 
-    With `shapes` collision shapes are kept too.
-
-    Raises
-    ------
-    UrdfError
-        If the text is not a URDF.
+    With `shapes` collision shapes are kept too. Raises `UrdfError` if the text is not a URDF.
     """
     kept = _KEPT_WITH_SHAPES if shapes else _KEPT
     root = _root(text)

@@ -36,6 +36,8 @@ class ObjectiveError(ValueError):
 class Problem:
     """A cost to minimise over a box.
 
+    Raises `BoundsError` if the bounds are not finite or enclose nothing, `ValueError` if the shapes disagree.
+
     Attributes
     ----------
     lower, upper : (d,) float64
@@ -48,13 +50,6 @@ class Problem:
         increasing function (such as the root-mean-square).  Needed by `lm` and `pso_lm` only.
     names : tuple of str or None
         Of the parameters, for messages.
-
-    Raises
-    ------
-    BoundsError
-        If the bounds are not finite or enclose nothing.
-    ValueError
-        If the shapes disagree.
     """
 
     lower: FloatArray
@@ -104,12 +99,7 @@ class Problem:
     def checked_start(self, x0: FloatArray) -> FloatArray:
         """Return a copy of the start `x0` (d,).
 
-        Raises
-        ------
-        BoundsError
-            If it lies outside the bounds or is not finite.
-        ValueError
-            If its shape is wrong.
+        Raises `BoundsError` if it lies outside the bounds or is not finite, `ValueError` if its shape is wrong.
         """
         start = np.array(x0, dtype=np.float64)
         if start.shape != self.lower.shape:

@@ -21,26 +21,13 @@ AT_BOUND = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class SearchProgress:
-    """State of a search after an iteration.
+    """State of a search after an iteration."""
 
-    Attributes
-    ----------
-    iteration, of : int
-        Iterations done in all stages, 0 after the first evaluation, and their planned number, which grows when `pso_lm`
-        returns to the swarm and shrinks when it leaves it early.
-    stage : {"pso", "ga", "lm", "gradient"}
-    cost : float
-        Lowest so far.
-    x : (d,) float64
-        Copy of the best point.
-    evaluations : int
-    """
-
-    iteration: int
-    of: int
+    iteration: int  # iterations done in all stages, 0 after the first evaluation
+    of: int  # their planned number, larger when `pso_lm` returns to the swarm, smaller when it leaves it early
     stage: Stage
-    cost: float
-    x: FloatArray
+    cost: float  # lowest so far
+    x: FloatArray  # (d,) copy of the best point
     evaluations: int
 
 
@@ -50,41 +37,21 @@ Callback: TypeAlias = Callable[[SearchProgress], bool | None]
 
 @dataclass(frozen=True, eq=False)
 class SearchOutcome:
-    """Result of a search.
+    """Result of a search."""
 
-    Attributes
-    ----------
-    x : (d,) float64
-        Best point, inside the bounds.
-    cost : float
-        Cost of `x`.
-    history : (iterations + 1,) float64
-        Lowest cost after the first evaluation and after each iteration; never increases.
-    evaluations : int
-        Points passed to `costs`, and calls of `normal_equations`.
-    linearisations : int
-        Calls of `normal_equations`.
-    swarm_iterations, lm_iterations : int
-        Iterations in each stage; generations of `ga` count as the former.
-    returns : int
-        Number of returns of `pso_lm` to the swarm.
-    stopped : str
-        `iterations` or `evaluations`: the budget is used up.  `tolerance`: the cost is low enough.  `damping`: no step
-        of `lm` lowers the cost, as at a minimum.  `cancelled`: by the callback.
-    at_bound : (d,) bool
-        Parameters that ended at a bound: the minimum may lie outside.
-    """
-
-    x: FloatArray
-    cost: float
+    x: FloatArray  # (d,) best point, inside the bounds
+    cost: float  # cost of `x`
+    # (iterations + 1,) lowest cost after the first evaluation and after each iteration; never increases
     history: FloatArray
-    evaluations: int
-    linearisations: int
-    swarm_iterations: int
+    evaluations: int  # points passed to `costs`, and calls of `normal_equations`
+    linearisations: int  # calls of `normal_equations`
+    swarm_iterations: int  # or generations of `ga`
     lm_iterations: int
-    returns: int
+    returns: int  # number of returns of `pso_lm` to the swarm
+    # `iterations` or `evaluations`: the budget is used up.  `tolerance`: the cost is low enough.  `damping`: no step of
+    # `lm` lowers the cost, as at a minimum.  `cancelled`: by the callback
     stopped: Stopped
-    at_bound: BoolArray
+    at_bound: BoolArray  # (d,) parameters that ended at a bound: the minimum may lie outside
 
 
 class SearchRun:
@@ -130,10 +97,7 @@ class SearchRun:
     def evaluate(self, X: FloatArray) -> FloatArray:
         """Return the costs (m,) of the points `X` (m, d), infinite where the objective's are not finite.
 
-        Raises
-        ------
-        ObjectiveError
-            If the objective returns another shape, or has given no finite cost so far.
+        Raises `ObjectiveError` if the objective returns another shape, or has given no finite cost so far.
         """
         costs = np.asarray(self.problem.costs(X), dtype=np.float64)
         if costs.shape != (X.shape[0],):
@@ -156,10 +120,7 @@ class SearchRun:
     def linearise(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return `J'r` (d,) and `J'J` (d, d) at `x` (d,).
 
-        Raises
-        ------
-        ObjectiveError
-            If they have another shape or are not finite.
+        Raises `ObjectiveError` if they have another shape or are not finite.
         """
         assert self.problem.normal_equations is not None
         gradient, normal = self.problem.normal_equations(x)

@@ -68,24 +68,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a search.
+    """Limits of a search."""
 
-    Attributes
-    ----------
-    swarm_iterations : int
-        Of the swarm, or generations of the genetic algorithm.
-    lm_iterations : int
-        Of Levenberg-Marquardt: trial steps, accepted or not.
-    evaluations : int or None
-        Largest number of evaluations of the objective.
-    tolerance : float or None
-        The search ends as soon as the best cost is at most this.
-    """
-
-    swarm_iterations: int = 300
-    lm_iterations: int = 100
-    evaluations: int | None = None
-    tolerance: float | None = None
+    swarm_iterations: int = 300  # of the swarm, or generations of the genetic algorithm
+    lm_iterations: int = 100  # of Levenberg-Marquardt: trial steps, accepted or not
+    evaluations: int | None = None  # largest number of evaluations of the objective
+    tolerance: float | None = None  # the search ends as soon as the best cost is at most this
 
     def __post_init__(self) -> None:
         """Raise ValueError for values outside their range."""

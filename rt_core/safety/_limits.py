@@ -37,26 +37,14 @@ class PermitError(SafetyError):
 
 @dataclass(frozen=True)
 class Violation:
-    """Violation of a limit.
-
-    Attributes
-    ----------
-    joint : str
-    what : str
-        The quantity; "value" if it is not a finite number.
-    reached, allowed : float
-    unit : str
-        Of both.
-    at_s : float or None
-        Time along a trajectory; None for the present cycle.
-    """
+    """Violation of a limit."""
 
     joint: str
-    what: Quantity
+    what: Quantity  # the quantity; "value" if it is not a finite number
     reached: float
     allowed: float
-    unit: str
-    at_s: float | None = None
+    unit: str  # of both
+    at_s: float | None = None  # time along a trajectory; None for the present cycle
 
     def __str__(self) -> str:
         """Return the message, in one line."""
@@ -74,42 +62,21 @@ class Violation:
 class SafetyLimits:
     """Limits of commands and measured values; arrays (n,), infinite where there is no limit.
 
-    Attributes
-    ----------
-    joints, units : tuple of str
-        Names, and "rad" or "m" for each.
-    lower, upper : (n,) float64
-        Commanded position.
-    velocity, acceleration : (n,) float64
-        Of the commands; `velocity` times the cycle is the largest step of a command.
-    overspeed : (n,) float64
-        Measured velocity.
-    effort : (n,) float64
-        Torque, predicted and measured [N*m] or [N].
-    following_error : (n,) float64
-        Between command and measured position of one cycle.
-    temperature : (n,) float64
-        [degC].
-    blind_s : float
-        Longest time that drives continue at their present speed before a stop begins: by themselves, or along a line of
-        set positions over lost cycles.
-
-    Raises
-    ------
-    SafetyError
-        If there is not one value for each joint, or a limit leaves no range.
+    Raises `SafetyError` if there is not one value for each joint, or a limit leaves no range.
     """
 
-    joints: tuple[str, ...]
-    units: tuple[str, ...]
-    lower: FloatArray
-    upper: FloatArray
-    velocity: FloatArray
-    acceleration: FloatArray
-    overspeed: FloatArray
-    effort: FloatArray
-    following_error: FloatArray
-    temperature: FloatArray
+    joints: tuple[str, ...]  # names
+    units: tuple[str, ...]  # "rad" or "m" for each
+    lower: FloatArray  # (n,) commanded position
+    upper: FloatArray  # (n,)
+    velocity: FloatArray  # (n,) of the commands; `velocity` times the cycle is the largest step of a command
+    acceleration: FloatArray  # (n,) of the commands
+    overspeed: FloatArray  # (n,) measured velocity
+    effort: FloatArray  # (n,) torque, predicted and measured [N*m] or [N]
+    following_error: FloatArray  # (n,) between command and measured position of one cycle
+    temperature: FloatArray  # (n,) [degC]
+    # longest time that drives continue at their present speed before a stop begins: by themselves, or along a line of
+    # set positions over lost cycles
     blind_s: float = 0.0
 
     def __post_init__(self) -> None:

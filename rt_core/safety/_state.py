@@ -72,10 +72,7 @@ class SafetyState:
     def arm(self, token: str, now_s: float, for_s: float) -> Permit:
         """Grant a permit for `for_s` and revoke earlier ones; the arm is armed when its drives are on (`on`).
 
-        Raises
-        ------
-        PermitError
-            If the arm moves.
+        Raises `PermitError` if the arm moves.
         """
         if self.moving:
             raise PermitError(f"the arm is in state '{self.phase}': abort the run, or wait for its end")

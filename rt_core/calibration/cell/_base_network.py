@@ -144,13 +144,7 @@ def groups(stations: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def adjusted(sightings: Sequence[Sighting]) -> Network:
-    """Adjust the placements of all arms and stations.
-
-    Raises
-    ------
-    ValueError
-        If stations do not connect all arms.
-    """
+    """Adjust the placements of all arms and stations; `ValueError` if stations do not connect all arms."""
     if len(groups([s.stations for s in sightings])) != 1:
         raise ValueError("there are arms that share no station with the others, directly or through third ones")
     arms, stations = _roughly(sightings)

@@ -32,67 +32,36 @@ _AXES = ("x", "y", "z", "rx", "ry", "rz")
 
 @dataclass(frozen=True, eq=False)
 class CellArm:
-    """One of several arms.
-
-    Attributes
-    ----------
-    name : str
-    found : Calibration
-    stations : tuple of int
-        Numbers of the instrument's stations, in the order of `found`.
-    """
+    """One of several arms."""
 
     name: str
     found: Calibration
-    stations: tuple[int, ...]
+    stations: tuple[int, ...]  # numbers of the instrument's stations, in the order of `found`
 
 
 @dataclass(frozen=True, eq=False)
 class Between:
-    """Base of one arm in that of another.
+    """Base of one arm in that of another."""
 
-    Attributes
-    ----------
-    arm, of : str
-        Names: the base of `arm`, in the base of `of`.
-    placement : Placement
-    translation_std, rotation_std : (3,) float64
-        [m] along the axes of the base of `of`, and [rad] about those of the base of `arm`.
-    """
-
-    arm: str
+    arm: str  # whose base, in the base of `of`
     of: str
     placement: Placement
-    translation_std: FloatArray
-    rotation_std: FloatArray
+    translation_std: FloatArray  # (3,) [m] along the axes of the base of `of`
+    rotation_std: FloatArray  # (3,) [rad] about those of the base of `arm`
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """Joint result of the calibrations of several arms.
+    """Joint result of the calibrations of several arms."""
 
-    Attributes
-    ----------
-    verdict : str
-        "ok"; "arms": some arm could not be calibrated, or its base is not determined; "moved": the arms disagree about
-        the stations of the instrument.
-    reasons : tuple of str
-        One sentence each.
-    left_out : dict of str to str
-        Arms left out, with the reason.
-    agreement : Network or None
-        None with fewer than two arms to compare.
-    bases : tuple of Between
-        Of all pairs of arms; empty if stations disagree.
-    suspects : tuple of (str, int, float, float)
-        Arm and station, one of which may have moved, and how far [m] and [rad].
-    """
-
+    # "ok"; "arms": some arm could not be calibrated, or its base is not determined; "moved": the arms disagree about
+    # the stations of the instrument
     verdict: CellVerdict
-    reasons: tuple[str, ...]
-    left_out: dict[str, str]
-    agreement: Network | None
-    bases: tuple[Between, ...]
+    reasons: tuple[str, ...]  # one sentence each
+    left_out: dict[str, str]  # arms left out, with the reason
+    agreement: Network | None  # None with fewer than two arms to compare
+    bases: tuple[Between, ...]  # of all pairs of arms; empty if stations disagree
+    # arm and station, one of which may have moved, and how far [m] and [rad]
     suspects: tuple[tuple[str, int, float, float], ...]
 
     @property
@@ -104,10 +73,7 @@ class Cell:
 def check_shared(names: Sequence[str], stations: Sequence[Sequence[int]]) -> None:
     """Check that the stations (numbers) of each arm connect all arms.
 
-    Raises
-    ------
-    CalibrationError
-        If they do not, so that the relative bases are unknown.
+    Raises `CalibrationError` if they do not, so that the relative bases are unknown.
     """
     found = groups(stations)
     if len(found) > 1:
@@ -124,10 +90,7 @@ def check_shared(names: Sequence[str], stations: Sequence[Sequence[int]]) -> Non
 def together(arms: Sequence[CellArm]) -> Cell:
     """Return the relative bases of arms that were calibrated one by one, and whether the instrument was moved.
 
-    Raises
-    ------
-    CalibrationError
-        If stations do not connect all arms.
+    Raises `CalibrationError` if stations do not connect all arms.
     """
     check_shared([arm.name for arm in arms], [arm.stations for arm in arms])
     left_out = {arm.name: why for arm in arms if (why := _unusable(arm))}

@@ -77,10 +77,7 @@ class Term:
 def shaped_terms(model: RobotModel, base: BaseParameters) -> tuple[tuple[Constant, ...], tuple[Term, ...]]:
     """Return all constants of the model's friction law, joint by joint, and the terms that they shape.
 
-    Raises
-    ------
-    ValueError
-        If a shaped column is not a base parameter of its own: then no motion determines its constant.
+    Raises `ValueError` if a shaped column is not a base parameter of its own: then no motion determines its constant.
     """
     layout = base.layout
     constants: list[Constant] = []

@@ -160,14 +160,8 @@ def compress_torque(
     """Reduce the rows with `start_s <= t < stop_s`.
 
     The range of a constant reaches from where its term is negligible at the slowest speed up to twice the fastest, or
-    is that of `bounds` by name.  `load_theta` as in `build_rows`.
-
-    Raises
-    ------
-    DataError
-        If there are no more rows than parameters and constants, or a row is not finite.
-    ValueError
-        If bounds of a constant are not `0 < lower < upper`.
+    is that of `bounds` by name.  `load_theta` as in `build_rows`. Raises `DataError` if there are no more rows than
+    parameters and constants, or a row is not finite, `ValueError` if bounds of a constant are not `0 < lower < upper`.
     """
     constants, terms = shaped_terms(model, base)
     _, fixed = with_constants(model, base, {c.name: 0.0 for c in constants})

@@ -58,61 +58,34 @@ class ConstantEstimate:
 
 @dataclass(frozen=True, eq=False)
 class NonlinearFit:
-    """Result of `fit_torque`.
+    """Result of `fit_torque`."""
 
-    Attributes
-    ----------
-    model, base : RobotModel, BaseParameters
-        With the fitted constants; zero (off) for undetermined terms.
-    rows : Rows
-        Built with them.
-    solution : Solution
-        Base parameters at these constants; with formulation "full" those of the search, not the linear solve's.
-    constants : tuple of ConstantEstimate
-    covariance : (p + m, p + m) float64
-        Of base parameters and logarithms of all constants, with the correlations of the linear fit; infinite on the
-        diagonal where undetermined.
-    std : (p,) float64
-        Of the base parameters: the roots of its diagonal.  Includes the freedom of constants without narrow bounds;
-        infinite where undetermined.
-    inflation : (n,) float64
-        As in `Uncertainty`.
-    sigma : (n,) float64
-        The weights' standard deviations [N*m].
-    cost, excess : float
-        Sum of weighted squared residuals at the result, and its excess over the minimum.
-    converged : bool
-        Whether the excess is within the noise: a full search ends in the joint 95 % region about the minimum, one over
-        the constants alone so near that each is off by at most its standard deviation; `std` includes the distance.
-        If False, uncertainties are infinite.
-    at_bound : tuple of str
-        Parameters whose bounds exclude a significantly lower cost.
-    phi : (P,) float64 or None
-        Standard parameters of the full formulation.
-    history : float64
-        Lowest cost after each iteration (or start), with the weights that the search began with.
-    evaluations : int
-    stopped : str
-        As in `SearchOutcome`; "minimum" for the separable search.
-    """
-
-    model: RobotModel
-    base: BaseParameters
-    rows: Rows
+    model: RobotModel  # with the fitted constants; zero (off) for undetermined terms
+    base: BaseParameters  # of `model`
+    rows: Rows  # built with them
+    # base parameters at these constants; with formulation "full" those of the search, not the linear solve's
     solution: Solution
     constants: tuple[ConstantEstimate, ...]
+    # (p + m, p + m) of base parameters and logarithms of all constants, with the correlations of the linear fit;
+    # infinite on the diagonal where undetermined
     covariance: FloatArray
+    # (p,) of the base parameters: the roots of its diagonal.  Includes the freedom of constants without narrow bounds;
+    # infinite where undetermined
     std: FloatArray
-    inflation: FloatArray
-    sigma: FloatArray
-    cost: float
-    excess: float
+    inflation: FloatArray  # (n,) as in `Uncertainty`
+    sigma: FloatArray  # (n,) the weights' standard deviations [N*m]
+    cost: float  # sum of weighted squared residuals at the result
+    excess: float  # of `cost` over the minimum
+    # whether the excess is within the noise: a full search ends in the joint 95 % region about the minimum, one over
+    # the constants alone so near that each is off by at most its standard deviation; `std` includes the distance. If
+    # False, uncertainties are infinite
     converged: bool
-    at_bound: tuple[str, ...]
-    phi: FloatArray | None
+    at_bound: tuple[str, ...]  # parameters whose bounds exclude a significantly lower cost
+    phi: FloatArray | None  # (P,) standard parameters of the full formulation
+    # lowest cost after each iteration (or start), with the weights that the search began with
     history: FloatArray
     evaluations: int
-    stopped: str
+    stopped: str  # as in `SearchOutcome`; "minimum" for the separable search
 
 
 def fit_torque(

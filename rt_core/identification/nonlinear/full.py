@@ -196,10 +196,7 @@ class FullObjective:
     def problem(self, bounds: Mapping[str, tuple[float, float]] | None = None) -> Problem:
         """Return the problem for the optimisers: a box around the prior, or `bounds` by name (not as logarithms).
 
-        Raises
-        ------
-        ValueError
-            For bounds of an unknown parameter; `BoundsError` for bounds that enclose nothing.
+        Raises `ValueError` for bounds of an unknown parameter; `BoundsError` for bounds that enclose nothing.
         """
         lower, upper = self._box()
         names = {name: k for k, name in enumerate(self.names)}

@@ -49,25 +49,14 @@ def divergence(phi: FloatArray, reference: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Reference:
-    """The prior, prepared for the coordinates.
-
-    Attributes
-    ----------
-    blocks : Blocks
-    inverse_factor : (n, 4, 4) float64
-        Inverse Cholesky factors of the prior pseudo-inertias.
-    scale : (m,) float64
-        Prior values of the non-negative effects, all positive.
-    centre, width : (f,) float64
-        Prior values of the free effects and their standard deviations.
-    """
+    """The prior, prepared for the coordinates."""
 
     blocks: Blocks
     factor: FloatArray
-    inverse_factor: FloatArray
-    scale: FloatArray
-    centre: FloatArray
-    width: FloatArray
+    inverse_factor: FloatArray  # (n, 4, 4) inverse Cholesky factors of the prior pseudo-inertias
+    scale: FloatArray  # (m,) prior values of the non-negative effects, all positive
+    centre: FloatArray  # (f,) prior values of the free effects
+    width: FloatArray  # (f,) their standard deviations
 
     @classmethod
     def build(

@@ -40,49 +40,24 @@ _SINGULAR = 1e-13
 
 @dataclass(frozen=True)
 class ConsistentFit:
-    """A physically consistent estimate.
+    """A physically consistent estimate."""
 
-    Attributes
-    ----------
-    phi : (P,) float64
-        Standard parameters, in the columns of `base.standard`.
-    theta : (p,) float64
-        Base parameters, `base.mapping @ phi`.
-    inertial : (n, 10) float64
-        The links of `phi`, in Pinocchio's order.
-    dynamics : JointDynamics
-        The effects of `phi` on the joint side; those at a coupled motor are in `phi` alone.
-    covariance : (p, p) float64
-        Posterior covariance of `theta`, from noise and the prior's uncertainty, given the weight.
-    standard_covariance : (P, P) float64
-        The same of `phi`; the prior's in directions that torque does not determine.
-    link_weight, effect_weight : float
-        Weights of the prior of links, and of known effects; `1/sqrt(weight)` is its assumed relative error.
-    smallest_eigenvalue : (n,) float64
-        Of each link's pseudo-inertia; positive.
-    divergence : (n,) float64
-        Distance of each link from its prior.
-    data_share : (p,) float64
-        Share of each base parameter's information that comes from the data rather than the prior, 0 to 1.
-    iterations : int
-        Newton steps of the last minimisation.
-    prior : Prior
-        The prior and its sources.
-    """
-
-    phi: FloatArray
-    theta: FloatArray
-    inertial: FloatArray
-    dynamics: JointDynamics
+    phi: FloatArray  # (P,) standard parameters, in the columns of `base.standard`
+    theta: FloatArray  # (p,) base parameters, `base.mapping @ phi`
+    inertial: FloatArray  # (n, 10) the links of `phi`, in Pinocchio's order
+    dynamics: JointDynamics  # the effects of `phi` on the joint side; those at a coupled motor are in `phi` alone
+    # (p, p) posterior covariance of `theta`, from noise and the prior's uncertainty, given the weight
     covariance: FloatArray
+    # (P, P) the same of `phi`; the prior's in directions that torque does not determine
     standard_covariance: FloatArray
-    link_weight: float
-    effect_weight: float
-    smallest_eigenvalue: FloatArray
-    divergence: FloatArray
+    link_weight: float  # of the prior of links; `1/sqrt(weight)` is its assumed relative error
+    effect_weight: float  # of the prior of known effects, likewise
+    smallest_eigenvalue: FloatArray  # (n,) of each link's pseudo-inertia; positive
+    divergence: FloatArray  # (n,) distance of each link from its prior
+    # (p,) share of each base parameter's information that comes from the data rather than the prior, 0 to 1
     data_share: FloatArray
-    iterations: int
-    prior: Prior
+    iterations: int  # Newton steps of the last minimisation
+    prior: Prior  # the prior and its sources
 
     @property
     def std(self) -> FloatArray:
@@ -114,12 +89,8 @@ def weighted_rows(triangles: Sequence[JointTriangle], sigma: FloatArray, p: int)
 def whitening(covariance: FloatArray, p: int) -> FloatArray:
     """Return a matrix `W` (r, p) with `W @ covariance @ W.T` the identity.
 
-    A direction without variance counts as undetermined, as least squares reports it, and is left out.
-
-    Raises
-    ------
-    ConsistencyError
-        If `covariance` is not a finite (p, p) matrix, or zero.
+    A direction without variance counts as undetermined, as least squares reports it, and is left out. Raises
+    `ConsistencyError` if `covariance` is not a finite (p, p) matrix, or zero.
     """
     if covariance.shape != (p, p) or not np.isfinite(covariance).all():
         raise ConsistencyError(f"the covariance must be a finite ({p}, {p}) matrix")

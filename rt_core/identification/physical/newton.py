@@ -85,10 +85,7 @@ def minimise(A: FloatArray, z: FloatArray, reference: Reference, weight: FloatAr
 def descend(A: FloatArray, z: FloatArray, reference: Reference, weight: FloatArray) -> Minimum:
     """Minimise `F` from the prior, over falling weights, each minimum the start for the next.
 
-    Raises
-    ------
-    ConsistencyError
-        If Newton's method does not converge.
+    Raises `ConsistencyError` if Newton's method does not converge.
     """
     point = Point.at_prior(reference)
     above = _FIRST_WEIGHT

@@ -38,21 +38,12 @@ class ConsistencyError(ValueError):
 
 @dataclass(frozen=True)
 class Prior:
-    """The reference of the metric.
+    """The reference of the metric."""
 
-    Attributes
-    ----------
-    links : (n, 10) float64
-        A possible body for each link.
-    sources : (n,) tuple
-        Of each body: "given" by the model; mass and centre given, "shape assumed"; or all "assumed".
-    effects : (P,) float64
-        Values of the joint effects of the model, in the columns of the layout; zero elsewhere.
-    """
-
-    links: FloatArray
+    links: FloatArray  # (n, 10) a possible body for each link
+    # of each body: "given" by the model; mass and centre given, "shape assumed"; or all "assumed"
     sources: tuple[Source, ...]
-    effects: FloatArray
+    effects: FloatArray  # (P,) values of the joint effects of the model, in the columns of the layout; zero elsewhere
 
     @property
     def invented(self) -> bool:
@@ -119,10 +110,7 @@ def _thickened(phi: FloatArray) -> FloatArray | None:
 def physical_prior(model: RobotModel, layout: ParameterLayout, density: float = DENSITY) -> Prior:
     """Return the prior of `model`, with stand-ins for missing and impossible bodies.
 
-    Raises
-    ------
-    ConsistencyError
-        If the model's parameters are not finite.
+    Raises `ConsistencyError` if the model's parameters are not finite.
     """
     bodies = stand_in_bodies(model, density)
     sources: list[Source] = ["assumed"] * model.n

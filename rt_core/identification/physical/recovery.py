@@ -32,21 +32,11 @@ _LIMIT = 60
 
 @dataclass(frozen=True)
 class Completion:
-    """Consistent standard parameters with given base parameters.
+    """Consistent standard parameters with given base parameters."""
 
-    Attributes
-    ----------
-    phi : (P,) float64
-        Standard parameters.
-    exact : bool
-        Whether they have the given base parameters.  If not, no real bodies do, or only extreme ones.
-    deviation : float
-        Root mean square distance of the base parameters from the given ones, in standard deviations.
-    """
-
-    phi: FloatArray
-    exact: bool
-    deviation: float
+    phi: FloatArray  # (P,) standard parameters
+    exact: bool  # whether they have the given base parameters.  If not, no real bodies do, or only extreme ones
+    deviation: float  # root mean square distance of the base parameters from the given ones, in standard deviations
 
 
 def complete_parameters(
