@@ -1,7 +1,4 @@
-"""Start of a bus up to SAFE-OP, before process data runs.
-
-Every wait has a deadline; every failure names the slave and its AL status.
-"""
+"""Start of a bus up to SAFE-OP; every wait has a deadline, every failure names the slave and its AL status."""
 
 from __future__ import annotations
 
@@ -84,12 +81,9 @@ def start(bus: Bus, config: EthercatConfig, until_ns: int) -> StartedBus:
     images = [_image(bus, position, watchdogs[position], sdos.get(position, [])) for position in all_positions]
     _check_watchdogs(config, images)
     return StartedBus(
-        JointScaling(config.drive, devices, ratings),
-        images,
-        has_dc,
-        bus.expected_wkc,
+        JointScaling(config.drive, devices, ratings), images, has_dc, bus.expected_wkc,
         [bus.wkc_weight(position) for position in all_positions],
-    )
+    )  # fmt: skip
 
 
 def _wait_state(bus: Bus, config: EthercatConfig, state: int, positions: range, until_ns: int) -> None:

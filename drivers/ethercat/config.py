@@ -280,10 +280,7 @@ class EthercatConfig(Table):
 
 
 def interpolation_period(cycle_ns: int) -> tuple[int, int]:
-    """Return value and exponent for 60C2: `value * 10**exponent` seconds, the value at most 255.
-
-    Raises `ValueError` if the cycle cannot be written so.
-    """
+    """Return value (at most 255) and exponent for 60C2, `value * 10**exponent` seconds; `ValueError` if impossible."""
     mantissa, exponent = cycle_ns, -9
     while mantissa % 10 == 0:
         mantissa, exponent = mantissa // 10, exponent + 1

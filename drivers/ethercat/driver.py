@@ -75,16 +75,9 @@ class EthercatDriver(OpenedInWith):
 
         Waits end at `start_timeout_s`; a scan under way then, at most 3 s, and one SDO may follow.  Mapping process
         data is one call of SOEM that cannot be interrupted, and may not return if slaves go away meanwhile.  On failure
-        the bus is left in a safe state and released.
-
-        Raises
-        ------
-        DriverConfigError
-            The network or a drive does not match the configuration.
-        DriverConnectionError
-            Interface, permission, another master, or a slave that does not reach OP.
-        DriverError
-            It is open already, or a drive refuses an SDO.
+        the bus is left in a safe state and released.  Raises `DriverConfigError` if the network or a drive does not
+        match the configuration; `DriverConnectionError`: interface, permission, another master, or a slave that does
+        not reach OP; `DriverError`: it is open already, or a drive refuses an SDO.
         """
         self._require_closed()
         self._reset()
@@ -100,13 +93,9 @@ class EthercatDriver(OpenedInWith):
             self._release()
             raise
         self._info = DriverInfo(
-            source="ethercat",
-            joint_names=tuple(drive.joint for drive in config.drive),
-            channels=self._data.channels,
-            rate_hz=float(config.cycle_hz),
-            clock="dc" if started.has_dc else "monotonic",
-            lossless=False,
-        )
+            source="ethercat", joint_names=tuple(drive.joint for drive in config.drive), channels=self._data.channels,
+            rate_hz=float(config.cycle_hz), clock="dc" if started.has_dc else "monotonic", lossless=False,
+        )  # fmt: skip
         if config.enable:
             self.enable()
 
@@ -204,9 +193,7 @@ class EthercatDriver(OpenedInWith):
             "recoveries": len(self._repaired),
             "last_recoveries": [
                 {
-                    "position": r.position,
-                    "cause": status_text(r.cause),
-                    "duration_ms": r.duration_ns * 1e-6,
+                    "position": r.position, "cause": status_text(r.cause), "duration_ms": r.duration_ns * 1e-6,
                     "failures": r.failures,
                 }
                 for r in self._repaired[-10:]
@@ -214,7 +201,7 @@ class EthercatDriver(OpenedInWith):
             "clock_drift_ppm": clock.drift_ppm,
             "clock_steps": clock.steps,
             "timing": {name: histogram.summary() for name, histogram in exchange.histograms.items()},
-        }
+        }  # fmt: skip
 
     def _not_operational(self) -> dict[int, AlStatus | None]:
         return {k: status for k, status in enumerate(self._statuses) if status is None or status.state != OP}
@@ -240,13 +227,9 @@ class EthercatDriver(OpenedInWith):
         if not fresh:
             return None
         frame = JointFrame(
-            seq=exchange.seq,
-            t_bus_ns=exchange.clock.sample_time_ns(exchange.index),
-            t_host_ns=received_ns,
-            status_word=self._data.status_array,
-            valid=valid,
-            **channels,
-        )
+            seq=exchange.seq, t_bus_ns=exchange.clock.sample_time_ns(exchange.index), t_host_ns=received_ns,
+            status_word=self._data.status_array, valid=valid, **channels,
+        )  # fmt: skip
         exchange.histograms["execution"].add(now_ns() - exchange.sent_ns)
         return frame
 

@@ -14,27 +14,13 @@ from dataclasses import dataclass
 
 #: Meanings and their types by CiA 402.
 RX_MEANINGS = {
-    "controlword": "u",
-    "mode": "i",
-    "target_position": "i",
-    "target_velocity": "i",
-    "target_torque": "i",
-    "velocity_offset": "i",
-    "torque_offset": "i",
-}
+    "controlword": "u", "mode": "i", "target_position": "i", "target_velocity": "i", "target_torque": "i",
+    "velocity_offset": "i", "torque_offset": "i",
+}  # fmt: skip
 TX_MEANINGS = {
-    "statusword": "u",
-    "mode_display": "i",
-    "position": "i",
-    "velocity": "i",
-    "torque": "i",
-    "current": "i",
-    "motor_position": "i",
-    "temperature": "i",
-    "error_code": "u",
-    "digital_inputs": "u",
-    "following_error": "i",
-}
+    "statusword": "u", "mode_display": "i", "position": "i", "velocity": "i", "torque": "i", "current": "i",
+    "motor_position": "i", "temperature": "i", "error_code": "u", "digital_inputs": "u", "following_error": "i",
+}  # fmt: skip
 _CODES = {("u", 8): "B", ("u", 16): "H", ("u", 32): "I", ("u", 64): "Q", ("f", 32): "f", ("f", 64): "d"}
 _CODES.update({("i", bits): code.lower() for (kind, bits), code in _CODES.items() if kind == "u"})
 _ENTRY = re.compile(r"([0-9A-Fa-f]{4}):([0-9A-Fa-f]{2}):(\d{1,3})(?:\s+([a-z_]+)(?:\s+([uif]))?)?")

@@ -38,72 +38,30 @@ _UNREST_S = 2.0
 
 @dataclass
 class Session:
-    """A session of hand guiding.
+    """A session of hand guiding; times `.._ns` are of the frames' own clock."""
 
-    Attributes
-    ----------
-    number : int
-        Counts the sessions of this process.
-    token : str
-        Of the permit.
-    for_s : float or None
-        Duration; None: until it is stopped.
-    model : str
-        Its model, as far as it is known.
-    digest : str
-        Of the values of the model.
-    reason : str
-        Why it was refused, or has ended.
-    later : list of str
-        Faults on the way to the hold, besides those of the controller.
-    began_ns, stopped_ns, at_once_ns : int or None
-        Of the frames' own clock: the first sample, the one where the way to the hold began, and the one where it became
-        quick; None if it was slow.
-    t_s : float
-        Since the first sample, up to the end of the hold.
-    over : bool
-        Its time is over, and nothing else has ended it.
-    """
-
-    number: int
-    token: str
+    number: int  # counts the sessions of this process
+    token: str  # of the permit
     settings: ZeroForceSettings
-    for_s: float | None
-    model: str = ""
-    digest: str = ""
+    for_s: float | None  # duration; None: until it is stopped
+    model: str = ""  # as far as it is known
+    digest: str = ""  # of the values of the model
     outcome: Outcome = "preparing"
-    reason: str = ""
-    later: list[str] = field(default_factory=list)
-    began_ns: int | None = None
-    stopped_ns: int | None = None
-    at_once_ns: int | None = None
-    t_s: float = 0.0
-    over: bool = False
+    reason: str = ""  # why it was refused, or has ended
+    later: list[str] = field(default_factory=list)  # faults on the way to the hold, besides those of the controller
+    began_ns: int | None = None  # the first sample
+    stopped_ns: int | None = None  # where the way to the hold began
+    at_once_ns: int | None = None  # where it became quick; None if it was slow
+    t_s: float = 0.0  # since the first sample, up to the end of the hold
+    over: bool = False  # its time is over, and nothing else has ended it
 
 
 class HandGuiding:
     """Hand guiding of one arm; an `Activity` of `service.motion._motion_controller`.
 
-    Everything that a session calls is compiled when it is made.
-
-    Parameters
-    ----------
-    state : SafetyState
-        Shared with whatever else may move the arm.
-    period_s : float
-        Of the cycle.
-    pace : float
-        Seconds of the arm's cycles a second.
-
-    Attributes
-    ----------
-    session : Session or None
-        The last one.
-
-    Raises
-    ------
-    SafetyError
-        Settings, limits and cycle do not go together.
+    Everything that a session calls is compiled when it is made. `state` is shared with whatever else may move the arm;
+    `pace` are seconds of the arm's cycles a second; `session` is the last one. Raises `SafetyError` if settings, limits
+    and cycle do not go together.
     """
 
     def __init__(
@@ -374,20 +332,12 @@ class HandGuiding:
             return None
         status = None if self._controller is None else self._controller.status
         return {
-            "number": session.number,
-            "model": session.model,
-            "digest": session.digest,
-            "outcome": session.outcome,
+            "number": session.number, "model": session.model, "digest": session.digest, "outcome": session.outcome,
             "reason": session.reason or (self._state.reason if session.outcome == "stopping" else ""),
-            "later": [*([] if status is None else status.later), *session.later],
-            "phase": self.phase,
-            "t_s": session.t_s,
-            "for_s": session.for_s,
-            "friction_share": session.settings.compensated_share,
+            "later": [*([] if status is None else status.later), *session.later], "phase": self.phase,
+            "t_s": session.t_s, "for_s": session.for_s, "friction_share": session.settings.compensated_share,
             "residual": [] if status is None else status.residual.tolist(),
             "margin": [] if status is None else status.margin.tolist(),
-            "residual_time_s": [] if status is None else status.residual_time_s.tolist(),
-            "began_ns": session.began_ns,
-            "stopped_ns": session.stopped_ns,
-            "at_once_ns": session.at_once_ns,
-        }
+            "residual_time_s": [] if status is None else status.residual_time_s.tolist(), "began_ns": session.began_ns,
+            "stopped_ns": session.stopped_ns, "at_once_ns": session.at_once_ns,
+        }  # fmt: skip

@@ -12,13 +12,7 @@ from rt_core.safety import SafetyLimits
 
 
 def check_limits(robot: RobotModel, settings: ZeroForceSettings) -> None:
-    """Check the configured lists against the limits of the robot.
-
-    Raises
-    ------
-    ValueError
-        A value is larger; names the joint and the limit.
-    """
+    """Raise `ValueError`, which names joint and limit, if a configured value is larger than the robot's limit."""
     for name, given, stated in (
         ("speed_limit", settings.speed_limit, "velocity"),
         ("torque_limit", settings.torque_limit, "effort"),

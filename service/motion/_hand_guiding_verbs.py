@@ -36,13 +36,7 @@ _CHANNELS = {"dq": "velocity, which is observed from positions", "tau": "torque,
 
 
 class HandGuidingRequests:
-    """Requests for hand guiding of one arm, and their events.
-
-    Parameters
-    ----------
-    driver : CommandedArm
-        Whose drives change their mode.
-    """
+    """Requests for hand guiding of one arm, and their events; `driver` has the drives that change their mode."""
 
     def __init__(
         self, worker: Worker, arm: ArmConfig, robot: RobotModel, driver: Any, controller: MotionController,

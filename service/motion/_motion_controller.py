@@ -78,34 +78,12 @@ class Guidance(Activity, Protocol):
 
 
 class MotionController:
-    """Motion of one arm whose drives follow set positions.
+    """Motion of one arm whose drives follow set positions; raises `SafetyError` if the limits do not suit the robot.
 
-    Times `now_s` are of one clock that never goes back.
-
-    Parameters
-    ----------
-    sha256 : str
-        Of the robot's description.
-    period_s : float
-        Of the cycle.
-    bridged : int
-        Cycles without a frame that driver and drives bridge by extrapolation.
-    lead_s : float
-        How far set positions are sent ahead, as `DriverInfo.lead_s`; where frames were lost they lie on a line then.
-    pace : float
-        Seconds of the arm's cycles a second.
-    bounds : CommandBounds, optional
-        Of the driver.
-
-    Attributes
-    ----------
-    guiding : Guidance or None
-        To be set where the arm can be guided.
-
-    Raises
-    ------
-    SafetyError
-        The limits do not suit the robot.
+    Times `now_s` are of one clock that never goes back. `sha256` is of the robot's description, `bounds` are the
+    driver's. `bridged` are the cycles without a frame that driver and drives bridge by extrapolation; set positions are
+    sent `lead_s` ahead, as `DriverInfo.lead_s`, and lie on a line where frames were lost. `pace` are seconds of the
+    arm's cycles a second. `guiding` is to be set where the arm can be guided.
     """
 
     def __init__(
@@ -156,12 +134,8 @@ class MotionController:
     def arm(self, token: str, now_s: float, for_s: float, driver: Commandable) -> None:
         """Switch the drives on and grant a permit; it may be used when `state.phase` is "armed".
 
-        Raises
-        ------
-        SafetyError
-            The robot states no limits, the time is too long, or the arm moves.
-        DriverError
-            The drives may not be switched on.
+        Raises `SafetyError` if the robot states no limits, the time is too long, or the arm moves; `DriverError` if the
+        drives may not be switched on.
         """
         if self.limits.missing:
             raise SafetyError(
@@ -194,10 +168,7 @@ class MotionController:
     ) -> Run:
         """Begin to check a run, see its `outcome`; after the checks a heartbeat begins it.
 
-        Raises
-        ------
-        SafetyError, TrajectoryError
-            The permit is not good for it, or the trajectory is not for this arm.
+        Raises `SafetyError` or `TrajectoryError`: the permit is not good for it, or the trajectory is not for this arm.
         """
         self.check_permit(token, now_s)
         return self._follower.start(
@@ -211,12 +182,9 @@ class MotionController:
             raise PermitError("another run or guiding is under way")
 
     def heartbeat(self, token: str, now_s: float) -> None:
-        """Note the client's heartbeat, and begin what is prepared for it.
+        """Note the client's heartbeat, and begin what is prepared for it; raises `SafetyError` for another's token.
 
-        Raises
-        ------
-        SafetyError
-            For another's token, unless it is that of an activity that has ended, whose outcome its client asks for.
+        That of an activity that has ended is accepted: its client asks for the outcome.
         """
         state = self.state
         mine = [activity for activity in self._activities if activity.token == token]
@@ -381,9 +349,7 @@ class MotionController:
         """Return state, permit and last activities, as plain values."""
         state = self.state
         return {
-            "state": state.phase,
-            "reason": state.reason,
+            "state": state.phase, "reason": state.reason,
             "permit_left_s": None if state.permit is None or state.permit.used else state.permit.left_s(now_s),
-            "run": self._follower.report(),
-            "guiding": None if self.guiding is None else self.guiding.report(),
-        }
+            "run": self._follower.report(), "guiding": None if self.guiding is None else self.guiding.report(),
+        }  # fmt: skip

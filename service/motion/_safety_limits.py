@@ -66,10 +66,7 @@ def narrowed(limits: SafetyLimits, bounds: CommandBounds) -> SafetyLimits:
 def safety_limits(model: RobotModel, config: SafetyConfig) -> SafetyLimits:
     """Return the limits of `model` under `config`; those that the robot file does not state are infinite.
 
-    Raises
-    ------
-    SafetyError
-        A list that has not one value for each joint.
+    Raises `SafetyError` for a list that has not one value for each joint.
     """
 
     def each(name: str) -> FloatArray:
@@ -89,14 +86,10 @@ def safety_limits(model: RobotModel, config: SafetyConfig) -> SafetyLimits:
     velocity = stated("velocity")
     acceleration = ASSUMED_ACCELERATION * velocity if config.acceleration is None else each("acceleration")
     return SafetyLimits(
-        joints=tuple(joint.name for joint in model.joints),
-        units=tuple("rad" if turn else "m" for turn in turns),
-        lower=stated("lower"),
-        upper=stated("upper"),
-        velocity=config.velocity_fraction * velocity,
-        acceleration=acceleration,
-        overspeed=config.overspeed * velocity,
+        joints=tuple(joint.name for joint in model.joints), units=tuple("rad" if turn else "m" for turn in turns),
+        lower=stated("lower"), upper=stated("upper"), velocity=config.velocity_fraction * velocity,
+        acceleration=acceleration, overspeed=config.overspeed * velocity,
         effort=config.effort_fraction * stated("effort"),
         following_error=assumed if config.following_error is None else each("following_error"),
         temperature=each("temperature_c"),
-    )
+    )  # fmt: skip

@@ -40,14 +40,7 @@ class TrajectoryFollower:
     """Runs of one arm whose drives follow set positions; an `Activity` of `service.motion._motion_controller`.
 
     Parameters are those of `MotionController`; `approach` is the share of velocity and acceleration limits on the way
-    to a start, and `state` is shared with the other activities.
-
-    Attributes
-    ----------
-    run : Run or None
-        The last one.
-    position : (n,) float64
-        Commanded last.
+    to a start, and `state` is shared with the other activities. `run` is the last one, `position` (n,) commanded last.
     """
 
     def __init__(

@@ -14,15 +14,7 @@ _THERE = 1e-9
 
 
 class TrajectoryRejoin:
-    """Offset of set positions from the trajectory, cycle by cycle; zero unless drives have left it.
-
-    Parameters
-    ----------
-    n : int
-        Number of joints.
-    period_s : float
-        Of the cycle.
-    """
+    """Offset (n,) of set positions from the trajectory, cycle by cycle; zero unless drives have left it."""
 
     def __init__(self, n: int, period_s: float) -> None:
         self._period_s = period_s

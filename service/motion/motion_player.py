@@ -30,24 +30,10 @@ _RETURN = 0.05
 
 
 class MotionPlayer:
-    """Computes the next set position from each frame.
+    """Computes the next set position from each frame; raises `MotionError` if the motion does not suit the robot.
 
-    Parameters
-    ----------
-    period_s : float
-        Of the cycle.
-    bridged : int
-        Cycles without a frame that driver and drives bridge by extrapolation.
-
-    Attributes
-    ----------
-    state : str
-        "waiting" for the drives, "approach" to the start, "running", "ended", or "stopped" for `reason`.
-
-    Raises
-    ------
-    MotionError
-        The motion does not suit the robot.
+    `bridged` are the cycles without a frame that driver and drives bridge by extrapolation. `state` is "waiting" for
+    the drives, "approach" to the start, "running", "ended", or "stopped" for `reason`.
     """
 
     def __init__(self, model: RobotModel, settings: ArmMotionSettings, period_s: float, bridged: int = 0) -> None:
@@ -166,13 +152,7 @@ def _limits(model: RobotModel, settings: ArmMotionSettings) -> SafetyLimits:
     free = np.full(n, np.inf)
     return SafetyLimits(
         joints=tuple(joint.name for joint in model.joints),
-        units=tuple("rad" if joint.kind == "revolute" else "m" for joint in model.joints),
-        lower=np.full(n, -np.inf),
-        upper=free,
-        velocity=plan.velocity,
-        acceleration=plan.acceleration,
-        overspeed=free,
-        effort=free,
-        following_error=np.full(n, settings.following_error),
-        temperature=free,
-    )
+        units=tuple("rad" if joint.kind == "revolute" else "m" for joint in model.joints), lower=np.full(n, -np.inf),
+        upper=free, velocity=plan.velocity, acceleration=plan.acceleration, overspeed=free, effort=free,
+        following_error=np.full(n, settings.following_error), temperature=free,
+    )  # fmt: skip

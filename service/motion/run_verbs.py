@@ -41,10 +41,7 @@ def make_runs(
 ) -> RunRequests | None:  # fmt: skip
     """Return the handlers of an arm's runs; None if its drives do not follow set positions, or `[arm.motion]` moves it.
 
-    Raises
-    ------
-    FatalError
-        `[arm.safety]` does not suit the robot.
+    Raises `FatalError` if `[arm.safety]` does not suit the robot.
     """
     if not isinstance(driver, Commandable) or getattr(arm.driver, "mode", None) != "csp" or arm.motion is not None:
         return None
@@ -105,13 +102,7 @@ class CommandedArm(Driver, Commandable, Protocol):
 
 
 class RunRequests:
-    """Requests concerning the motion of one arm.
-
-    Parameters
-    ----------
-    guiding : HandGuidingRequests, optional
-        Of an arm that can be guided.
-    """
+    """Requests concerning the motion of one arm; `guiding` are those of an arm that can be guided."""
 
     def __init__(
         self, worker: Worker, arm: ArmConfig, driver: CommandedArm, controller: MotionController,
@@ -124,13 +115,9 @@ class RunRequests:
         self._reported = ("disarmed", "", "", "")
         self._watched = False  # frames are monitored; before, nothing is switched on
         self.handlers: Mapping[str, Handler] = {
-            "arm": self._on_arm,
-            "disarm": self._on_disarm,
-            "run_trajectory": self._on_run,
-            "zero_force": self._on_zero_force,
-            "heartbeat": self._on_heartbeat,
-            "abort": self._on_abort,
-        }
+            "arm": self._on_arm, "disarm": self._on_disarm, "run_trajectory": self._on_run,
+            "zero_force": self._on_zero_force, "heartbeat": self._on_heartbeat, "abort": self._on_abort,
+        }  # fmt: skip
 
     @property
     def moving(self) -> bool:

@@ -39,39 +39,19 @@ _MIN_APPROACH_S = 0.5
 
 @dataclass
 class Run:
-    """A run: its commands cycle by cycle, and its progress.
+    """A run: its commands cycle by cycle, and its progress."""
 
-    Attributes
-    ----------
-    number : int
-        Counts the runs of this process.
-    name : str
-        Of the trajectory, as the client calls it.
-    hold : bool
-        The arm stays armed at the end.
-    token : str
-        Of the permit.
-    path : (N, n) float64
-        Approach and one period, a command a cycle; the first is where the arm stands.
-    start : int
-        Row at which the trajectory begins.
-    reason : str
-        Why it was refused or stopped.
-    cycle : int
-        Which command was given last; counted on through all periods.
-    """
-
-    number: int
-    name: str
+    number: int  # counts the runs of this process
+    name: str  # of the trajectory, as the client calls it
     trajectory: Trajectory
     periods: int
-    hold: bool
-    token: str
-    path: FloatArray
-    start: int
+    hold: bool  # the arm stays armed at the end
+    token: str  # of the permit
+    path: FloatArray  # (N, n), approach and one period, a command a cycle; the first is where the arm stands
+    start: int  # row at which the trajectory begins
     outcome: Outcome = "checking"
-    reason: str = ""
-    cycle: int = 0
+    reason: str = ""  # why it was refused or stopped
+    cycle: int = 0  # which command was given last; counted on through all periods
 
     @property
     def period(self) -> int:
@@ -93,29 +73,17 @@ class Run:
         """Return progress and outcome, as plain values; `reason` is that of a stop under way."""
         into = max(0, self.cycle - self.start)
         return {
-            "number": self.number,
-            "trajectory": self.name,
-            "outcome": self.outcome,
-            "reason": self.reason or (reason if self.outcome == "stopping" else ""),
-            "t_s": into * period_s,
-            "duration_s": self.periods * self.period * period_s,
-            "approach_s": self.start * period_s,
-            "period": min(into // self.period + 1, self.periods),
-            "periods": self.periods,
-        }
+            "number": self.number, "trajectory": self.name, "outcome": self.outcome,
+            "reason": self.reason or (reason if self.outcome == "stopping" else ""), "t_s": into * period_s,
+            "duration_s": self.periods * self.period * period_s, "approach_s": self.start * period_s,
+            "period": min(into // self.period + 1, self.periods), "periods": self.periods,
+        }  # fmt: skip
 
 
 class RunCheck:
-    """Samples and checks runs of an arm.
+    """Samples and checks runs of an arm; `pace` are seconds of the arm's cycles a second.
 
-    Parameters
-    ----------
-    period_s : float
-        Of the cycle.
-    share : float
-        Of velocity and acceleration limits that the way to the start may use.
-    pace : float
-        Seconds of the arm's cycles a second.
+    `share` is that of velocity and acceleration limits that the way to the start may use.
     """
 
     def __init__(
@@ -136,23 +104,16 @@ class RunCheck:
         open_ = [name for name, most in zip(limits.joints, limits.effort, strict=True) if np.isinf(most)]
         free = [f"torque of {', '.join(open_)}: the robot description does not give an effort limit"] if open_ else []
         return [
-            "collisions",
-            *(free if model.inertial is not None else []),
-            *torque_gaps(model),
-            *coupled_motors(model),
-        ]
+            "collisions", *(free if model.inertial is not None else []), *torque_gaps(model), *coupled_motors(model),
+        ]  # fmt: skip
 
     def begin(
         self, number: int, name: str, trajectory: Trajectory, here: FloatArray, *, periods: int, hold: bool, token: str
     ) -> tuple[Run, Iterator[None]]:
         """Return a run from `here` (n,), and its checks: one slice per step, which raises `SafetyError`.
 
-        Raises
-        ------
-        SafetyError
-            The first point, or the arm's position, is outside the limits; or the motion is too long to be checked.
-        TrajectoryError
-            It does not suit the arm's cycle.
+        Raises `SafetyError` if the first point, or the arm's position, is outside the limits, or the motion is too long
+        to be checked; `TrajectoryError` if it does not suit the arm's cycle.
         """
         limits, period_s = self._limits, self._period_s
         count = trajectory.cycles(period_s)

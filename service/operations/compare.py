@@ -176,10 +176,8 @@ def _fit(scene: Scene, method: str) -> Fitted:
         return _network(scene, method)
     full = method.startswith("full:")
     options = EstimatorOptions(
-        method=cast(Method, method.removeprefix("full:")),
-        formulation="full" if full else "separable",
-        seed=scene.seed,
-    )
+        method=cast(Method, method.removeprefix("full:")), formulation="full" if full else "separable", seed=scene.seed,
+    )  # fmt: skip
     signals = scene.signals
     disturbed = scene.disturbed if method == "tls" else None
     began = time.perf_counter()
@@ -250,12 +248,10 @@ class Comparison:
         trials = self.of(method)
         done = [t for t in trials if not t.failure]
         out: dict[str, Any] = {
-            "method": method,
-            "seeds": len(trials),
-            "failed": len(trials) - len(done),
+            "method": method, "seeds": len(trials), "failed": len(trials) - len(done),
             "success_rate": sum(t.success for t in trials) / len(trials),
             "failure": next((t.failure for t in trials if t.failure), None),
-        }
+        }  # fmt: skip
         if not done:
             return out | dict.fromkeys(
                 ("error_in_noise", "torque_error", "rmse", "R", "least_R", "parameter_error", "seconds")
@@ -359,11 +355,9 @@ def comparison_document(result: Comparison) -> dict[str, Any]:
         "robot": result.model.name,
         "joints": [joint.name for joint in result.model.joints],
         "conditions": {
-            "seconds": result.conditions.seconds,
-            "validation_s": result.conditions.validation_s,
-            "noise": result.noise,
+            "seconds": result.conditions.seconds, "validation_s": result.conditions.validation_s, "noise": result.noise,
             "outliers": result.conditions.outliers,
         },
         "methods": [result.summary(name) for name in result.methods],
         "trials": list(result.trials),
-    }
+    }  # fmt: skip

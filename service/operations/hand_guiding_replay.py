@@ -1,7 +1,4 @@
-"""Replay of a hand guiding session from its recording: the controller's values and decisions, cycle by cycle.
-
-The controller depends on the samples alone: the same ones give the same residuals, margins and states again.
-"""
+"""Replay of a hand guiding session from its recording: the same samples give the same values and decisions again."""
 
 from __future__ import annotations
 

@@ -49,10 +49,7 @@ ValidationVerdict = Literal["ok", "worse_than_fit", "outside_temperatures", "not
 def average_recording(recording: Recording, period_s: float) -> Recording:
     """Return one period of `recording`, each sample the mean over all whole periods in which the motion repeats.
 
-    Raises
-    ------
-    DataError
-        Samples are missing or invalid, or there are no two whole periods.
+    Raises `DataError` if samples are missing or invalid, or there are no two whole periods.
     """
     valid = None if recording.valid is None else np.asarray(recording.valid.all(axis=1))
     channels = {
@@ -64,13 +61,9 @@ def average_recording(recording: Recording, period_s: float) -> Recording:
     found = average_periods(recording.t, channels, period_s, position=position)
     first = recording.t_ns[found.first]
     return replace(
-        recording,
-        t=found.t,
-        t_ns=first + np.round(found.t * 1e9).astype(np.int64),
-        seq=np.arange(found.t.size, dtype=np.int64),
-        channels=found.channels,
-        valid=None,
-    )
+        recording, t=found.t, t_ns=first + np.round(found.t * 1e9).astype(np.int64),
+        seq=np.arange(found.t.size, dtype=np.int64), channels=found.channels, valid=None,
+    )  # fmt: skip
 
 
 def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) -> SignalSettings:
@@ -95,10 +88,7 @@ def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) ->
 def slowest_velocity(robot: RobotFile, given: Sequence[float] | None) -> FloatArray | None:
     """Return the slowest velocity (n,) [rad/s or m/s] from one value for all joints or one for each; None for None.
 
-    Raises
-    ------
-    DataError
-        If the number of values is another, or one is negative or not finite.
+    Raises `DataError` if the number of values is another, or one is negative or not finite.
     """
     if given is None:
         return None
@@ -116,10 +106,7 @@ def prior_model(model: RobotModel, given: RobotModel) -> RobotModel:
 def check_recording(recording: Recording, model: RobotModel) -> None:
     """Check that a recording can be of this robot: number of joints, channels, units.
 
-    Raises
-    ------
-    DataError
-        Naming the joint, the values, and what to do.
+    Raises `DataError`, which names the joint, the values, and what to do.
     """
     where = str(recording.path or "recording")
     if recording.n != model.n:

@@ -37,10 +37,7 @@ def open_recording(path: Path) -> Recording:
 
 
 def open_robot(text: str | None) -> RobotFile:
-    """Load the robot of a parameter: a name, a path, or a whole description, the JSON text of `RobotFile.source`.
-
-    Raises `OperationError` if there is none, or the text is no JSON; the errors of `load_robot`.
-    """
+    """Load a robot by name, path, or JSON text of `RobotFile.source`; `OperationError` without one, or for no JSON."""
     if text is None:
         raise OperationError("robot: is not given, and the job concerns no arm that has one: name a robot or an arm")
     if not text.lstrip().startswith("{"):

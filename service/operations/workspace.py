@@ -22,10 +22,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 @dataclass(frozen=True)
 class Input:
-    """An input file with its hash at submission.
-
-    `name` is its name in results, because its path may reveal the machine; by default the path's last part.
-    """
+    """An input file with its hash at submission, and its `name` in results, where a path could reveal the machine."""
 
     path: Path
     sha256: str

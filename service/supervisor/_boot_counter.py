@@ -16,14 +16,8 @@ class BootCounter:
     """Issues epochs, microseconds since 1970 where the clock allows, and keeps the last one in a file.
 
     Whoever hears two sources takes the one with the larger epoch for the later one.  After an hour was taken back from
-    the clock, by hand or because it had no battery, all frames of a restarted source would be taken for late ones.
-
-    Parameters
-    ----------
-    path : Path
-        A missing or damaged file counts as none.
-    clock : callable
-        Nanoseconds since 1970.
+    the clock, by hand or because it had no battery, all frames of a restarted source would be taken for late ones. A
+    missing or damaged file counts as none; `clock` gives ns since 1970.
     """
 
     def __init__(self, path: Path, clock: Callable[[], int] = time.time_ns) -> None:

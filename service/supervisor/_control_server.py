@@ -37,30 +37,12 @@ Dispatch: TypeAlias = Callable[[list[bytes], Request], None]
 
 
 class ControlSocket:
-    """The socket that receives requests.
+    """The socket that receives requests; `dispatch` answers one that is well-formed, now or later, with `reply`.
 
-    Parameters
-    ----------
-    dispatch : callable
-        Answers a request that is well-formed, now or later, with `reply`.
-
-    Attributes
-    ----------
-    port : int
-        The real one, also where the configuration leaves it open.
-    requests, garbage : int
-        Messages that were requests, and that were not.
-    reopened : int
-        How often the socket was opened anew because of its memory.
-    authenticator_restarts : int
-        How often the authenticator has failed; nobody is let in until it is back.
-
-    Raises
-    ------
-    PortTakenError
-        The port is in use.
-    SecretFileError
-        The server's key, which the configuration asks for, cannot be used.
+    `port` is the real one, also where the configuration leaves it open. Messages were `requests`, or `garbage`;
+    `reopened` counts how often the socket was opened anew because of its memory, `authenticator_restarts` how often the
+    authenticator has failed; nobody is let in until it is back. Raises `PortTakenError`; `SecretFileError` if the
+    server's key, which the configuration asks for, cannot be used.
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], config: Config, dispatch: Dispatch, log: Log) -> None:

@@ -12,10 +12,7 @@ from service.config.load import ArmConfig
 def check_reachable(arm: ArmConfig) -> None:
     """Check that an arm's hardware can be opened, before processes are started that take seconds to find out.
 
-    Raises
-    ------
-    DriverError
-        It cannot: the reason, and the remedy.
+    Raises `DriverError` with the reason and the remedy.
     """
     if isinstance(arm.driver, EthercatConfig):
         check_free(arm.driver.interfaces)

@@ -1,7 +1,4 @@
-"""Requests on their way through the supervisor to the process that answers them, and the replies back.
-
-A request comes from a client on the control socket or from a process of this daemon.
-"""
+"""Requests of clients and processes on their way through the supervisor to who answers them, and the replies back."""
 
 from __future__ import annotations
 
@@ -32,18 +29,9 @@ class Pending:
 
 
 class Routing:
-    """Forwards requests to processes and answers back.
+    """Forwards requests to processes over the socket `private`, and answers back by `reply` along a client's route.
 
-    Parameters
-    ----------
-    processes : sequence of Managed
-        All there are.
-    private : zmq.Socket
-        The socket to the processes.
-    reply : callable
-        Sends a payload along a client's route.
-    daemon : DaemonConfig
-        Says what may be asked for by HTTP.
+    `daemon` says what may be asked for by HTTP.
     """
 
     def __init__(

@@ -14,15 +14,8 @@ from collections.abc import MutableMapping
 class ServiceManager:
     """The service manager that has started this process, if one has.
 
-    Parameters
-    ----------
-    environment : MutableMapping
-        `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` are removed from it, so that no other process uses them.
-
-    Attributes
-    ----------
-    watchdog_ns : int
-        The manager kills a process that is silent for so long; 0: it does not.
+    It kills a process that is silent for `watchdog_ns`; 0: it does not. `NOTIFY_SOCKET`, `WATCHDOG_USEC` and
+    `WATCHDOG_PID` are removed from `environment`, so that no other process uses them.
     """
 
     def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:

@@ -114,10 +114,7 @@ class WorkerHandle:
     def on_info(self, info: Mapping[str, Any]) -> None:
         """Merge what the process reports of itself into its previous reports.
 
-        Raises
-        ------
-        WireError
-            All of it together would be more than a process may say; what was said before stays.
+        Raises `WireError` if all together would be more than a process may say; what was said before stays.
         """
         reported = {**self.info, **info}
         pack_map(reported, MAX_INFO)
@@ -158,17 +155,10 @@ class WorkerHandle:
     def describe(self, now_ns: int) -> dict[str, Any]:
         """Return the process's entry in the reply to `status`."""
         return {
-            "name": self.name,
-            "role": self.role,
-            "arm": self.arm,
-            "pid": self.pid,
-            "state": self.state,
-            "restarts": self.restarts,
-            "last_error": self.last_error,
-            "unreadable": self.unreadable,
-            "silent_s": (now_ns - self.heartbeat_ns) * 1e-9 if self.state == "ready" else None,
-            "info": self.info,
-        }
+            "name": self.name, "role": self.role, "arm": self.arm, "pid": self.pid, "state": self.state,
+            "restarts": self.restarts, "last_error": self.last_error, "unreadable": self.unreadable,
+            "silent_s": (now_ns - self.heartbeat_ns) * 1e-9 if self.state == "ready" else None, "info": self.info,
+        }  # fmt: skip
 
 
 def starved_ns(pid: int) -> int:

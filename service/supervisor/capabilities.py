@@ -39,12 +39,8 @@ def capability_names(bits: int) -> list[str]:
 class Capabilities:
     """Capabilities of this thread that are withheld from the programs it starts, unless they are lent.
 
-    Make it before any other thread: those made later have what this one has.
-
-    Attributes
-    ----------
-    withheld : int
-        Set of the capabilities concerned; 0: none was ambient.
+    Make it before any other thread: those made later have what this one has. `withheld` is their set; 0: none was
+    ambient.
     """
 
     def __init__(self) -> None:

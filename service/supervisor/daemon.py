@@ -39,10 +39,8 @@ def announce(event: str, **content: Any) -> None:
 def serve(config: Config) -> None:
     """Run a daemon until it is stopped; raises what `Supervisor` raises.
 
-    Raises
-    ------
-    RunError
-        The running supervisor failed with an error of the project's own, which says nothing against the configuration.
+    Also raises `RunError` if the running supervisor failed with an error of the project's own, which says nothing
+    against the configuration.
     """
 
     def on_ready(endpoints: Mapping[str, str]) -> None:

@@ -60,12 +60,8 @@ class StateLock:
 def make_runtime(config: Config) -> Runtime:
     """Make a directory of this process for private sockets, open to its user alone.
 
-    Directories of daemons that were killed are removed.
-
-    Raises
-    ------
-    ConfigError
-        The directory belongs to somebody else, is open to others, or its path is too long for a socket.
+    Directories of daemons that were killed are removed. Raises `ConfigError` if the directory belongs to somebody else,
+    is open to others, or its path is too long for a socket.
     """
     parent = runtime_parent(config)
     try:

@@ -23,19 +23,10 @@ class LaunchError(RuntimeError):
 
 
 class DaemonProcess:
-    """A daemon in a process of its own, which ends with this one.
+    """A daemon in a process of its own, which ends with this one; a `Config` is handed over as a file.
 
-    Parameters
-    ----------
-    config : Config or Path
-        What to run; a `Config` is handed over as a file.
-    log : Path, optional
-        File for the daemon's log; by default it goes where this process's stderr goes.
-
-    Attributes
-    ----------
-    endpoints : dict
-        "frames", "estimates" and "control", once ready.
+    Its log goes to the file `log`, by default where this process's stderr goes; `endpoints` are "frames", "estimates"
+    and "control", once ready.
     """
 
     def __init__(self, config: Config | Path, log: Path | None = None) -> None:
@@ -55,13 +46,7 @@ class DaemonProcess:
         return 0 if self._process is None else self._process.pid
 
     def start(self, timeout_s: float = 300.0) -> Self:
-        """Start the daemon, and wait until it is ready.
-
-        Raises
-        ------
-        LaunchError
-            It ended instead, or is not ready within `timeout_s`.
-        """
+        """Start the daemon, and wait; raises `LaunchError` if it ended, or is not ready within `timeout_s`."""
         command = [sys.executable, "-m", "service.supervisor.daemon", "--config", str(self._path), "--parent"]
         with contextlib.ExitStack() as stack:
             log = None if self._log is None else stack.enter_context(self._log.open("ab"))

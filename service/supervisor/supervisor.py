@@ -53,10 +53,7 @@ OTHER_EVENTS = "other"
 
 
 class StartError(RuntimeError):
-    """The daemon could not be started; the message is that of the process that failed.
-
-    `again`: a later start may succeed with the same configuration.
-    """
+    """A daemon that could not be started, in the failed process's words; `again`: it may later, configured the same."""
 
     def __init__(self, message: str, *, again: bool = True) -> None:
         super().__init__(message)
@@ -66,10 +63,7 @@ class StartError(RuntimeError):
 class Supervisor:
     """Runs a daemon until it is stopped.
 
-    Raises
-    ------
-    ConfigError, PortTakenError, AlreadyRunningError
-        The daemon cannot run as configured, or a second time.
+    Raises `ConfigError`, `PortTakenError` or `AlreadyRunningError`: it cannot run as configured, or a second time.
     """
 
     def __init__(self, config: Config) -> None:
@@ -139,11 +133,8 @@ class Supervisor:
     def run(self, on_ready: Callable[[dict[str, str]], None]) -> None:
         """Start everything, call `on_ready` with the endpoints, and work until stopped.
 
-        Raises
-        ------
-        StartError
-            An arm's hardware cannot be opened, a process cannot work as configured, or is not ready within
-            `daemon.start_s`.
+        Raises `StartError` if an arm's hardware cannot be opened, a process cannot work as configured, or is not ready
+        within `daemon.start_s`.
         """
         with self._cleanup, self._signals() as wake:
             for arm in self.config.arm:
@@ -331,10 +322,7 @@ class Supervisor:
         self._routing.on_exit(process)
 
     def _await_last_messages(self, process: WorkerHandle) -> None:
-        """Receive the last messages of a process that failed by itself: they may arrive after its end.
-
-        A killed process has sent none.
-        """
+        """Receive the last messages of a process that failed by itself (not killed): they may arrive after its end."""
         self._receive_private()
         failed = process.process is not None and process.process.wait() > 0
         deadline = time.monotonic() + LAST_MESSAGES_S
@@ -475,14 +463,9 @@ class Supervisor:
         now_ns = time.monotonic_ns()
         return {
             "daemon": {
-                "name": self.config.daemon.name,
-                "pid": os.getpid(),
-                "ready": self.ready,
-                "uptime_s": (now_ns - self._began_ns) * 1e-9,
-                "endpoints": self.endpoints,
-                "state_dir": str(self.config.state_dir),
-                "python": sys.version.split()[0],
-                "usage": usage(),
+                "name": self.config.daemon.name, "pid": os.getpid(), "ready": self.ready,
+                "uptime_s": (now_ns - self._began_ns) * 1e-9, "endpoints": self.endpoints,
+                "state_dir": str(self.config.state_dir), "python": sys.version.split()[0], "usage": usage(),
             },
             "arms": [arm.name for arm in self.config.arm],
             "configuration": {
@@ -492,4 +475,4 @@ class Supervisor:
             "processes": [process.describe(now_ns) for process in self.processes],
             "control": self._control.describe(),
             "events": dict(self._event_counts),
-        }
+        }  # fmt: skip

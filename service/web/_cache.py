@@ -17,33 +17,18 @@ from service.worker.worker import process_name
 
 @dataclass
 class Arm:
-    """One arm; times are CLOCK_MONOTONIC [ns], 0 before the first.
-
-    Attributes
-    ----------
-    status, stats, meta : dict
-        Bodies of the latest messages, by sending process.
-    sent_ns : dict
-        When the latest of these was sent, by kind and process.
-    frames, used : int
-        Published by the acquisition, and processed by the estimator, as of their last heartbeats; frames without
-        position or torque are not processed.
-    frames_ns, used_ns : int
-        Times of the last change of these counts.
-    seen : Counter
-        Received messages, by kind.
-    """
+    """One arm; times are CLOCK_MONOTONIC [ns], 0 before the first."""
 
     name: str
-    status: dict[str, dict[str, Any]] = field(default_factory=dict)
+    status: dict[str, dict[str, Any]] = field(default_factory=dict)  # bodies of the latest messages, by sending process
     stats: dict[str, dict[str, Any]] = field(default_factory=dict)
     meta: dict[str, dict[str, Any]] = field(default_factory=dict)
-    sent_ns: dict[tuple[str, str], int] = field(default_factory=dict)
-    frames: int = 0
-    used: int = 0
-    frames_ns: int = 0
+    sent_ns: dict[tuple[str, str], int] = field(default_factory=dict)  # of the latest of these, by kind and process
+    frames: int = 0  # published by the acquisition, as of its last heartbeat
+    used: int = 0  # processed by the estimator, likewise; frames without position or torque are not
+    frames_ns: int = 0  # time of the last change of `frames`
     used_ns: int = 0
-    seen: Counter[str] = field(default_factory=Counter)
+    seen: Counter[str] = field(default_factory=Counter)  # received messages, by kind
     _decoded: dict[str, Message] = field(default_factory=dict)
     _undecoded: dict[str, list[bytes]] = field(default_factory=dict)  # decoded on demand
 
@@ -81,19 +66,10 @@ class Arm:
 
 
 class Cache:
-    """State of the daemon.
+    """State of the daemon: the supervisor's last reply to `status` (`daemon`), and the `arms`.
 
-    Attributes
-    ----------
-    arms : dict of str to Arm
-    daemon : dict
-        The supervisor's last reply to `status`.
-    reported_ns : int
-        When the supervisor sent it; initially the time of construction.
-    stopping : bool
-        Whether the daemon is shutting down; no further status follows then.
-    refused : int
-        Messages that could not be decoded.
+    The supervisor sent it at `reported_ns`, initially the time of construction. When the daemon is `stopping`, no
+    further status follows. `refused` counts messages that could not be decoded.
     """
 
     def __init__(self, arms: tuple[str, ...], now_ns: int) -> None:

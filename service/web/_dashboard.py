@@ -53,11 +53,9 @@ def api_routes(config: Config, cache: Cache, live: Live, request_proxy: RequestP
     async def session(request: Request) -> dict[str, Any]:
         role = role_of(request)
         return {
-            "role": role,
-            "allowed": allowed_verbs(role, config.daemon),
-            "arms": [arm.name for arm in config.arm],
+            "role": role, "allowed": allowed_verbs(role, config.daemon), "arms": [arm.name for arm in config.arm],
             "methods": list(METHODS),
-        }
+        }  # fmt: skip
 
     async def now(request: Request) -> Response:
         arm = request.query_params.get("arm", "")
@@ -193,21 +191,12 @@ def arm_facts(arm: Arm) -> dict[str, Any]:
     if meta is None:
         raise ControlError("unavailable", f"arm {arm.name}: its estimator has not said yet what it estimates")
     return {
-        "arm": arm.name,
-        "hash": meta["hash"],
-        "robot": meta["robot"],
-        "joints": meta["joints"],
-        "torque_units": meta["torque_units"],
-        "parameters": meta["parameters"],
-        "units": meta["units"],
-        "expressions": meta["expressions"],
-        "of_joint": [joint_of(name) for name in meta["parameters"]],
-        "rate_hz": meta["rate_hz"],
-        "update_hz": meta["update_hz"],
-        "memory_s": meta["settings"].get("memory_s"),
-        "source": source.get("source"),
-        "channels": source.get("channels"),
-    }
+        "arm": arm.name, "hash": meta["hash"], "robot": meta["robot"], "joints": meta["joints"],
+        "torque_units": meta["torque_units"], "parameters": meta["parameters"], "units": meta["units"],
+        "expressions": meta["expressions"], "of_joint": [joint_of(name) for name in meta["parameters"]],
+        "rate_hz": meta["rate_hz"], "update_hz": meta["update_hz"], "memory_s": meta["settings"].get("memory_s"),
+        "source": source.get("source"), "channels": source.get("channels"),
+    }  # fmt: skip
 
 
 def job_for_browser(job: Mapping[str, Any]) -> dict[str, Any]:

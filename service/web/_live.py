@@ -30,16 +30,7 @@ _Make = Callable[[Arm], str]
 
 
 class Live:
-    """The sections of all arms.
-
-    Parameters
-    ----------
-    cache : Cache
-    epoch : int
-        Boot counter of this process; turns start again with it.
-    clock : callable
-        CLOCK_MONOTONIC [ns].
-    """
+    """The sections of all arms; turns start again with `epoch`, the boot counter of this process."""
 
     def __init__(self, cache: Cache, epoch: int, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._cache, self._epoch, self._clock = cache, epoch, clock
@@ -168,7 +159,5 @@ def _bus(arm: Arm) -> str:
 
 #: Sections by the kind of message they are made from.
 _SECTIONS: dict[str, dict[str, _Make]] = {
-    "estimate": {"estimate": _estimate, "standing": _standing},
-    "torque": {"torque": _torque},
-    "status": {"bus": _bus},
-}
+    "estimate": {"estimate": _estimate, "standing": _standing}, "torque": {"torque": _torque}, "status": {"bus": _bus},
+}  # fmt: skip

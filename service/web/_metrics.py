@@ -28,10 +28,8 @@ _VERSION = version("thetad")  # once, because it reads files
 _SOURCE_STATES = ("held", "waiting", "running", "ended")
 _PARAMETER_STATUS = ("unestimated", "estimated", "invalid", "stale", "frozen")
 _MAKERS: Mapping[str, Callable[..., Metric]] = {
-    "counter": CounterMetricFamily,
-    "gauge": GaugeMetricFamily,
-    "histogram": HistogramMetricFamily,
-}
+    "counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily,
+}  # fmt: skip
 #: A parameter's name ends in the number of its joint or link, from 1.
 _JOINT = re.compile(r"(\d+)$")
 

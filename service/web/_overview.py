@@ -42,29 +42,20 @@ def _arm(cache: Cache, arm: Arm, problems: list[str], now_ns: int) -> dict[str, 
     if estimate is not None:
         of = len(estimate.status)
         counts = {
-            "of": of,
-            "estimated": sum(status in ("estimated", "stale", "frozen") for status in estimate.status),
-            "invalid": estimate.status.count("invalid"),
-            "excited": int(estimate.excited.sum()),
-        }
+            "of": of, "estimated": sum(status in ("estimated", "stale", "frozen") for status in estimate.status),
+            "invalid": estimate.status.count("invalid"), "excited": int(estimate.excited.sum()),
+        }  # fmt: skip
     return {
-        "name": arm.name,
-        "problems": problems,
-        "robot": arm.meta.get("acquisition", {}).get("robot"),
-        "source": arm.meta.get("acquisition", {}).get("source"),
-        "state": acquisition.get("state"),
+        "name": arm.name, "problems": problems, "robot": arm.meta.get("acquisition", {}).get("robot"),
+        "source": arm.meta.get("acquisition", {}).get("source"), "state": acquisition.get("state"),
         "silent": now_ns - arm.sent_ns.get(("status", "acquisition"), 0) > SILENT_S * 1e9,
-        "safety": _safety(acquisition.get("safety")),
-        "motion": acquisition.get("motion"),
-        "rate_hz": arm.stats.get("acquisition", {}).get("rate_hz"),
-        "lost": estimator.get("lost"),
-        "estimate_age_s": estimate_age_s(arm, now_ns),
-        "parameters": counts,
-        "model": estimator.get("model"),
+        "safety": _safety(acquisition.get("safety")), "motion": acquisition.get("motion"),
+        "rate_hz": arm.stats.get("acquisition", {}).get("rate_hz"), "lost": estimator.get("lost"),
+        "estimate_age_s": estimate_age_s(arm, now_ns), "parameters": counts, "model": estimator.get("model"),
         "drift": {key: estimator.get("drift", {}).get(key) for key in _DRIFT},
         "recorder": None if "state" not in recorder else _recorder(recorder),
         "hash": arm.meta.get("estimator", {}).get("hash"),
-    }
+    }  # fmt: skip
 
 
 def _safety(safety: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -82,12 +73,9 @@ def _safety(safety: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def _recorder(info: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state of a recorder, without paths."""
     return {
-        "state": info["state"],
-        "file": PurePath(info["path"]).name,
-        "written": info["written"],
-        "bytes": info["bytes"],
+        "state": info["state"], "file": PurePath(info["path"]).name, "written": info["written"], "bytes": info["bytes"],
         "error": info["error"],
-    }
+    }  # fmt: skip
 
 
 def _usage(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,14 +63,7 @@ def find_recording(config: Config, arm: ArmConfig, name: str) -> Path | None:
 
 
 class RecordingList:
-    """Recordings of all arms, listed by one thread at a time, because a folder may be on a slow disk.
-
-    Parameters
-    ----------
-    config : Config
-    clock : callable
-        Monotonic time [s].
-    """
+    """Recordings of all arms, listed by one thread at a time, because a folder may be on a slow disk."""
 
     def __init__(self, config: Config, clock: Callable[[], float] = time.monotonic) -> None:
         self._config, self._clock = config, clock

@@ -26,15 +26,7 @@ _KEPT = 256  # replies
 
 
 class RequestProxy:
-    """Requests with a cache of the latest replies.
-
-    Parameters
-    ----------
-    worker : Worker
-    daemon : DaemonConfig
-    clock : callable
-        Monotonic time [s].
-    """
+    """Requests with a cache of the latest replies; `clock` is monotonic time [s]."""
 
     def __init__(self, worker: Worker, daemon: DaemonConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._worker, self._daemon, self._clock = worker, daemon, clock

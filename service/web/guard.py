@@ -30,18 +30,9 @@ _OWN_SITE = ("same-origin", "none")  # none: typed by the user
 class Guard:
     """Middleware that passes requests for a loopback name, from our own pages, with a valid token.
 
-    Parameters
-    ----------
-    app : ASGIApp
-        Finds the client's role as `role` in the state of the scope.
-    tokens : mapping of str to Role
-        Accepted tokens and their roles; empty: no token is required.
-    role : Role
-        Role of all clients if no token is required.
-    open_to_all : collection of str
-        Paths that need no token.
-    origins : collection of str
-        Accepted origins of pages, in addition to the requested address.
+    `app` finds the client's role as `role` in the state of the scope: by `tokens`, or `role` for all clients if there
+    are none and so none is required. The paths `open_to_all` need no token; `origins` of pages are accepted in addition
+    to the requested address.
     """
 
     def __init__(

@@ -78,19 +78,11 @@ class Web:
             log.setLevel(logging.ERROR)
         self.server = Server(
             uvicorn.Config(
-                make_app(worker.config, self.cache, self.live, request_proxy, tokens),
-                http=Connection,
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                h11_max_incomplete_event_size=MAX_HEADERS,
-                backlog=_BACKLOG,
+                make_app(worker.config, self.cache, self.live, request_proxy, tokens), http=Connection, ws="none",
+                lifespan="off", interface="asgi3", log_config=None, access_log=False, proxy_headers=False,
+                server_header=False, h11_max_incomplete_event_size=MAX_HEADERS, backlog=_BACKLOG,
             )
-        )
+        )  # fmt: skip
         self._sockets: list[zmq.Socket[bytes]] = []
         self._results: dict[str, zmq.Socket[bytes]] = {}  # by arm: messages of its estimator
         self._shown: set[str] = set()  # watched arms, whose torque is received

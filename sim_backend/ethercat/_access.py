@@ -85,10 +85,7 @@ def _touched(memory: UInt8Array, slave: int, start: int, end: int) -> int:
 
 @jit
 def _admits(memory: UInt8Array, opened: UInt8Array, slave: int, touched: int, start: int, direction: int) -> bool:
-    """Return whether the sync managers `touched` let the master read or write from `start` on.
-
-    One that the device has deactivated locks its part of the RAM.
-    """
+    """Return whether the sync managers `touched` permit the access from `start`; a deactivated one locks its RAM."""
     for k in range(reg.SM_COUNT):
         at = reg.SM + k * reg.SM_SIZE
         if not touched >> k & 1:

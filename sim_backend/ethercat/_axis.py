@@ -25,21 +25,11 @@ _POWERED = (CSP, CSV, CST)
 
 @dataclass(frozen=True)
 class Mounting:
-    """Mounting of a drive on its joint.
+    """Mounting of a drive on its joint."""
 
-    Attributes
-    ----------
-    gear_ratio : float, optional
-        Motor turns per joint turn; None: that of the profile.
-    sign : int
-        -1: drive and joint count in opposite directions.
-    offset_rad : float
-        The drive's angle, on the joint side, at joint position zero [rad].
-    """
-
-    gear_ratio: float | None = None
-    sign: int = 1
-    offset_rad: float = 0.0
+    gear_ratio: float | None = None  # motor turns per joint turn; None: that of the profile
+    sign: int = 1  # -1: drive and joint count in opposite directions
+    offset_rad: float = 0.0  # the drive's angle, on the joint side, at joint position zero
 
     def __post_init__(self) -> None:
         if self.gear_ratio is not None and not (math.isfinite(self.gear_ratio) and self.gear_ratio > 0.0):
@@ -63,14 +53,9 @@ class JointDemand(NamedTuple):
 class Axis:
     """Scales of one drive on one joint, and the faults of its encoder.
 
-    The dictionary has the rated torque and current, and receives second encoder and temperature.
-
-    Attributes
-    ----------
-    units_per_motor_rev : float
-        Position units per revolution of the motor.
-    stuck : bool
-        The encoder repeats its last reading (after power-on: the first one); the drive's control loop is unaffected.
+    The dictionary has the rated torque and current, and receives second encoder and temperature. `units_per_motor_rev`
+    are position units per revolution. A `stuck` encoder repeats its last reading (after power-on: the first one); the
+    drive's control loop is unaffected.
     """
 
     def __init__(

@@ -1,14 +1,11 @@
 """Local clocks of a segment: drift, receive times, the system time and its compensation, the SYNC0 grid.
 
-A local clock counts nanoseconds from power-on and runs fast by its drift.  The system time of a slave is its local
-time plus the offset at 0x0920; the master reads it less the delay at 0x0928, so that all slaves return the time of the
-reference clock when the frame passed it.
-
-Drift compensation.  A write to 0x0910 compares the slave's system time with the received one.  The clock is steered by
-a critically damped proportional-integral controller with a slew of at most `MAX_SLEW`.  Of the registers of real
-compensation only the reset by a write to 0x0930 and the filter depth of 0x092C are modelled.
-
-Source: Beckhoff EtherCAT slave controller data sheet, section I, 9 (distributed clocks).
+A local clock counts nanoseconds from power-on and runs fast by its drift.  The system time of a slave is its local time
+plus the offset at 0x0920; the master reads it less the delay at 0x0928, so that all slaves return the time of the
+reference clock when the frame passed it.  Drift compensation: a write to 0x0910 compares the slave's system time with
+the received one.  The clock is steered by a critically damped proportional-integral controller with a slew of at most
+`MAX_SLEW`.  Of the registers of real compensation only the reset by a write to 0x0930 and the filter depth of 0x092C
+are modelled.  Source: Beckhoff EtherCAT slave controller data sheet, section I, 9 (distributed clocks).
 """
 
 from __future__ import annotations
@@ -229,14 +226,7 @@ class SyncGrid:
     """Times of the machine's steps: at SYNC0 of the reference clock, or every millisecond without one.
 
     The reference is the first powered slave along the cable whose SYNC0 runs.  All drives step on its grid, also before
-    its start time.
-
-    Attributes
-    ----------
-    due_ns : int
-        Host time of the next step.
-    period_ns : int
-        Nominal time from step to step.
+    its start time. The next step is at host time `due_ns`; the nominal time from step to step is `period_ns`.
     """
 
     def __init__(self, clocks: Clocks, host_ns: int) -> None:

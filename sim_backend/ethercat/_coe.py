@@ -30,10 +30,7 @@ Writer = Callable[[int, int, bytes, int], None]
 
 
 class CoeError(SimulationError, ValueError):
-    """A message that is no valid request; the mailbox answers with a mailbox error.
-
-    `too_short`: it ends before its header does; otherwise its service is unknown.
-    """
+    """An invalid request, answered with a mailbox error: `too_short` for its header, or of an unknown service."""
 
     def __init__(self, reason: str, *, too_short: bool) -> None:
         self.too_short = too_short

@@ -16,11 +16,9 @@ ASSIGN_OUTPUTS, ASSIGN_INPUTS = 0x1C12, 0x1C13
 _MAX_PDOS = 8  # PDOs in one sync manager
 _SYNC_OUTPUTS, _SYNC_INPUTS = 0x1C32, 0x1C33
 _ACCESS = {
-    "ro": Access.READ,
-    "wo": Access.WRITE,
-    "rw": Access.READ | Access.WRITE,
+    "ro": Access.READ, "wo": Access.WRITE, "rw": Access.READ | Access.WRITE,
     "rw-preop": Access.READ | Access.WRITE_PREOP,
-}
+}  # fmt: skip
 _PDO = {"none": Access(0), "rx": Access.RX_PDO, "tx": Access.TX_PDO, "both": Access.RX_PDO | Access.TX_PDO}
 _LIST = Access.READ | Access.WRITE_PREOP | Access.SETTING  # of PDOs, where it can be changed
 _CODES = {"array": ObjectCode.ARRAY, "record": ObjectCode.RECORD}
@@ -140,10 +138,8 @@ def _add_sync_managers(dictionary: ObjectDictionary, profile: DeviceProfile) -> 
     for index, title in ((_SYNC_OUTPUTS, "SM output parameter"), (_SYNC_INPUTS, "SM input parameter")):
         parts: list[_Part] = [
             ("Synchronization type", u16, 1, read | Access.WRITE_PREOP),
-            ("Cycle time", u32, 0, read | Access.WRITE_PREOP),
-            ("Shift time", u32, 0, read),
+            ("Cycle time", u32, 0, read | Access.WRITE_PREOP), ("Shift time", u32, 0, read),
             ("Synchronization types supported", u16, 0x0007, read),
-            ("Minimum cycle time", u32, profile.dc.min_cycle_ns, read),
-            ("Calc and copy time", u32, 0, read),
-        ]
+            ("Minimum cycle time", u32, profile.dc.min_cycle_ns, read), ("Calc and copy time", u32, 0, read),
+        ]  # fmt: skip
         _record(dictionary, index, title, DataType.SYNC_PARAMETER, parts)

@@ -22,11 +22,9 @@ from sim_backend.ethercat.registers import UInt8Array
 _MAILBOX_MIN = 32  # bytes that every mailbox service fits into
 _CONTROL = reg.SM_CONTROL_MODE_MASK | reg.SM_CONTROL_DIRECTION_MASK
 _CONTROLS = (
-    reg.SM_MODE_MAILBOX | reg.SM_DIRECTION_WRITE,
-    reg.SM_MODE_MAILBOX | reg.SM_DIRECTION_READ,
-    reg.SM_MODE_BUFFERED | reg.SM_DIRECTION_WRITE,
-    reg.SM_MODE_BUFFERED | reg.SM_DIRECTION_READ,
-)
+    reg.SM_MODE_MAILBOX | reg.SM_DIRECTION_WRITE, reg.SM_MODE_MAILBOX | reg.SM_DIRECTION_READ,
+    reg.SM_MODE_BUFFERED | reg.SM_DIRECTION_WRITE, reg.SM_MODE_BUFFERED | reg.SM_DIRECTION_READ,
+)  # fmt: skip
 _MAILBOX_OUT, _MAILBOX_IN = reg.SM + reg.SM_MAILBOX_OUT * reg.SM_SIZE, reg.SM + reg.SM_MAILBOX_IN * reg.SM_SIZE
 _OUTPUTS, _INPUTS = reg.SM + reg.SM_OUTPUTS * reg.SM_SIZE, reg.SM + reg.SM_INPUTS * reg.SM_SIZE
 _WITH_MAILBOX = (reg.AL_PREOP, reg.AL_SAFEOP, reg.AL_OP)
@@ -38,13 +36,8 @@ class SlaveController:
 
     The dictionary is `build_dictionary` of the profile; the drive holds entries of it.  Station alias and serial number
     are those in the EEPROM.  A change to a higher AL state takes `transition_ns`, a command of the EEPROM `sii_ns`.
-
-    Attributes
-    ----------
-    refuse_op : bool
-        Refuse OP with the AL status code `refuse_op_code`.
-    lost_emergencies : int
-        Emergencies lost because the mailbox was full.
+    `refuse_op` refuses OP with the AL status code `refuse_op_code`; `lost_emergencies` counts those for which the
+    mailbox was full.
     """
 
     def __init__(

@@ -3,12 +3,9 @@
 For each datagram a slave controller checks whether it is addressed (by position, station address or alias, broadcast,
 or an FMMU for the logical address), reads or writes its memory, and increments the working counter: by 1 for a read, by
 1 for a write; in commands that do both, by 1 for the read and 2 for the write.  Datagrams of a frame are independent
-and are processed one after the other.
-
-FMMUs map bits.  A write that covers part of a byte keeps the other bits; real controllers guarantee that for digital
-outputs only.
-
-Source: Beckhoff EtherCAT slave controller data sheet, sections I and II; ETG.1000.4.
+and are processed one after the other. FMMUs map bits.  A write that covers part of a byte keeps the other bits; real
+controllers guarantee that for digital outputs only.  Source: Beckhoff EtherCAT slave controller data sheet, sections I
+and II; ETG.1000.4.
 """
 
 from __future__ import annotations
@@ -208,22 +205,11 @@ def process_frame(
     frame: UInt8Array, size: int, slaves: IntArray, live: UInt8Array, arrays: SlaveArrays, scratch: UInt8Array,
     arrival: IntArray, way: int, first_ns: int, hop_ns: int,
 ) -> None:  # fmt: skip
-    """Take a frame through slaves.
+    """Take an Ethernet frame with EtherCAT type, changed in place and `size` bytes long, through slaves.
 
-    Parameters
-    ----------
-    frame : (>= size,) uint8
-        Ethernet frame with EtherCAT type, changed in place; `size` is its length.
-    slaves : (m,) int64
-        Numbers of the slaves, in the order in which they process the frame.
-    live : (N,) uint8
-        0: the slave passes the frame on without processing it.
-    arrays : SlaveArrays
-    scratch, arrival : (SCRATCH_ROWS, SCRATCH_SIZE) uint8, (access.ARRIVAL,) int64
-    way : int
-        LINE, RING or TAIL.
-    first_ns, hop_ns : int
-        Host time at which the frame is at the first slave's processing unit; delay from one slave to the next.
+    `slaves` (m,) are in the order in which they process the frame; where `live` (N,) is 0 a slave passes it on without
+    processing it. `scratch` is (SCRATCH_ROWS, SCRATCH_SIZE), `arrival` (access.ARRIVAL,); `way` is LINE, RING or TAIL.
+    The frame is at the first slave's processing unit at host time `first_ns`, and `hop_ns` later at the next.
     """
     if slaves.shape[0] == 0 or size < wire.FRAME_HEADER:
         return

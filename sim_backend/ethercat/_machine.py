@@ -41,17 +41,8 @@ class Machine:
 
     The model needs `inertial`; `settings` are those of `DriveArm`, without quantisation, as the drives quantise.
     `start` are the joint positions (n,) at the beginning [rad or m], by default mid-range.  Raises
-    `SimulationConfigError` for an arm that cannot be simulated, or without one drive for each joint.
-
-    Attributes
-    ----------
-    arm : DriveArm
-    drives : list of Cia402Drive
-    axes : list of Axis
-    sample : DriveSample
-        The arm at the last cycle.
-    emergencies : list of (int, Emergency)
-        Those of the last cycle, with the slaves that sent them.
+    `SimulationConfigError` for an arm that cannot be simulated, or without one drive for each joint. `sample` is the
+    arm at the last cycle; `emergencies` are those of that cycle, with the slaves that sent them.
     """
 
     def __init__(

@@ -1,7 +1,4 @@
-"""Mailbox of a slave: header, counter, repeat handshake, error replies and queue (ETG.1000.4 and ETG.1000.6).
-
-`SlaveController` copies messages from and to the memory of the sync managers.
-"""
+"""Mailbox of a slave: header, counter, repeat handshake, error replies and queue (ETG.1000.4 and ETG.1000.6)."""
 
 from __future__ import annotations
 

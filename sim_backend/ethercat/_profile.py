@@ -337,10 +337,7 @@ def known_profiles() -> list[str]:
 
 
 def load_profile(ref: str | Path) -> DeviceProfile:
-    """Read a device profile by the name of a shipped one, or from a path that ends in `.toml`.
-
-    Raises `DeviceProfileError`, with file and field, if it is unknown or invalid.
-    """
+    """Read a shipped profile by name, or a path that ends in `.toml`; `DeviceProfileError` has file and field."""
     text = str(ref)
     if text.endswith(".toml"):
         try:

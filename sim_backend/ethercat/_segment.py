@@ -88,27 +88,10 @@ class Machine(Protocol):
 class Segment:
     """Slaves in a line or ring, seen from the master's port 0 and, in a ring, port 1 at the far end.
 
-    Parameters
-    ----------
-    controllers : sequence of callables
-        One for each slave, in the order along the cable.
-    machine : Machine, optional
-    ring : bool
-        A cable leads from the last slave back to the master.
-    hop_ns, now_ns : int
-        Delay from a slave to the next, and host time (CLOCK_MONOTONIC) at power-on [ns].
-    clocks : sequence of ClockSettings
-        Of the first slaves; the others have exact clocks.
-
-    Attributes
-    ----------
-    memory : (N, MEMORY_SIZE) uint8
-    controllers : list of Controller
-    machine : Machine or None
-    steps, skipped : int
-        Steps of the machine that were taken, and skipped because the process was late.
-    dropped : int
-        Frames lost on purpose, there or back.
+    `controllers` make one for each slave, along the cable; in a `ring` a cable leads from the last slave back to the
+    master. `hop_ns` is the delay from a slave to the next, `now_ns` the host time (CLOCK_MONOTONIC) at power-on.
+    `clocks` are those of the first slaves; the others have exact ones. The machine's `steps` were taken, or `skipped`
+    because the process was late; `dropped` frames were lost on purpose, there or back. `memory` is (N, MEMORY_SIZE).
     """
 
     def __init__(

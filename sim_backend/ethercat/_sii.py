@@ -1,7 +1,4 @@
-"""Slave information interface: content of the EEPROM from a profile, and its command register.
-
-Layout: ETG.2010 (first words, categories) and ETG.1000.6; command register: ETG.1000.4.
-"""
+"""Slave information interface: EEPROM from a profile (ETG.2010, ETG.1000.6), and its command register (ETG.1000.4)."""
 
 from __future__ import annotations
 

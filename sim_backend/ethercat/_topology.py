@@ -15,16 +15,10 @@ _PORTS = 4
 
 
 class Topology:
-    """Slaves that a frame reaches.
+    """Slaves that a frame reaches, in the order in which they process it.
 
-    Attributes
-    ----------
-    head : (m,) int64
-        Slaves that process a frame sent into the first port, in that order.
-    tail : (k,) int64
-        Slaves that process a frame sent into the far end of a cut ring, in that order; they are never in `head`.
-    intact : bool
-        The ring is closed: what goes in at one end comes out at the other.
+    `head` (m,) if it is sent into the first port, `tail` (k,) if into the far end of a cut ring; none is in both.
+    `intact`: the ring is closed, and what goes in at one end comes out at the other.
     """
 
     def __init__(self, count: int, *, ring: bool) -> None:

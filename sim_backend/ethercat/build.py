@@ -32,13 +32,6 @@ class SimulatedSegment:
 
     `now_ns` is CLOCK_MONOTONIC at power-on.  Raises `SimulationConfigError` or `RobotError` if robot, drives or faults
     do not fit together.
-
-    Attributes
-    ----------
-    model : RobotModel
-    segment : Segment
-    machine : Machine
-    faults : FaultSchedule
     """
 
     def __init__(self, settings: SegmentSettings, now_ns: int) -> None:

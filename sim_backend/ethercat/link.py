@@ -1,7 +1,4 @@
-"""A virtual cable: a pair of virtual Ethernet interfaces.
-
-Needs root (CAP_NET_ADMIN) and the program `ip` of iproute2.
-"""
+"""A virtual cable: a pair of virtual Ethernet interfaces, by `ip` of iproute2 as root (CAP_NET_ADMIN)."""
 
 from __future__ import annotations
 
@@ -43,10 +40,7 @@ class Link:
         return _exists(self.master) or _exists(self.segment)
 
     def up(self) -> None:
-        """Create both interfaces and enable them.
-
-        Raises `LinkError` if a name is taken, `ip` is missing, or the system refuses.
-        """
+        """Create both interfaces and enable them; `LinkError` if a name is taken, `ip` is missing, or it is refused."""
         for name in (self.master, self.segment):
             if _exists(name):
                 raise LinkError(f"there is an interface {name} already: remove it with thetad sim link down")

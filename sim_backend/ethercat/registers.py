@@ -1,8 +1,6 @@
-"""Memory of an EtherCAT slave controller: addresses, bits, AL states and status codes.
+"""Memory of an EtherCAT slave controller, little-endian: addresses, bits, AL states and status codes.
 
-Source: Beckhoff EtherCAT slave controller data sheet, section II (register description); ETG.1000.4 and
-ETG.1000.6.
-All values of more than one byte are little-endian.
+Source: Beckhoff EtherCAT slave controller data sheet, section II (register description); ETG.1000.4 and ETG.1000.6.
 """
 
 from __future__ import annotations

@@ -40,27 +40,15 @@ class FrameError(ValueError):
 
 @dataclass(slots=True)
 class Datagram:
-    """One datagram.
+    """One datagram."""
 
-    Attributes
-    ----------
-    command, index : int
-        Command code; number by which the master matches its reply.
-    address : int
-        32 bits: the logical address, or position or station (low word) and register (high word).
-    data : bytes
-    working_counter, interrupt : int
-    circulating : bool
-        Marked by a slave that had no link at port 0.
-    """
-
-    command: int
-    address: int
+    command: int  # code
+    address: int  # 32 bits: the logical address, or position or station (low word) and register (high word)
     data: bytes
-    index: int = 0
+    index: int = 0  # by which the master matches its reply
     working_counter: int = 0
     interrupt: int = 0
-    circulating: bool = False
+    circulating: bool = False  # marked by a slave that had no link at port 0
 
     @property
     def device(self) -> int:
@@ -89,10 +77,7 @@ def logical(command: int, address: int, data: bytes, index: int = 0) -> Datagram
 
 
 def build_frame(datagrams: Iterable[Datagram], source: bytes = MASTER) -> bytes:
-    """Return the Ethernet frame, padded to the shortest length.
-
-    Raises `FrameError` without a datagram, or for more than fit into a frame.
-    """
+    """Return the Ethernet frame, padded to the shortest length; `FrameError` without a datagram, or for too many."""
     chain = list(datagrams)
     if not chain:
         raise FrameError("a frame needs at least one datagram")
@@ -108,10 +93,7 @@ def build_frame(datagrams: Iterable[Datagram], source: bytes = MASTER) -> bytes:
 
 
 def parse_frame(frame: bytes) -> list[Datagram]:
-    """Return the datagrams of an Ethernet frame.
-
-    Raises `FrameError` without EtherCAT commands, or for a datagram longer than the frame.
-    """
+    """Return the datagrams of a frame; `FrameError` without EtherCAT commands, or for one longer than the frame."""
     if len(frame) < FRAME_HEADER or frame[12:14] != ETHERTYPE.to_bytes(2, "big"):
         raise FrameError("no EtherCAT frame")
     (header,) = struct.unpack_from("<H", frame, ETHERNET_HEADER)

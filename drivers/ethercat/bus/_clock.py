@@ -15,21 +15,10 @@ _DISAGREE_NS = 2_000_000
 
 
 class BusClock:
-    """Mapping between DC time and CLOCK_MONOTONIC.
+    """Mapping between DC time and CLOCK_MONOTONIC, for a cycle with SYNC0 `shift_ns` after its multiples.
 
-    Parameters
-    ----------
-    cycle_ns, shift_ns : int
-        Cycle, and delay of SYNC0 after its multiples [ns].
-    slew_ns : float
-        Largest correction of the mapping by one frame [ns].
-
-    Attributes
-    ----------
-    drift_ppm : float
-        Rate of the DC clock against CLOCK_MONOTONIC, positive if it runs fast.
-    steps : int
-        How often the DC clock jumped.
+    One frame corrects the mapping by at most `slew_ns`. `drift_ppm` is the rate of the DC clock against
+    CLOCK_MONOTONIC, positive if it runs fast; `steps` counts its jumps.
     """
 
     _KP = 1.0 / 128.0  # critically damped, settles in some 500 frames

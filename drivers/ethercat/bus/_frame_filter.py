@@ -40,15 +40,10 @@ class _Program(ctypes.Structure):
 
 
 def program(image_bytes: int | None = None) -> list[Instruction]:
-    """Return the filter.
+    """Return the filter, which requires `image_bytes` of process data (LRW) unless None.
 
     It accepts a frame whose EtherCAT header announces datagrams, with a length within the frame, and whose first
     `MAX_DATAGRAMS` datagrams end exactly there.
-
-    Parameters
-    ----------
-    image_bytes : int, optional
-        Required length of process data (LRW); None: any.
     """
     found = [_load(15), (_AND, 0, 0, 0xF8), (_IF_EQUAL, 1, 0, 0x10), _drop()]
     found += [_load(15), (_AND, 0, 0, 7), (_SHIFT, 0, 0, 8), (_TO_X, 0, 0, 0), _load(14), (_OR_X, 0, 0, 0)]

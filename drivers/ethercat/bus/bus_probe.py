@@ -1,7 +1,4 @@
-"""AL states of a bus, read without a scan, to leave a bus in operation alone.
-
-`Bus.scan` resets the slaves; this module only reads, with frames of its own.
-"""
+"""AL states of a bus, read without a scan, which would reset the slaves, to leave a bus in operation alone."""
 
 from __future__ import annotations
 

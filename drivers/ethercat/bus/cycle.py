@@ -9,10 +9,7 @@ from __future__ import annotations
 
 
 def next_cycle(last: int, now_ns: int, deadline_of_next_ns: int, cycle_ns: int) -> int:
-    """Return the index of the cycle to wait for.
-
-    The one after `last`, unless its deadline passed more than half a cycle ago; then the next with a future deadline.
-    """
+    """Return the cycle to wait for: the one after `last`, or if that is late by half a cycle the next in time."""
     late_ns = now_ns - deadline_of_next_ns
     if late_ns <= cycle_ns // 2:
         return last + 1
@@ -20,16 +17,10 @@ def next_cycle(last: int, now_ns: int, deadline_of_next_ns: int, cycle_ns: int) 
 
 
 class CycleCounter:
-    """Counts every cycle from 0 on once.
+    """Counts every cycle from 0 on once; `last` is the highest counted, -1 before the first.
 
-    Attributes
-    ----------
-    last : int
-        Highest index counted; -1 before the first.
-    frames, lost, overruns : int
-        They add up to `last + 1`.
-    repeated : int
-        Answers for a cycle that already had one; they give no frame.
+    `frames`, `lost` and `overruns` add up to `last + 1`; `repeated` answers, for a cycle that already had one, give no
+    frame.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,4 @@
-"""Slave EEPROM (SII, ETG.2010): mailboxes, names, CoE abilities, PDOs.
-
-It is read through the controller's registers (ETG.1000.4); afterwards its owner is restored.
-"""
+"""Slave EEPROM (SII, ETG.2010), read through the controller's registers (ETG.1000.4); its owner is restored."""
 
 from __future__ import annotations
 
@@ -20,13 +17,9 @@ _STRINGS, _GENERAL, _TX_PDO, _RX_PDO, _DC, _END = 10, 30, 50, 51, 60, 0xFFFF
 _MAX_CATEGORIES = 64
 _PROTOCOLS = {0x01: "AoE", 0x02: "EoE", 0x04: "CoE", 0x08: "FoE", 0x10: "SoE", 0x20: "VoE"}
 _COE_DETAILS = {
-    0x01: "SDO",
-    0x02: "SDO information",
-    0x04: "PDO assignment",
-    0x08: "PDO configuration",
-    0x10: "upload at startup",
+    0x01: "SDO", 0x02: "SDO information", 0x04: "PDO assignment", 0x08: "PDO configuration", 0x10: "upload at startup",
     0x20: "complete access",
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

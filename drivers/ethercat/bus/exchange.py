@@ -25,20 +25,10 @@ SILENCE_NS = 200_000_000
 class Exchange:
     """The cycle of a bus with mapped process data.
 
-    Attributes
-    ----------
-    clock : BusClock
-    account : CycleAccount
-        Counts from `begin` on.
-    histograms : dict of str to Histogram
-        "period" from frame to frame, "lateness" of waking up, "round_trip", and "execution" from sending to the
-        finished frame.
-    has_dc : bool
-        Whether frames carry DC time; otherwise the grid is that of CLOCK_MONOTONIC.
-    index, sent_ns : int
-        Index of the last exchange on the clock's grid, and time at which it was sent [ns].
-    unanswered, unanswered_in_a_row : int
-        Exchanges without an answer since `begin`, and since the last answer.
+    `histograms` are "period" from frame to frame, "lateness" of waking up, "round_trip", and "execution" from sending
+    to the finished frame. `has_dc`: frames carry DC time; otherwise the grid is that of CLOCK_MONOTONIC. `index` is
+    that of the last exchange on the clock's grid, `sent_ns` its time. Exchanges were `unanswered` since `begin`, and
+    `unanswered_in_a_row` since the last answer.
     """
 
     def __init__(self, bus: Bus, config: EthercatConfig) -> None:
@@ -142,24 +132,11 @@ class Exchange:
 def valid_joints(
     missing: int, statuses: Sequence[AlStatus | None], weights: Sequence[tuple[int, int]], positions: Sequence[int]
 ) -> tuple[BoolArray, bool]:
-    """Return the joints with valid inputs in a cycle with a low working counter.
+    """Return the joints (n,) with valid inputs where the working counter is `missing` too low, and whether known.
 
-    Parameters
-    ----------
-    missing : int
-        Difference of the working counter to the expected one.
-    statuses : per slave
-        As last read; None: no answer.
-    weights : per slave
-        Contribution of its outputs and its inputs to the working counter.
-    positions : (n,) of int
-        Slave of each joint.
-
-    Returns
-    -------
-    valid : (n,) bool
-    known : bool
-        False if the states do not explain the difference; then no joint is valid.
+    It is not known if the states do not explain the difference; then no joint is valid. `statuses` per slave are as
+    last read, None without an answer; `weights` the contributions of its outputs and its inputs to the working counter;
+    `positions` (n,) the slave of each joint.
     """
     gone = [status is None or status.state < SAFEOP for status in statuses]
     silent = sum(out + in_ for (out, in_), away in zip(weights, gone, strict=True) if away)

@@ -24,10 +24,7 @@ LISTEN_S = 0.1
 
 
 def check_name(name: str) -> None:
-    """Raise `DriverConfigError` unless an interface can have this name.
-
-    SOEM copies the name into a buffer of 16 bytes unchecked: a longer one overwrites its stack.
-    """
+    """Raise `DriverConfigError` unless an interface can have this name; SOEM copies it into 16 bytes unchecked."""
     raw = name.encode("utf-8", "surrogateescape")
     if not 1 <= len(raw) <= _NAME_BYTES or b"\0" in raw or b"/" in raw or any(c.isspace() for c in name):
         raise DriverConfigError(
@@ -170,12 +167,10 @@ def adapters() -> list[Adapter]:
             address = _ask(probe, _SIOCGIFADDR, name)
             found.append(
                 Adapter(
-                    name,
-                    hardware[18:24].hex(":"),
-                    *flags,
+                    name, hardware[18:24].hex(":"), *flags,
                     None if address is None else socket.inet_ntoa(address[20:24]),
                 )
-            )
+            )  # fmt: skip
     return found
 
 

@@ -1,7 +1,4 @@
-"""An EtherCAT master on an interface: opening, closing, scan, AL states and registers.
-
-`Bus` adds mailboxes, distributed clocks and process data.
-"""
+"""An EtherCAT master on an interface: opening, closing, scan, AL states, registers; `Bus` adds the rest."""
 
 from __future__ import annotations
 
@@ -60,14 +57,8 @@ def status_text(status: AlStatus | None) -> str:
 class Master:
     """A master on one interface, or on both ends of a ring.
 
-    Attributes
-    ----------
-    emergencies : deque of Emergency
-        Received; the user of the class removes them.
-    mailbox_errors : int
-        Mailbox errors that belonged to no call.
-    streaming : bool
-        Set while process data runs; SDOs are refused then.
+    The user of the class removes the received `emergencies`; `mailbox_errors` counts those that belonged to no call;
+    while process data is `streaming`, SDOs are refused.
     """
 
     def __init__(self, interface: str, redundant_interface: str | None = None) -> None:

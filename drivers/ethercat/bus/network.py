@@ -86,10 +86,7 @@ def expected_slaves(config: EthercatConfig) -> tuple[ExpectedSlave, ...]:
 
 
 def differences(expected: Sequence[ExpectedSlave], found: Sequence[FoundSlave]) -> list[str]:
-    """Return the differences between bus and configuration, one a line; empty if there are none.
-
-    Two slaves of which each is at the position of the other are reported as swapped.
-    """
+    """Return the differences between bus and configuration, one a line; slaves in each other's place are "swapped"."""
     by_position = {slave.position: slave for slave in found}
     wrong = [e for e in expected if e.position in by_position and not e.matches(by_position[e.position])]
     lines = []

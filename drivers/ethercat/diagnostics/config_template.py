@@ -1,7 +1,4 @@
-"""Template of a configuration, from the slaves' own data: TOML tables, ready to be pasted.
-
-Values that only the user can know are neutral and marked by a comment.
-"""
+"""Template of a configuration in TOML, from the slaves' own data; what only the user can know is marked."""
 
 from __future__ import annotations
 
@@ -25,25 +22,14 @@ from drivers.ethercat.pdo import RX_MEANINGS, TX_MEANINGS
 
 #: Meanings of CiA 402 objects, by (index, bits).
 _RX = {
-    (0x6040, 16): "controlword",
-    (0x6060, 8): "mode",
-    (0x607A, 32): "target_position",
-    (0x60FF, 32): "target_velocity",
-    (0x6071, 16): "target_torque",
-    (0x60B1, 32): "velocity_offset",
-    (0x60B2, 16): "torque_offset",
-}
+    (0x6040, 16): "controlword", (0x6060, 8): "mode", (0x607A, 32): "target_position", (0x60FF, 32): "target_velocity",
+    (0x6071, 16): "target_torque", (0x60B1, 32): "velocity_offset", (0x60B2, 16): "torque_offset",
+}  # fmt: skip
 _TX = {
-    (0x6041, 16): "statusword",
-    (0x6061, 8): "mode_display",
-    (0x6064, 32): "position",
-    (0x606C, 32): "velocity",
-    (0x6077, 16): "torque",
-    (0x6078, 16): "current",
-    (0x603F, 16): "error_code",
-    (0x60FD, 32): "digital_inputs",
+    (0x6041, 16): "statusword", (0x6061, 8): "mode_display", (0x6064, 32): "position", (0x606C, 32): "velocity",
+    (0x6077, 16): "torque", (0x6078, 16): "current", (0x603F, 16): "error_code", (0x60FD, 32): "digital_inputs",
     (0x60F4, 32): "following_error",
-}
+}  # fmt: skip
 assert {*_RX.values()} <= {*RX_MEANINGS}
 assert {*_TX.values()} <= {*TX_MEANINGS}
 

@@ -1,7 +1,4 @@
-"""Information about one slave in PRE-OP: identity, controller, drive, process data.
-
-Nothing is written.  What a slave does not have is left out; a missing answer is an error.
-"""
+"""Identity, controller, drive and process data of one slave in PRE-OP; nothing is written, what is absent left out."""
 
 from __future__ import annotations
 
@@ -22,51 +19,29 @@ _MAX_SYNC_MANAGERS = 8
 _OUTPUTS, _INPUTS = 0x1C12, 0x1C13
 
 _MODES = {
-    0: "pp (profile position)",
-    1: "vl (velocity, frequency converter)",
-    2: "pv (profile velocity)",
-    3: "tq (profile torque)",
-    5: "hm (homing)",
-    6: "ip (interpolated position)",
-    7: "csp (cyclic synchronous position)",
-    8: "csv (cyclic synchronous velocity)",
-    9: "cst (cyclic synchronous torque)",
+    0: "pp (profile position)", 1: "vl (velocity, frequency converter)", 2: "pv (profile velocity)",
+    3: "tq (profile torque)", 5: "hm (homing)", 6: "ip (interpolated position)", 7: "csp (cyclic synchronous position)",
+    8: "csv (cyclic synchronous velocity)", 9: "cst (cyclic synchronous torque)",
     10: "cstca (cyclic synchronous torque with commutation angle)",
-}
+}  # fmt: skip
 _STATUS_BITS = {
-    cia402.VOLTAGE_BIT: "voltage enabled",
-    cia402.WARNING_BIT: "warning",
-    cia402.REMOTE_BIT: "remote",
-    cia402.INTERNAL_LIMIT_BIT: "internal limit active",
-    cia402.FOLLOWING_ERROR_BIT: "following error or mode specific",
-}
+    cia402.VOLTAGE_BIT: "voltage enabled", cia402.WARNING_BIT: "warning", cia402.REMOTE_BIT: "remote",
+    cia402.INTERNAL_LIMIT_BIT: "internal limit active", cia402.FOLLOWING_ERROR_BIT: "following error or mode specific",
+}  # fmt: skip
 #: First digits of error codes (CiA 301, IEC 61800-7-201).
 _ERROR_CLASSES = {
-    0x0: "no error",
-    0x1: "generic",
-    0x2: "current",
-    0x3: "voltage",
-    0x4: "temperature",
-    0x5: "hardware",
-    0x6: "software",
-    0x7: "additional modules",
-    0x8: "monitoring, following error",
-    0x9: "external",
+    0x0: "no error", 0x1: "generic", 0x2: "current", 0x3: "voltage", 0x4: "temperature", 0x5: "hardware",
+    0x6: "software", 0x7: "additional modules", 0x8: "monitoring, following error", 0x9: "external",
     0xF: "device specific",
-}
+}  # fmt: skip
 #: Ratings by name: object, type, digits of one unit, unit.
 _RATED = {
-    "rated current": (0x6075, 0, "u32", 1000.0, "A"),
-    "rated torque": (0x6076, 0, "u32", 1000.0, "N*m"),
-    "max torque": (0x6072, 0, "u16", 10.0, "% of rated"),
-    "max motor speed": (0x6080, 0, "u32", 1.0, "1/min"),
-    "encoder increments": (0x608F, 1, "u32", 1.0, ""),
-    "encoder motor revolutions": (0x608F, 2, "u32", 1.0, ""),
-    "gear motor revolutions": (0x6091, 1, "u32", 1.0, ""),
-    "gear shaft revolutions": (0x6091, 2, "u32", 1.0, ""),
-    "feed": (0x6092, 1, "u32", 1.0, ""),
-    "feed shaft revolutions": (0x6092, 2, "u32", 1.0, ""),
-}
+    "rated current": (0x6075, 0, "u32", 1000.0, "A"), "rated torque": (0x6076, 0, "u32", 1000.0, "N*m"),
+    "max torque": (0x6072, 0, "u16", 10.0, "% of rated"), "max motor speed": (0x6080, 0, "u32", 1.0, "1/min"),
+    "encoder increments": (0x608F, 1, "u32", 1.0, ""), "encoder motor revolutions": (0x608F, 2, "u32", 1.0, ""),
+    "gear motor revolutions": (0x6091, 1, "u32", 1.0, ""), "gear shaft revolutions": (0x6091, 2, "u32", 1.0, ""),
+    "feed": (0x6092, 1, "u32", 1.0, ""), "feed shaft revolutions": (0x6092, 2, "u32", 1.0, ""),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -154,12 +129,8 @@ def information(inspection: Inspection, position: int) -> dict[str, Any]:
         "state_now": status_text(inspection.al_status(position)),
         "controller": _controller(inspection, position),
         "eeprom": {
-            "bytes": sii.size_bytes,
-            "order": sii.order,
-            "group": sii.group,
-            "ebus_current_ma": sii.current_ma,
-            "coe": sii.coe,
-            "dc_modes": sii.dc_modes,
+            "bytes": sii.size_bytes, "order": sii.order, "group": sii.group, "ebus_current_ma": sii.current_ma,
+            "coe": sii.coe, "dc_modes": sii.dc_modes,
         },
         "mailbox": {
             "protocols": sii.protocols,
@@ -167,7 +138,7 @@ def information(inspection: Inspection, position: int) -> dict[str, Any]:
             "send": {"start": sii.send_mailbox[0], "bytes": sii.send_mailbox[1]},
         },
         "sync_managers": list(_sync_managers(inspection, position)),
-    }
+    }  # fmt: skip
     if has_coe(inspection, position, sii):
         facts["device"] = _device(inspection, position)
         facts["drive"] = _drive(inspection, position)
@@ -183,16 +154,11 @@ def _controller(inspection: Inspection, position: int) -> dict[str, Any]:
     raw = inspection.registers(position, _REG_BUILD, 10)
     links = int.from_bytes(inspection.registers(position, _REG_DL_STATUS, 2), "little")
     return {
-        "type": raw[0],
-        "revision": raw[1],
-        "build": int.from_bytes(raw[2:4], "little"),
-        "fmmus": raw[4],
-        "sync_managers": raw[5],
-        "ram_kib": raw[6],
-        "ports_with_link": [port for port in range(4) if links & 0x10 << port],
-        "dc": bool(raw[8] & _FEATURE_DC),
+        "type": raw[0], "revision": raw[1], "build": int.from_bytes(raw[2:4], "little"), "fmmus": raw[4],
+        "sync_managers": raw[5], "ram_kib": raw[6],
+        "ports_with_link": [port for port in range(4) if links & 0x10 << port], "dc": bool(raw[8] & _FEATURE_DC),
         "dc_bits": (64 if raw[8] & _FEATURE_DC_64 else 32) if raw[8] & _FEATURE_DC else 0,
-    }
+    }  # fmt: skip
 
 
 def _sync_managers(inspection: Inspection, position: int) -> Iterator[dict[str, Any]]:
@@ -203,13 +169,9 @@ def _sync_managers(inspection: Inspection, position: int) -> Iterator[dict[str, 
         if not start and not length:
             continue
         yield {
-            "number": k,
-            "start": start,
-            "bytes": length,
-            "kind": "mailbox" if raw[4] & 0x03 == 0x02 else "buffered",
-            "direction": "from master" if raw[4] & 0x0C == 0x04 else "to master",
-            "enabled": bool(raw[6] & 0x01),
-        }
+            "number": k, "start": start, "bytes": length, "kind": "mailbox" if raw[4] & 0x03 == 0x02 else "buffered",
+            "direction": "from master" if raw[4] & 0x0C == 0x04 else "to master", "enabled": bool(raw[6] & 0x01),
+        }  # fmt: skip
 
 
 def _device(inspection: Inspection, position: int) -> dict[str, str]:

@@ -20,20 +20,10 @@ _STATE_S = 2.0
 
 
 class Inspection(Bus):
-    """A bus that is only read; a context manager.
+    """A bus that is only read; a context manager.  Lost answers are requested again.
 
-    Lost answers are requested again.
-
-    Attributes
-    ----------
-    slaves : list of FoundSlave
-        As scanned.
-    found : list of AlStatus or None
-        State before the inspection, by position; None: no answer.
-    refusing : dict of int to AlStatus or None
-        Slaves that did not reach PRE-OP, and so have no mailbox, with their AL status.
-    unrestored : tuple of int
-        After the inspection: slaves that did not go back.
+    `slaves` are as scanned; `found` are their states before the inspection, by position, None without an answer; those
+    `refusing` PRE-OP, and so without a mailbox, have their AL status there; `unrestored` did not go back afterwards.
     """
 
     def __init__(self, interface: str, redundant_interface: str | None = None) -> None:

@@ -33,15 +33,10 @@ class Goal(Enum):
 
 # Statusword bits 0-3, 5, 6 (mask, value, state), table of the standard.
 _STATES = (
-    (0x4F, 0x00, DriveState.NOT_READY),
-    (0x4F, 0x40, DriveState.DISABLED),
-    (0x6F, 0x21, DriveState.READY),
-    (0x6F, 0x23, DriveState.SWITCHED_ON),
-    (0x6F, 0x27, DriveState.ENABLED),
-    (0x6F, 0x07, DriveState.QUICK_STOP),
-    (0x4F, 0x0F, DriveState.FAULT_REACTION),
-    (0x4F, 0x08, DriveState.FAULT),
-)
+    (0x4F, 0x00, DriveState.NOT_READY), (0x4F, 0x40, DriveState.DISABLED), (0x6F, 0x21, DriveState.READY),
+    (0x6F, 0x23, DriveState.SWITCHED_ON), (0x6F, 0x27, DriveState.ENABLED), (0x6F, 0x07, DriveState.QUICK_STOP),
+    (0x4F, 0x0F, DriveState.FAULT_REACTION), (0x4F, 0x08, DriveState.FAULT),
+)  # fmt: skip
 _STATE_BITS = 0x6F
 _STATE_OF = tuple(
     next((state for mask, value, state in _STATES if bits & mask == value), DriveState.UNKNOWN)
@@ -75,25 +70,11 @@ def state_of(statusword: int) -> DriveState:
 
 
 class DriveControl:
-    """Control of one drive.
+    """Control of one drive, which has to show the mode of operation `mode` (6060).
 
-    Parameters
-    ----------
-    stop_cycles : int
-        Time limit of a quick stop; then the torque is switched off.
-    reset_cycles : int
-        Duration of each level of bit 7 of the controlword during a fault reset.
-    mode : int
-        Mode of operation (6060) that the drive has to show.
-
-    Attributes
-    ----------
-    goal : Goal
-        As requested; falls back when an enabled drive drops out.
-    state : DriveState
-        From the last statusword.
-    dropped : bool
-        The drive left operation without a request; cleared by `enable`.
+    A quick stop lasts at most `stop_cycles`; then the torque is switched off. A fault reset holds each level of bit 7
+    of the controlword for `reset_cycles`. `goal` is as requested, and falls back when an enabled drive drops out;
+    `state` is from the last statusword; `dropped`: the drive left operation without a request, cleared by `enable`.
     """
 
     def __init__(self, stop_cycles: int = 500, reset_cycles: int = 20, mode: int = 0) -> None:
@@ -156,10 +137,7 @@ class DriveControl:
         return self._stop()
 
     def step(self, statusword: int, shown_mode: int | None = None) -> int:
-        """Return the controlword of the next cycle for this statusword.
-
-        `shown_mode` is the mode of operation that the drive shows (6061); None if it is not mapped.
-        """
+        """Return the controlword of the next cycle; `shown_mode` is that of the drive (6061), None if not mapped."""
         self.state = state = state_of(statusword)
         self._right_mode = shown_mode is None or shown_mode == self._mode
         if self._was_enabled and (state is DriveState.QUICK_STOP or not self._right_mode):

@@ -22,17 +22,9 @@ _BRIDGED_S = 0.02
 class DriveGroup:
     """Controlwords and targets of all drives, stepped once a cycle after decoding.
 
-    Until a drive is enabled its target position follows the actual one, to avoid a jump; then it stays constant until
-    a command.
-
-    Attributes
-    ----------
-    images : list of bytes
-        Outputs of the next exchange.
-    setpoint : (n,) float64 or None
-        Commanded position sent last or next [rad], csp only; None before it is known.
-    failure : str
-        Why the last `enable` failed; empty if it did not.
+    Until a drive is enabled its target position follows the actual one, to avoid a jump; then it stays constant until a
+    command. `images` are the outputs of the next exchange; `setpoint` (n,) is the commanded position sent last or next
+    [rad], csp only, None before it is known; `failure` says why the last `enable` failed, empty if it did not.
     """
 
     def __init__(self, config: EthercatConfig, scaling: JointScaling, data: ProcessData) -> None:
@@ -267,8 +259,6 @@ class DriveGroup:
         control = self._controls[joint]
         error_code = self._data.value(joint, "error_code")
         return {
-            "state": control.state.value,
-            "enabled": control.enabled,
-            "dropped_out": control.dropped,
+            "state": control.state.value, "enabled": control.enabled, "dropped_out": control.dropped,
             "error_code": error_code,
-        }
+        }  # fmt: skip

@@ -15,26 +15,16 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 _Row = tuple[int | float, ...]
 #: Channel of each meaning in the inputs.
 _CHANNEL_OF = {
-    "position": "q",
-    "velocity": "dq",
-    "current": "current",
-    "torque": "tau",
-    "motor_position": "q_motor",
+    "position": "q", "velocity": "dq", "current": "current", "torque": "tau", "motor_position": "q_motor",
     "temperature": "temperature",
-}
+}  # fmt: skip
 
 
 class ProcessData:
     """Decoder and encoder of process images; a channel exists if every drive maps it.
 
-    Attributes
-    ----------
-    channels : tuple of str
-        In the order of `drivers.frame.CHANNELS`.
-    rows : list of tuple
-        Last inputs of each drive, by the meanings of its layout.
-    statuswords : list of int
-        Of `rows`.
+    `channels` are in the order of `drivers.frame.CHANNELS`; `rows` are the last inputs of each drive, by the meanings
+    of its layout, and `statuswords` those of `rows`.
     """
 
     def __init__(self, config: EthercatConfig, scaling: JointScaling) -> None:
@@ -46,13 +36,11 @@ class ProcessData:
         ends = np.cumsum([0, *(len(layout.meanings) for layout in self._inputs)]).tolist()
         self._scales: dict[str, tuple[IntArray, FloatArray, FloatArray | None]] = {}
         factors = {
-            "position": (scaling.position, scaling.position_zero),
-            "velocity": (scaling.velocity, None),
-            "current": (scaling.current, None),
-            "torque": (scaling.torque, None),
+            "position": (scaling.position, scaling.position_zero), "velocity": (scaling.velocity, None),
+            "current": (scaling.current, None), "torque": (scaling.torque, None),
             "motor_position": (scaling.motor_position, scaling.motor_zero),
             "temperature": (scaling.temperature, scaling.temperature_zero),
-        }
+        }  # fmt: skip
         for meaning, channel in _CHANNEL_OF.items():
             if all(meaning in layout.meanings for layout in self._inputs):
                 places = [end + layout.meanings.index(meaning) for end, layout in zip(ends, self._inputs, strict=False)]
@@ -77,10 +65,7 @@ class ProcessData:
         self.statuswords: list[int] = []
 
     def decode(self, images: Sequence[bytes]) -> dict[str, FloatArray]:
-        """Decode images, one per drive, to channels; each array is new.
-
-        Raises `LayoutError` if an image has another length than mapped.
-        """
+        """Decode images, one per drive, to new arrays by channel; `LayoutError` for another length than mapped."""
         self.rows = rows = [layout.unpack(image) for layout, image in zip(self._inputs, images, strict=True)]
         self.statuswords = [int(row[place]) for row, place in zip(rows, self._status, strict=True)]
         values = np.array([value for row in rows for value in row], dtype=np.float64)

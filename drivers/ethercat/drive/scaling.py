@@ -31,23 +31,16 @@ class Ratings:
 def velocity_rad_s(device: DeviceTable) -> float:
     """Return one digit of velocity [rad/s] on the side of the position encoder."""
     return {
-        "counts/s": _TURN / device.counts_per_rev,
-        "0.1counts/s": 0.1 * _TURN / device.counts_per_rev,
-        "rpm": _TURN / 60.0,
-        "0.001rpm": 0.001 * _TURN / 60.0,
-        "mrad/s": 0.001,
-    }[device.velocity_unit]
+        "counts/s": _TURN / device.counts_per_rev, "0.1counts/s": 0.1 * _TURN / device.counts_per_rev,
+        "rpm": _TURN / 60.0, "0.001rpm": 0.001 * _TURN / 60.0, "mrad/s": 0.001,
+    }[device.velocity_unit]  # fmt: skip
 
 
 class JointScaling:
-    """Factors of all joints, as arrays; `drives`, `devices` and `ratings` are in the order of the joints.
+    """Factors of all joints (n,); `drives`, `devices` and `ratings` are in the order of the joints.
 
-    Attributes
-    ----------
-    position, velocity, torque, current, motor_position, temperature : (n,) float64
-        One digit of the object in SI units, joint side (motor side for the motor position), with sign.
-    position_zero, motor_zero : (n,) float64
-        Subtracted from the scaled position [rad].
+    Each is one digit of the object in SI units, joint side (motor side for the motor position), with sign;
+    `position_zero` and `motor_zero` are subtracted from the scaled position [rad].
     """
 
     def __init__(

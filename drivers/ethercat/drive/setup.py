@@ -54,14 +54,8 @@ class DriveSetup:
     def run(self) -> tuple[Ratings, list[SdoWrite]]:
         """Configure the drive; return its ratings, and what was written, for a recovery after a power loss.
 
-        Raises
-        ------
-        DriverConfigError
-            The drive does not match the configuration; the message names object and values.
-        SdoError
-            The drive refuses or does not answer.
-        DriverConnectionError
-            The time is over.
+        Raises `DriverConfigError`, which names object and values, if the drive does not match the configuration;
+        `SdoError` if it refuses or does not answer; `DriverConnectionError` if the time is over.
         """
         self._check_expected()
         device = self._device

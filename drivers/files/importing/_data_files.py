@@ -1,7 +1,4 @@
-"""Opening of logs: CSV and other text, NPZ, NPY, MATLAB, recordings.
-
-Values are float64, or int64 for integers such as counted time stamps.
-"""
+"""Opening of logs (CSV and other text, NPZ, NPY, MATLAB, recordings), as float64, or int64 for integers."""
 
 from __future__ import annotations
 

@@ -52,14 +52,9 @@ class TextSource(DataSource):
         used = sorted(set(indices.values()))
         try:
             table = np.loadtxt(
-                self._rows(),
-                delimiter=self._delimiter,
-                comments=None,
-                quotechar='"',
-                usecols=used,
-                ndmin=2,
+                self._rows(), delimiter=self._delimiter, comments=None, quotechar='"', usecols=used, ndmin=2,
                 dtype=np.float64,
-            )
+            )  # fmt: skip
         except ValueError:
             table = self._read_fields(used)
         return {ref: np.ascontiguousarray(table[:, used.index(index)]) for ref, index in indices.items()}

@@ -20,14 +20,9 @@ _DEGREES = 180.0 / np.pi
 
 #: Factors between units that are easily confused, larger first.
 _FACTORS = (
-    (1e6, "micro-units"),
-    (1e3, "milli-units"),
-    (360.0, "turns and degrees"),
-    (60.0, "per minute and per second"),
-    (_DEGREES, "degrees and radians"),
-    (30.0 / np.pi, "rpm and rad/s"),
-    (2.0 * np.pi, "turns and radians"),
-)
+    (1e6, "micro-units"), (1e3, "milli-units"), (360.0, "turns and degrees"), (60.0, "per minute and per second"),
+    (_DEGREES, "degrees and radians"), (30.0 / np.pi, "rpm and rad/s"), (2.0 * np.pi, "turns and radians"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -128,25 +123,10 @@ def plausibility(
     t: FloatArray, channels: Mapping[str, FloatArray], joint_names: tuple[str, ...], units: tuple[str, ...],
     joints: tuple[Joint, ...] | None, *, turning: Collection[int] = (),
 ) -> tuple[list[str], list[str]]:  # fmt: skip
-    """Check for wrong units, sides and signs.
+    """Check for wrong units, sides and signs; return errors and warnings, one sentence each.
 
-    Parameters
-    ----------
-    t : (N,)
-        Time [s].
-    channels : mapping of (N, n)
-        Joint side, SI; NaN where a value is missing.
-    joint_names, units : tuple of str
-        Of the n joints.
-    joints : tuple of Joint or None
-        With their limits; None if the robot is unknown.
-    turning : collection of int
-        Joints whose position was unwrapped: they turn as far as they like.
-
-    Returns
-    -------
-    errors, warnings : list of str
-        One sentence each.
+    Time `t` (N,) [s], channels (N, n) joint side, SI, NaN where a value is missing. `joints` have the limits, None if
+    the robot is unknown; the position of those `turning` was unwrapped: they turn as far as they like.
     """
     errors: list[str] = []
     warnings: list[str] = []
@@ -274,19 +254,10 @@ def lag_text(t: FloatArray, q: FloatArray, dq: FloatArray) -> str | None:
 
 
 def velocity_ratio(t: FloatArray, q: FloatArray, dq: FloatArray) -> tuple[float, float | None]:
-    """Compare the velocity of one joint with the change of its position.
+    """Compare time [s], position and velocity (N,) of one joint; NaN where missing.
 
-    Parameters
-    ----------
-    t, q, dq : (N,) float64
-        Time [s], position, velocity; NaN where missing.
-
-    Returns
-    -------
-    ratio : float
-        Of integrated `dq` to the change of `q`, both over short windows.
-    correlation : float or None
-        Between the two; None if the joint does not move.
+    Return the ratio of integrated `dq` to the change of `q`, both over short windows, and their correlation, None if
+    the joint does not move.
     """
     good = np.isfinite(q) & np.isfinite(dq)
     t, q, dq = t[good], q[good], dq[good]

@@ -1,7 +1,4 @@
-"""Interface of an opened log, whatever its format, and the errors of reading one.
-
-A column is given by its name, by `name[k]` for column k of an array, or by its number from 0.
-"""
+"""An opened log of any format, and its errors; columns by name, by `name[k]` for column k of an array, or by number."""
 
 from __future__ import annotations
 

@@ -76,29 +76,12 @@ def import_recording(
     data: str | Path, mapping: Mapping | str | Path, out: str | Path, *, force: bool = False,
     progress: Progress | None = None,
 ) -> ImportResult:  # fmt: skip
-    """Import `data` by `mapping` into the new recording `out`, atomically.
+    """Import `data` (CSV or other text, NPZ, NPY, MAT, MCAP) by `mapping` into the new recording `out`, atomically.
 
-    Parameters
-    ----------
-    data : path
-        CSV or other text, NPZ, NPY, MAT, MCAP.
-    mapping : Mapping, path or name
-        Columns and units of the data.
-    out : path
-        The recording to write.
-    force : bool
-        Replace `out` if it exists.
-    progress : callable, optional
-        Called with the fraction done.
-
-    Raises
-    ------
-    MappingError
-        The mapping cannot be read, or does not fit its robot.
-    DataError, DataNotFoundError
-        The data cannot be read, contradict the mapping, or are implausible.
-    RecordingError
-        `out` exists or cannot be written.
+    `mapping` may be a path or name; `force` replaces `out` if it exists; `progress` is called with the fraction done.
+    Raises `MappingError` if the mapping cannot be read, or does not fit its robot; `DataError` or `DataNotFoundError`
+    if the data cannot be read, contradict the mapping, or are implausible; `RecordingError` if `out` exists or cannot
+    be written.
     """
     target = Path(out)
     if target.exists() and not force:
@@ -185,37 +168,18 @@ def load_data(
         channels=values,
         valid=valid,
         meta=RecordingMeta(
-            robot=content.name if robot is None else robot.model.name,
-            joint_names=channels.joint_names,
-            units=channels.units,
-            rate_hz=rate_hz,
-            source=path.name,
-            source_sha256=_sha256(path),
-            mapping=content.name,
+            robot=content.name if robot is None else robot.model.name, joint_names=channels.joint_names,
+            units=channels.units, rate_hz=rate_hz, source=path.name, source_sha256=_sha256(path), mapping=content.name,
             extra={"mapping_sha256": mapping.sha256},
         ),
-    )
+    )  # fmt: skip
     result: dict[str, object] = {
-        "source": str(path),
-        "mapping": mapping.label,
-        "robot": recording.robot,
-        "joint_names": recording.joint_names,
-        "units": recording.units,
-        "channels": tuple(values),
-        "rows": rows,
-        "frames": recording.samples,
-        "dropped": dropped,
-        "repeated_samples": repeated,
-        "masked": masked,
-        "duration_s": recording.duration_s,
-        "rate_hz": rate_hz,
-        "step_min_s": steps.step_min_s,
-        "step_median_s": steps.step_median_s,
-        "step_max_s": steps.step_max_s,
-        "gaps": steps.gaps,
-        "sha256": recording.sha256,
-        "warnings": tuple(warnings),
-    }
+        "source": str(path), "mapping": mapping.label, "robot": recording.robot, "joint_names": recording.joint_names,
+        "units": recording.units, "channels": tuple(values), "rows": rows, "frames": recording.samples,
+        "dropped": dropped, "repeated_samples": repeated, "masked": masked, "duration_s": recording.duration_s,
+        "rate_hz": rate_hz, "step_min_s": steps.step_min_s, "step_median_s": steps.step_median_s,
+        "step_max_s": steps.step_max_s, "gaps": steps.gaps, "sha256": recording.sha256, "warnings": tuple(warnings),
+    }  # fmt: skip
     return recording, result
 
 

@@ -120,12 +120,8 @@ def read_poses(
     """Return joint positions (N, n) and measurements in SI units, as inputs of `rt_core.calibration.calibrate`.
 
     Sockets and centres keep the numbers of the file.  `joints` are the names that `{joint}` in `q.columns` stands for,
-    besides numbers from 1 or 0.  With `missing = "mask"` poses of which a value is missing are left out.
-
-    Raises
-    ------
-    ImportFailedError
-        The data cannot be read, or contradict the mapping.
+    besides numbers from 1 or 0.  With `missing = "mask"` poses of which a value is missing are left out.  Raises
+    `ImportFailedError` if the data cannot be read, or contradict the mapping.
     """
     content = mapping.content
     source = open_data(path, content.csv, masking=content.missing == "mask")

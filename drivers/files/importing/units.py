@@ -13,10 +13,7 @@ UNITS: dict[str, dict[str, tuple[float, float]]] = {
     "angle": {"rad": (1.0, 0.0), "mrad": (1e-3, 0.0), "deg": (_TURN / 360.0, 0.0), "rev": (_TURN, 0.0)},
     "length": {"m": (1.0, 0.0), "cm": (1e-2, 0.0), "mm": (1e-3, 0.0), "um": (1e-6, 0.0)},
     "angular velocity": {
-        "rad/s": (1.0, 0.0),
-        "mrad/s": (1e-3, 0.0),
-        "deg/s": (_TURN / 360.0, 0.0),
-        "rev/s": (_TURN, 0.0),
+        "rad/s": (1.0, 0.0), "mrad/s": (1e-3, 0.0), "deg/s": (_TURN / 360.0, 0.0), "rev/s": (_TURN, 0.0),
         "rpm": (_TURN / 60.0, 0.0),
     },
     "velocity": {"m/s": (1.0, 0.0), "cm/s": (1e-2, 0.0), "mm/s": (1e-3, 0.0)},
@@ -25,43 +22,20 @@ UNITS: dict[str, dict[str, tuple[float, float]]] = {
     "current": {"A": (1.0, 0.0), "mA": (1e-3, 0.0)},
     "temperature": {"degC": (1.0, 0.0), "K": (1.0, -273.15), "degF": (5.0 / 9.0, -160.0 / 9.0)},
     "time": {"s": (1.0, 0.0), "ms": (1e-3, 0.0), "us": (1e-6, 0.0), "ns": (1e-9, 0.0), "min": (60.0, 0.0)},
-}
+}  # fmt: skip
 
 #: Other spellings.
 _ALIASES = {
-    "Nm": "N*m",
-    "N.m": "N*m",
-    "mNm": "mN*m",
-    "cNm": "cN*m",
-    "kNm": "kN*m",
-    "°": "deg",
-    "°/s": "deg/s",
-    "dps": "deg/s",
-    "degree": "deg",
-    "degrees": "deg",
-    "radian": "rad",
-    "radians": "rad",
-    "turn": "rev",
-    "rps": "rev/s",
-    "rev/min": "rpm",
-    "1/min": "rpm",
-    "°C": "degC",
-    "C": "degC",
-    "°F": "degF",
-    "µs": "us",
-    "µm": "um",
-}
+    "Nm": "N*m", "N.m": "N*m", "mNm": "mN*m", "cNm": "cN*m", "kNm": "kN*m", "°": "deg", "°/s": "deg/s", "dps": "deg/s",
+    "degree": "deg", "degrees": "deg", "radian": "rad", "radians": "rad", "turn": "rev", "rps": "rev/s",
+    "rev/min": "rpm", "1/min": "rpm", "°C": "degC", "C": "degC", "°F": "degF", "µs": "us", "µm": "um",
+}  # fmt: skip
 
 #: Channel -> quantities of its unit, of a revolute and of a prismatic joint where they differ.
 CHANNEL_QUANTITIES: dict[str, tuple[str, ...]] = {
-    "q": ("angle", "length"),
-    "dq": ("angular velocity", "velocity"),
-    "current": ("current",),
-    "tau": ("torque", "force"),
-    "q_motor": ("angle",),
-    "temperature": ("temperature",),
-    "setpoint": ("angle", "length"),
-}
+    "q": ("angle", "length"), "dq": ("angular velocity", "velocity"), "current": ("current",),
+    "tau": ("torque", "force"), "q_motor": ("angle",), "temperature": ("temperature",), "setpoint": ("angle", "length"),
+}  # fmt: skip
 
 
 class UnitError(ValueError):

@@ -38,11 +38,8 @@ def calibration_document(
         "reasons": found.reasons,
         "robot": {"name": robot.model.name, "sha256": robot.sha256, "convention": found.model.geometry.convention},
         "data": {
-            "sha256": sha256,
-            "poses": len(found.weights),
-            "orientation": found.residual_after.shape[1] == 6,
-            "kind": measurement_kind(table),
-            "joint_range": [[float(q.min()), float(q.max())] for q in table.q.T],
+            "sha256": sha256, "poses": len(found.weights), "orientation": found.residual_after.shape[1] == 6,
+            "kind": measurement_kind(table), "joint_range": [[float(q.min()), float(q.max())] for q in table.q.T],
         },
         "settings": dict(settings),
         "residual": {"training": _accuracy(found.training), "test": _accuracy(found.test), "check": _accuracy(check)},
@@ -57,14 +54,8 @@ def calibration_document(
         "scale": {"position_mm": _MM * float(found.scale[0]), "rotation_rad": float(found.scale[1])},
         "parameters": [
             {
-                "name": q.name,
-                "unit": q.unit,
-                "nominal": q.nominal,
-                "status": q.status,
-                "value": q.value,
-                "std": q.std,
-                "relative_std": q.relative_std,
-                "prior": q.prior,
+                "name": q.name, "unit": q.unit, "nominal": q.nominal, "status": q.status, "value": q.value,
+                "std": q.std, "relative_std": q.relative_std, "prior": q.prior,
             }
             for q in found.parameters
         ],
@@ -81,17 +72,14 @@ def calibration_document(
         "observability": {name: getattr(found.observability, name) for name in ("O1", "O2", "O3", "O4", "O5")},
         "evaluations": found.evaluations,
         "standard_deviations": {
-            "from": "blocks" if found.dependence.found else "independent_errors",
-            "blocks": found.dependence.blocks,
-            "variance_ratio": found.dependence.ratio,
-            "limit": found.dependence.limit,
-            "freedom": found.freedom,
+            "from": "blocks" if found.dependence.found else "independent_errors", "blocks": found.dependence.blocks,
+            "variance_ratio": found.dependence.ratio, "limit": found.dependence.limit, "freedom": found.freedom,
         },
         "free": found.free if usable else None,
         "covariance": found.covariance if usable else None,
         "prediction": {"names": (*found.free, *found.held), "covariance": found.joint_covariance} if usable else None,
         "geometry": corrected_geometry(found) if usable else None,
-    }
+    }  # fmt: skip
 
 
 def measurement_kind(table: MeasurementTable) -> str:
@@ -238,10 +226,8 @@ def _accuracy(accuracy: Accuracy | None) -> dict[str, Any] | None:
 
 def _errors(errors: Errors) -> dict[str, float | None]:
     out: dict[str, float | None] = {
-        "mean_mm": _MM * errors.mean,
-        "rms_mm": _MM * errors.rms,
-        "max_mm": _MM * errors.maximum,
-    }
+        "mean_mm": _MM * errors.mean, "rms_mm": _MM * errors.rms, "max_mm": _MM * errors.maximum,
+    }  # fmt: skip
     if errors.angle_mean is not None and errors.angle_maximum is not None:
         out |= {"mean_deg": math.degrees(errors.angle_mean), "max_deg": math.degrees(errors.angle_maximum)}
     return out
@@ -260,11 +246,9 @@ def _frame(frame: FrameEstimate | None) -> dict[str, Any] | None:
     if frame is None:
         return None
     return {
-        "translation": frame.translation,
-        "translation_std": frame.translation_std,
-        "rotation": frame.rotation,
+        "translation": frame.translation, "translation_std": frame.translation_std, "rotation": frame.rotation,
         "rotation_std": frame.rotation_std,
-    }
+    }  # fmt: skip
 
 
 def corrected_geometry(found: Calibration) -> dict[str, Any]:
@@ -280,14 +264,11 @@ def corrected_geometry(found: Calibration) -> dict[str, Any]:
     _, (own_rotation, own_translation) = with_tip.joints(x)
     placed = [
         {
-            "name": joint.name,
-            "kind": joint.kind,
-            "rotation": joint.rotation,
-            "translation": joint.translation,
+            "name": joint.name, "kind": joint.kind, "rotation": joint.rotation, "translation": joint.translation,
             "axis": joint.axis,
         }
         for joint in joints
-    ]
+    ]  # fmt: skip
     return {
         "joints": placed,
         "tip": {"rotation": rotation, "translation": translation},

@@ -28,20 +28,15 @@ def nominal_geometry(robot: RobotFile) -> Geometry:
         rows.append(DhRow(joint.name, row.get("a", 0.0), angles[0], row.get("d", 0.0), angles[1], joint.kind, *limits))
     rotation, translation = (chain_from_mdh if convention == "mdh" else chain_from_dh)(rows).tip
     return Geometry(
-        convention,
-        rows=tuple(rows),
-        tip_rotation=rotation.T @ model.tip_rotation,
+        convention, rows=tuple(rows), tip_rotation=rotation.T @ model.tip_rotation,
         tip_translation=rotation.T @ (model.tip_translation - translation),
-    )
+    )  # fmt: skip
 
 
 def gravity_load(model: RobotModel, q: FloatArray) -> FloatArray:
     """Return the torque that each joint holds against gravity (N, n) [N*m or N] at postures `q` (N, n).
 
-    Raises
-    ------
-    OperationError
-        If the robot file has no masses of the links.
+    Raises `OperationError` if the robot file has no masses of the links.
     """
     if model.inertial is None or not np.any(model.inertial[:, 0] > 0.0):
         what = f"robot {model.name} has no masses"

@@ -26,31 +26,15 @@ _UNIT_LENGTH = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class MeasurementTable:
-    """Content of a table.
+    """Content of a table."""
 
-    Attributes
-    ----------
-    q : (N, n) float64
-        [rad] or [m].
-    measured : (N, 3) or (N, 7) float64, Contacts or Distances
-        As `rt_core.calibration.calibrate` takes it.
-    numbers : (N,) int64 or None
-        Of the socket or centre of each pose, as the table has them.
-    lines : list of int
-        Of each pose, in the file.
-    head : (N,) int64 or None
-        Which point on the tool was measured, counted from 0 in the order of `head_numbers`.
-    station : (N,) int64 or None
-        Where the instrument stood, counted from 0 in the order of `station_numbers`.
-    """
-
-    q: FloatArray
-    measured: FloatArray | Contacts | Distances
-    numbers: IntArray | None
-    lines: list[int]
-    head: IntArray | None = None
+    q: FloatArray  # (N, n), [rad] or [m]
+    measured: FloatArray | Contacts | Distances  # (N, 3) or (N, 7); as `rt_core.calibration.calibrate` takes it
+    numbers: IntArray | None  # of the socket or centre of each pose, as the table has them
+    lines: list[int]  # of each pose, in the file
+    head: IntArray | None = None  # (N,), which point on the tool was measured, from 0 in the order of `head_numbers`
     head_numbers: tuple[int, ...] = ()
-    station: IntArray | None = None
+    station: IntArray | None = None  # (N,), where the instrument stood, from 0 in the order of `station_numbers`
     station_numbers: tuple[int, ...] = ()
 
     @property
@@ -62,12 +46,7 @@ class MeasurementTable:
 def read_table(path: Path, where: str, n: int) -> MeasurementTable:
     """Read the table of an arm of `n` joints; `where` names it in messages.
 
-    Empty lines, and those that begin with `#`, are skipped, but counted.
-
-    Raises
-    ------
-    OperationError
-        If it is no such table; with line and column.
+    Empty lines, and those that begin with `#`, are skipped, but counted. Raises `OperationError` with line and column.
     """
     joints = tuple(f"q{k + 1}" for k in range(n))
     empty = f"the first line names the columns {', '.join((*joints, *POSITION))}"
@@ -92,15 +71,10 @@ def read_table(path: Path, where: str, n: int) -> MeasurementTable:
 
 
 def read_targets(path: Path, where: str, n: int) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
-    """Read a table of Cartesian targets for an arm of `n` joints.
+    """Read a table of Cartesian targets for an arm of `n` joints; raises `OperationError` with line and column.
 
     Returns positions (N, 3) [m]; rotations (N, 3, 3) if there are `qx` to `qw`; and joint positions (N, n) to start
     from if there are `q1` to `qn`.
-
-    Raises
-    ------
-    OperationError
-        If it is no such table; with line and column.
     """
     joints = tuple(f"q{k + 1}" for k in range(n))
 
@@ -172,10 +146,7 @@ def columns_of(n: int, measured: Any) -> list[str]:
 def as_stations(tables: list[tuple[str, MeasurementTable]], n: int) -> str:
     """Return several tables as one text, each a station of the instrument; with the station names.
 
-    Raises
-    ------
-    OperationError
-        If they are not positions or poses of one kind, or one of them has stations already.
+    Raises `OperationError` if they are not positions or poses of one kind, or one of them has stations already.
     """
     first = tables[0][1]
     for where, table in tables:

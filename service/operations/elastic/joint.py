@@ -34,10 +34,7 @@ _FIELDS = ("value", "unit", "std", "lower", "upper", "status", "reason")
 
 
 class ElasticJointError(ValueError):
-    """A joint that cannot be identified as requested; the message has reason and remedy.
-
-    `parameter` is the cause, if it is a parameter.
-    """
+    """A joint that cannot be identified as requested: reason and remedy; `parameter` is the one at fault, if any."""
 
     def __init__(self, message: str, parameter: str = "") -> None:
         super().__init__(f"{parameter}: {message}" if parameter else message)
