@@ -6,12 +6,12 @@ minimises, `identifiability` decides which parameters the poses determine, and `
 
 - `planning` proposes poses to measure, `selection` the most informative of many.
 - `compensation` finds joint commands for the calibrated arm, `prediction` the uncertainty of its tool, `checking` its
-  errors on another table; `repeats` tells distinct postures.
+  errors on another table; `repeats` tells distinct postures, `doubts` what does not belong to the arm.
 - `elements` builds the chain of an error model; `cell` combines several arms measured by one instrument.
 """
 
 __all__ = [
-    "calibrate", "cell", "checking", "compensation", "elements", "error_model", "fit", "frames", "geometry",
+    "calibrate", "cell", "checking", "compensation", "doubts", "elements", "error_model", "fit", "frames", "geometry",
     "identifiability", "input_checks", "planning", "prediction", "repeats", "result", "sample", "selection", "settings",
     "uncertainty",
 ]  # fmt: skip

@@ -20,9 +20,6 @@ import numpy as np
 
 from rt_core.calibration import _robust as robust
 from rt_core.calibration._alignment import in_first_frame, leave_one_out, tested_poses, with_sockets
-from rt_core.calibration._causes import likely_cause
-from rt_core.calibration._change import change_in_time
-from rt_core.calibration._diagnosis import doubtful_poses
 from rt_core.calibration._imprecise import imprecise, without_imprecise, worse_by_more_than_chance
 from rt_core.calibration._verdict import (
     MAX_OUTLYING,
@@ -32,6 +29,9 @@ from rt_core.calibration._verdict import (
     judged,
     outliers_reason,
 )
+from rt_core.calibration.doubts.causes import likely_cause
+from rt_core.calibration.doubts.change import change_in_time
+from rt_core.calibration.doubts.poses import doubtful_poses
 from rt_core.calibration.error_model import ErrorModel, error_model
 from rt_core.calibration.fit import Objective, minimise
 from rt_core.calibration.frames import scales_of, settled, with_fitted_frames

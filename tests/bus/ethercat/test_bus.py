@@ -19,7 +19,7 @@ from drivers.ethercat.bus._sockets import FrameSockets
 from drivers.ethercat.bus.al_status import OP, PREOP, SAFEOP
 from drivers.ethercat.bus.bus import IO_MAP_BYTES, Bus
 from drivers.ethercat.errors import SdoError, SdoTimeoutError, StreamingError
-from tests.lab.ethercat.network import ROOT, SegmentProcess, Segments, ip
+from tests.lab.ethercat.network import ROOT, SegmentProcess, Segments, await_link, ip
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +96,7 @@ def test_an_interface_that_is_down_or_without_link_is_said(network: tuple[str, s
         Bus("m1").open()
     ip("link", "set", "m1", "up")
     ip("link", "set", "s1", "down")
+    await_link("m1", False)
     with pytest.raises(DriverConnectionError, match="no link"):
         Bus("m1").open()
     ip("link", "set", "s1", "up")

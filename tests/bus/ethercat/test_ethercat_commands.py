@@ -20,7 +20,7 @@ from drivers.ethercat.diagnostics.inspection import Inspection
 from service.config.load import parse_config
 from sim_backend.ethercat._profile import load_profile
 from tests.lab.command_line import Outcome, thetad
-from tests.lab.ethercat.network import ROOT, SegmentProcess, Segments, ip
+from tests.lab.ethercat.network import ROOT, SegmentProcess, Segments, await_link, ip
 from tests.lab.ethercat.patient_driver import PatientDriver
 
 DEVICES = ("generic_servo", "harmonic_actuator", "compact_csp")
@@ -75,6 +75,7 @@ def configuration(path: Path, drives: list[dict[str, Any]]) -> Path:
 
 def test_interfaces_are_listed_with_their_links() -> None:
     ip("link", "set", "m1", "down")
+    await_link("s1", False)
     found = {each["name"]: each for each in ethercat("scan", "--json").json["interfaces"]}
     assert found.keys() == {"m0", "s0", "m1", "s1"}  # not the loopback
     assert {name: each["state"] for name, each in found.items()} == {

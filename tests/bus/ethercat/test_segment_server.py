@@ -11,7 +11,21 @@ import pytest
 
 from tests.lab.ethercat.namespace import in_namespace
 
-CABLE = "from sim_backend.ethercat.link import Link, _ip; link = Link(); link.up()\n"
+CABLE = """
+import time
+from sim_backend.ethercat import server as module
+from sim_backend.ethercat.link import Link, _ip
+from tests.lab.ethercat.namespace import die_with_parent
+die_with_parent()
+link = Link()
+link.up()
+
+def await_link(name, up):
+    while bool(module._flags(name) & module._IFF_RUNNING) != up:  # the kernel takes a moment
+        time.sleep(0.01)
+
+await_link(link.segment, True)
+"""
 SERVE = """
 import os, signal, time
 from sim_backend.errors import SimulationError
@@ -31,7 +45,6 @@ def serve(*names, ring=False, scheduling=None, ready=None):
 
 RETURN = """
 import select
-from sim_backend.ethercat import server as server_module
 from sim_backend.ethercat.server import open_interface
 from sim_backend.ethercat.wire import BRD, build_frame, physical
 server = Server(Segment([Echo], None, now_ns=time.monotonic_ns()), ("thetad1",))
@@ -40,8 +53,7 @@ _ip('link', 'set', 'thetad1', 'down')
 server.serve()
 print("link down, nothing answered" if server.replies == 0 else server.replies)
 _ip('link', 'set', 'thetad1', 'up')
-while not server_module._flags("thetad0") & server_module._IFF_RUNNING:  # the kernel takes a moment
-    time.sleep(0.01)
+await_link("thetad0", True)
 master = open_interface("thetad0")
 master.send(build_frame([physical(BRD, 0, 0, bytes(1))]))
 while not server.replies:
@@ -52,7 +64,6 @@ print("answered again" if select.select([master], [], [], 10.0)[0] else "silent"
 #: A clock at every look at which a frame comes, and then a step is due; or whose two kinds are far from each other.
 CLOCKS = """
 import types
-from sim_backend.ethercat import server as module
 from sim_backend.ethercat.server import open_interface
 from sim_backend.ethercat.wire import APWR, build_frame, physical
 
@@ -106,7 +117,11 @@ print(len(arrived), wrong)
     ("prepare", "call", "message"),
     [
         ("", "serve('eth9')", "there is no interface 'eth9'; there are: lo, thetad0, thetad1"),
-        ("_ip('link', 'set', link.master, 'down')", "serve('thetad1')", "interface thetad1 has no link: plug the"),
+        (
+            "_ip('link', 'set', link.master, 'down'); await_link('thetad1', False)",
+            "serve('thetad1')",
+            "interface thetad1 has no link: plug the",
+        ),
         ("_ip('link', 'set', 'lo', 'up')", "serve('lo')", "interface lo is no Ethernet: take a network card"),
         ("os.setuid(65534)", "serve('thetad1')", "no permission for raw sockets on thetad1: run as root"),
         ("", "serve('thetad1', ring=True)", "a ring takes 2 interfaces, given were thetad1"),

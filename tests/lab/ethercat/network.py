@@ -35,6 +35,14 @@ def link(name: str) -> bool:
     return True
 
 
+def await_link(name: str, up: bool) -> None:
+    """Wait until an interface has a link, or none: the kernel takes a moment."""
+    deadline = time.monotonic() + 10.0
+    while link(name) != up:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 @pytest.fixture(scope="module")
 def network() -> Iterator[tuple[str, str]]:
     """Two veth pairs m0-s0 and m1-s1 in a name space of this thread's own; names of the master's ends."""
@@ -49,10 +57,8 @@ def network() -> Iterator[tuple[str, str]]:
             ip("link", "add", f"m{k}", "type", "veth", "peer", "name", f"s{k}")
             for name in (f"m{k}", f"s{k}"):
                 ip("link", "set", name, "up")
-        deadline = time.monotonic() + 10.0
-        while not all(link(f"m{k}") for k in range(2)):  # the kernel takes a moment
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        for k in range(2):
+            await_link(f"m{k}", True)
         yield "m0", "m1"
     finally:
         libc.setns(home, _CLONE_NEWNET)

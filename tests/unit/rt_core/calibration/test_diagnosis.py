@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rt_core.calibration._causes import thinned
+from rt_core.calibration.doubts.causes import thinned
 from rt_core.calibration.calibrate import calibrate
 from rt_core.calibration.sample import Contacts, Sample
 from rt_core.types import IntArray
