@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rt_core.calibration.doubts.causes import thinned
 from rt_core.calibration.calibrate import calibrate
+from rt_core.calibration.doubts.causes import thinned
 from rt_core.calibration.sample import Contacts, Sample
 from rt_core.types import IntArray
 from tests.lab.arms.calibration import PANDA
