@@ -37,7 +37,7 @@ def check_plausibility(
 ) -> Plausibility:  # fmt: skip
     """Check a fit `theta` (p,) with `covariance` (p, p) on its rows."""
     layout = base.layout
-    covariance = _bounded(covariance)
+    covariance = bounded(covariance)
     std = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(std > 0.0, theta / std, 0.0)
@@ -52,7 +52,7 @@ def check_plausibility(
     )
 
 
-def _bounded(covariance: FloatArray) -> FloatArray:
+def bounded(covariance: FloatArray) -> FloatArray:
     """Return the covariance with a very large variance in place of an infinite one."""
     known = np.isfinite(np.diag(covariance))
     largest = float(np.diag(covariance)[known].max(initial=1.0))

@@ -11,7 +11,7 @@ from typing import get_args
 
 import numpy as np
 
-from rt_core.identification._plausibility import SIGNIFICANT, Plausibility, check_plausibility
+from rt_core.identification._plausibility import SIGNIFICANT, Plausibility, bounded, check_plausibility
 from rt_core.identification._verdict import (
     DOUBTFUL_ERROR,
     EXPLAINED_LIMIT,
@@ -154,7 +154,8 @@ def _judged(
     whole = basis if basis.full is None else basis.full
     fit = Fit(
         whole.model, whole.base, whole.rows, whole.theta, whole.solution.inverse_root, whole.solution.sigma,
-        free.explained, whole.weights, bool(plausibility.negative_coulomb) or plausibility.mass_z < -SIGNIFICANT,
+        free.explained, bounded(whole.uncertainty.covariance), whole.weights,
+        bool(plausibility.negative_coulomb) or plausibility.mass_z < -SIGNIFICANT,
     )  # fmt: skip
     diagnosis = diagnose(fit, signals, settings, start_s, stop_s)
     stated = found

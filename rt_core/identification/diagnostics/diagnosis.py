@@ -32,7 +32,7 @@ from rt_core.identification.diagnostics.row_filter import RowFilter
 from rt_core.identification.least_squares import compress, solve
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings
 from rt_core.identification.rows import Rows, build_rows
-from rt_core.model.base import BaseParameters, link_torque
+from rt_core.model.base import BaseParameters
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
@@ -57,6 +57,9 @@ IDENTIFIABLE = 0.02
 #: the discrete alternatives worth their time; where none leaves more, a certain error has no excuse in the model.
 WELL_EXPLAINED = 0.95
 NEAR_NOISE = 3.0
+#: An error that leaves more, but nothing beyond the noise, is named if it moves a value by this many deviations; a delay
+#: is not, because friction that starts and stops looks like one.
+HARMFUL = 4.0
 #: An error of one joint alone is named if it leaves at most this share of that joint's own residual.
 OWN_LEFT = 0.5
 #: The effect of a tilt or a zero is linear up to here [rad]; a delay up to here [s].
@@ -158,24 +161,25 @@ class Diagnosis:
 
     @property
     def unexplained(self) -> Finding | None:
-        """The most certain error that is not named, where the residual is so near the noise that no model error is."""
+        """The most certain error that is not named, where the residual is no more than the noise, so that no model error is."""
         certain = [f for f in self.findings if not f.named and f.z > CERTAIN]
-        if not certain or self.named is not None or not at_noise(self.sigma, self.noise, NEAR_NOISE):
+        if not certain or self.named is not None or not at_noise(self.sigma, self.noise):
             return None
         return max(certain, key=lambda f: f.z)
 
 
-def at_noise(sigma: FloatArray, noise: FloatArray, ratio: float = NOISE_RATIO) -> bool:
-    """Return whether the noise (n,) of every joint is known, and none leaves more than `ratio` times it."""
+def at_noise(sigma: FloatArray, noise: FloatArray) -> bool:
+    """Return whether the noise (n,) of every joint is known, and none leaves more than `NOISE_RATIO` times it."""
     known = np.isfinite(noise) & (noise > 0.0)
-    return bool(known.all() and (sigma <= ratio * noise).all())
+    return bool(known.all() and (sigma <= NOISE_RATIO * noise).all())
 
 
 @dataclass(frozen=True)
 class Fit:
     """The fit that is diagnosed: free base parameters `theta` (p,) on `rows`, with the solution's inverse root.
 
-    `weights` (K, n) are those of a robust fit or None; `explained` (n,) is the share of each torque's variance.
+    `covariance` (p, p) is finite; `weights` (K, n) are those of a robust fit or None; `explained` (n,) is
+    the share of each torque's variance.
     """
 
     model: RobotModel
@@ -185,6 +189,7 @@ class Fit:
     inverse_root: FloatArray
     sigma: FloatArray
     explained: FloatArray
+    covariance: FloatArray
     weights: FloatArray | None = None
     implausible: bool = False
 
@@ -270,28 +275,33 @@ def _named(
         return None
     by_left = sorted(candidates, key=lambda r: r.left)
     chosen = dict.fromkeys([id(r) for r in (*by_left[: _REFINED - 1], max(candidates, key=lambda r: r.z))])
-    refined: list[tuple[AddedVariable, Finding]] = []
+    refined: list[tuple[AddedVariable, Finding, bool]] = []
+    std = np.sqrt(np.maximum(np.diag(fit.covariance), 1e-300))
     for r in candidates:
         if id(r) not in chosen:
             continue
+        harmful = bool((np.abs(r.shift) > HARMFUL * std).any())
         if r.kind == "tilt":
             # the derivative lacks the moments of links that only a tilted arm shows
             if gravity is not None:
                 better = replace(r, left=gravity.left, sigma=gravity.sigma)
-                refined.append((better, replace(_finding(better, fit.model, named=True), gravity=gravity.vector)))
+                finding = replace(_finding(better, fit.model, named=True), gravity=gravity.vector)
+                refined.append((better, finding, harmful))
             continue
         found = _refined(fit, signals, settings, start_s, stop_s, r)
         if found is not None and found.z > CERTAIN:
-            refined.append((found, _finding(found, fit.model, named=True)))
+            refined.append((found, _finding(found, fit.model, named=True), harmful))
     if not refined:
         return None
-    best, finding = min(refined, key=lambda item: item[0].left)
-    others = [r.left for r in results if r.kind != best.kind] + [r.left for r, _ in refined if r.kind != best.kind]
+    best, finding, harmful = min(refined, key=lambda item: item[0].left)
+    others = [r.left for r in results if r.kind != best.kind] + [r.left for r, *_ in refined if r.kind != best.kind]
     if min(others, default=1.0) - best.left < MARGIN:
         return None
     own = 1.0 if best.joint is None else float(best.sigma[best.joint] / fit.sigma[best.joint])
     alone = best.kind in ("torque_late", "torque_scale", "velocity_late") and own < OWN_LEFT
-    return finding if best.left < SMALL_LEFT or alone or at_noise(best.sigma, noise) else None
+    quiet = harmful and best.kind not in ("torque_late", "velocity_late") and at_noise(best.sigma, noise)
+    explained = best.left < SMALL_LEFT or alone or quiet
+    return finding if explained else None
 
 
 def _refined(
@@ -357,19 +367,28 @@ def _accepted(found: Alternative | GravityFit, noise: FloatArray) -> bool:
 
 
 def _gravity_against_links(fit: Fit, signals: Signals) -> float:
-    """Return the cosine between the gravity torque of the fit and of the robot file's links; 1 where it has none."""
+    """Return the cosine between the gravity torque of the fit and of the robot file's links.
+
+    1 where the file has no links, or where the data do not tell the sign of the torque along theirs.
+    """
     model, base = fit.model, fit.base
     if model.inertial is None or not np.any(model.gravity) or not (model.inertial[:, 0] > 0.0).all():
         return 1.0
     q = np.concatenate([piece.q[:: max(1, piece.t.size // _POSTURES)] for piece in signals.pieces])
     rest = np.zeros_like(q)
+    links = np.flatnonzero(np.asarray(base.layout.is_link))
+    Y = regressor(model, base.layout.take(links), q, rest, rest)
     given = inverse_dynamics(model.geometry, model.gravity, model.inertial, q, rest, rest)
-    found = link_torque(model, base, fit.theta, q, rest, rest)
-    weight = np.where(fit.rows.use.any(axis=0), 1.0 / np.maximum(np.sqrt(np.mean(given**2, axis=0)), 1e-12), 0.0)
-    weight = np.where(np.sqrt(np.mean(given**2, axis=0)) > fit.sigma, weight, 0.0)
-    a, b = (given * weight).ravel(), (found * weight).ravel()
-    size = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / size if size > 0.0 else 1.0
+    size = np.sqrt(np.mean(given**2, axis=0))
+    seen = fit.rows.use.any(axis=0) & (size > fit.sigma)
+    a = np.where(seen, given / np.maximum(size, 1e-12) ** 2, 0.0)  # torques of all joints count alike
+    along = np.einsum("kn,knp->p", a, Y)
+    product = float(along @ fit.theta[links])
+    deviation = float(np.sqrt(max(along @ fit.covariance[np.ix_(links, links)] @ along, 0.0)))
+    if not -product > CERTAIN * deviation:
+        return 1.0
+    b = np.where(seen, (Y @ fit.theta[links]) / np.maximum(size, 1e-12), 0.0)
+    return product / float(np.linalg.norm(np.where(seen, given / np.maximum(size, 1e-12), 0.0)) * np.linalg.norm(b))
 
 
 def _peaks(fit: Fit) -> tuple[Peak, ...]:

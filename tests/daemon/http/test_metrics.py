@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 
-from drivers.frame import CHANNELS
-from service.client import Control, Subscriber
+from service.client import Control
 from service.web._families import FAMILIES
-from tests.lab.daemon.daemons import await_message, processes
+from tests.lab.daemon.daemons import processes
 from tests.lab.web.http_client import ask, await_answer, scrape, value, values
-from tests.lab.web.http_daemon import Running
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
@@ -129,22 +125,3 @@ def test_the_dashboard_shows_metrics_that_there_are() -> None:
     for text in [*expressions, *(each["definition"] for each in variables if each["type"] == "query")]:
         check_expression(text)
     assert set(re.findall(r"\$\{?(\w+)", json.dumps(panels))) <= {each["name"] for each in variables}
-
-
-def test_the_plotjuggler_layout_shows_what_is_sent(running: Running) -> None:
-    """Each curve is a number of a real message; joints and channels are those of a larger arm."""
-    root = ElementTree.parse(DEPLOY / "plotjuggler-layout.xml").getroot()
-    curves = {re.sub(r"\[\d+\]$", "", curve.attrib["name"]) for curve in root.iter("curve")}
-    paths = [tuple(curve.removeprefix("space6/").split("/")) for curve in curves]
-    sent: dict[str, dict[str, Any]] = {"frame": {name: [0.0] for name in CHANNELS}}
-    for stream, kinds in (("frames", ("stats", "status")), ("estimates", ("estimate", "torque", "stats"))):
-        for kind in kinds:
-            with Subscriber(running.endpoints[stream], [f"axis/{kind}"]) as subscriber:
-                message = await_message(subscriber)
-            fields = {field.name: getattr(message, field.name) for field in dataclasses.fields(message)}
-            sent[kind] = sent.get(kind, {}) | fields.get("body", fields)
-    for kind, *keys in paths:
-        found: Any = sent[kind]
-        for key in keys:
-            found = found[key]
-        assert isinstance(found, (int, float)) or len(found) > 0, keys

@@ -48,14 +48,6 @@ def sets(pid: int) -> dict[str, int]:
     return {name: int(status[name], 16) for name in SETS}
 
 
-def test_it_tells_of_its_start(service: Service) -> None:
-    heard = service.hear_until("READY=1", START_S)
-    assert heard[0].startswith("STATUS=")
-    assert " starting" in heard[0]
-    assert "WATCHDOG=1" not in heard
-    assert "WATCHDOG=1" in service.hear_until("WATCHDOG=1")
-
-
 def test_the_acquisition_alone_has_capabilities_and_is_in_real_time(service: Service, control: Control) -> None:
     given = bits(BUS.words("AmbientCapabilities"))
     found = pids(control.request("status"))

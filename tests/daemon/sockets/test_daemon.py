@@ -23,11 +23,6 @@ from tests.lab.daemon.shared import Site
 from tests.lab.daemon.sockets import PAUSE
 
 
-@pytest.fixture
-def estimates(running: Site) -> str:
-    return running.endpoints["estimates"]
-
-
 def test_frames_reach_a_subscriber_in_order_and_whole(running: Site) -> None:
     recording = read_recording(running.path / "rec.mcap")
     with Subscriber(running.endpoints["frames"], ["axis/frame"]) as stream:
@@ -87,13 +82,6 @@ def test_plotters_read_the_bytes_as_they_are(running: Site) -> None:
             if body["src"] != "recorder":  # its clock is that of the host
                 assert body["t"] >= seen.get((kind, body["src"]), 0.0)
                 seen[kind, body["src"]] = body["t"]
-
-
-def test_what_only_a_process_can_notice_stops_the_start(running: Site, tmp_path: Path) -> None:
-    arm = replayed(running.path / "rec.mcap", robot="arm7")
-    with pytest.raises(LaunchError, match="7"):
-        start(config(tmp_path, arm, runtime_dir=str(tmp_path / "r")), tmp_path)
-    assert list((tmp_path / "r").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["mirror", "control", "http"])

@@ -104,6 +104,8 @@ def test_extrapolation_needs_bridging_and_keeps_to_the_position_limits() -> None
     made, _ = enabled(8, position_min_rad=-0.5, position_max_rad=0.0045)
     commanded(made)
     np.testing.assert_allclose(sent(made.images_at(18)), [0.0045, -0.016], atol=1e-7)
+    made.disable()
+    assert made.images_at(18) == made.images  # a late frame does not overtake a stop
 
 
 def test_the_speed_of_a_gap_is_that_over_its_cycles() -> None:

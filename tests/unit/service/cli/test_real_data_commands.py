@@ -204,5 +204,7 @@ def test_a_heavy_elastic_arm_from_both_of_its_recordings(imported: Path, tmp_pat
     floor = tmp_path / "floor.toml"
     text = Path(f"configs/robots/{name}.toml").read_text().replace('gravity = "ceiling"', 'gravity = "floor"')
     floor.write_text(text)
-    reasons = trapped(parts[0], floor, "0:1", tmp_path / "m.yaml")
-    assert any("gravity along (" in reason for reason in reasons)
+    # its slow motion does not tell where gravity points, and so determines little
+    upside_down = thetad("identify", parts[0], "--robot", floor, "--json").json
+    assert upside_down["verdict"] != "ok"
+    assert upside_down["relative_error"] > found["relative_error"] or upside_down["reasons"]

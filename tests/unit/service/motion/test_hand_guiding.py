@@ -17,7 +17,6 @@ from service.motion._hand_guiding import HandGuiding
 from sim_backend.drive.commanded_driver import STATUS
 from tests.lab.daemon.guiding_bench import PUSH, GuidingBench
 from tests.lab.daemon.motion_bench import MODEL, PERIOD_S, START
-from tests.lab.hand_guiding.rig import believed, with_payload
 
 
 def test_it_hovers_a_hand_moves_it_and_it_comes_back_to_the_hold_of_the_drives() -> None:
@@ -79,17 +78,6 @@ def test_the_drives_hold_until_a_sample_can_be_used(bad: int, words: str) -> Non
         bench.turn()
         assert bench.driver.mode == "csp"
     assert (bench.session.outcome, bench.session.reason) == ("stopped", words)
-
-
-def test_a_model_of_another_load_is_refused_while_the_drives_still_hold() -> None:
-    bench = GuidingBench()
-    bench.prepare(by=believed(with_payload(MODEL, 4.0)))
-    bench.until("disarmed")
-    assert bench.session.outcome == "stopped"
-    assert "model not valid" in bench.session.reason
-    assert set(bench.modes) == {"csp"}
-    assert np.abs(bench.channel("q") - START).max() < 1e-3
-    bench.stays_off()
 
 
 def test_a_permit_has_to_last_for_the_session() -> None:

@@ -75,21 +75,6 @@ def nested(depth: int) -> object:
     return {"x": nested(depth - 1)} if depth else 0
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"rubbish", b"\xdb\xff\xff\xff\xff", msgpack.packb({"type": "reply", "id": 1, "result": nested(20)})]
-)
-def test_one_message_that_cannot_be_read_is_left_out(
-    supervisor: Supervisor, jobs: zmq.Socket[bytes], data: bytes
-) -> None:
-    managed = entry(supervisor, "jobs")
-    jobs.send(data)
-    jobs.send(pack_map({"type": "beat", "info": {"running": 7}}))
-    while "running" not in managed.info:
-        receive(supervisor)
-    assert managed.info == {"running": 7}
-    assert managed.describe(0)["unreadable"] == 1
-
-
 def test_a_process_refuses_to_send_unreadable_replies(tmp_path: Path) -> None:
     """A reply too deep or too large becomes a refusal, and a refusal has a bounded length."""
     (tmp_path / "config.json").write_text(config(tmp_path, ARM).model_dump_json(), encoding="utf-8")

@@ -134,15 +134,6 @@ def test_the_gateway_and_the_end_concern_every_arm() -> None:
     assert silence_text(cache, later) == ""  # it has nothing more to say
 
 
-def test_messages_that_cannot_be_read_are_counted() -> None:
-    cache = Cache(("a",), NOW)
-    for parts in ([b"a/status", b"rubbish"], [b"\xff/status", b""], [b"b/status", b""], [b"a"], [b"a/frame", b"\x80"]):
-        cache.on_message(parts)
-    assert cache.refused == 3
-    cache.on_message([b"a/estimate", b"rubbish"])
-    assert cache.arms["a"].estimate is None
-
-
 @pytest.mark.parametrize("host", ["localhost", "127.9.9.9:80", "[::1]", "[::1]:9874", "LocalHost:9874"])
 def test_loopback_names(host: str) -> None:
     assert is_local(host)
