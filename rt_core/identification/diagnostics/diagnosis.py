@@ -57,8 +57,8 @@ IDENTIFIABLE = 0.02
 #: the discrete alternatives worth their time; where none leaves more, a certain error has no excuse in the model.
 WELL_EXPLAINED = 0.95
 NEAR_NOISE = 3.0
-#: An error that leaves more, but nothing beyond the noise, is named if it moves a value by this many deviations; a delay
-#: is not, because friction that starts and stops looks like one.
+#: An error that leaves more, but nothing beyond the noise, is named if it moves a value by this many deviations.  A
+#: delay is not, because friction that starts and stops looks like one.
 HARMFUL = 4.0
 #: An error of one joint alone is named if it leaves at most this share of that joint's own residual.
 OWN_LEFT = 0.5
@@ -161,7 +161,7 @@ class Diagnosis:
 
     @property
     def unexplained(self) -> Finding | None:
-        """The most certain error that is not named, where the residual is no more than the noise, so that no model error is."""
+        """The most certain error that is not named, where the residual is the noise, so that no model error is."""
         certain = [f for f in self.findings if not f.named and f.z > CERTAIN]
         if not certain or self.named is not None or not at_noise(self.sigma, self.noise):
             return None
