@@ -39,6 +39,7 @@ _SPIKE = 5  # samples within which a spike has come back
 _ROLLOVER = 0.9  # steps of a counter that rolls over span this share of the channel's range ...
 _ROLLOVER_RANGE = 30.0  # ... which is this many times its ordinary steps
 _BLOCKS = 10
+_FOLLOWS = 0.5  # share of a measured velocity that may be left, unless it does not follow the position at all
 _MIN_SAMPLES = 100  # fewer samples show no ordinary step
 _CUTOFF_HZ = 10.0
 
@@ -82,6 +83,10 @@ def jumps(x: FloatArray, t: FloatArray | None = None, max_rate: float = np.inf) 
     max_rate : float
         Rate of change that the joint can have [1/s]; steps far beyond it are jumps even beside fast motion.
     """
+    # a logger that is faster than its source repeats values: only new ones are steps
+    fresh = np.flatnonzero(np.concatenate(([True], np.diff(x) != 0.0)))
+    x = x[fresh]
+    t = None if t is None else t[fresh]
     step = np.diff(x)
     if step.size < 2 * _NEIGHBOURS + 1:
         return np.zeros(0, dtype=np.int64)
@@ -100,7 +105,7 @@ def jumps(x: FloatArray, t: FloatArray | None = None, max_rate: float = np.inf) 
     found = (size > JUMP * near) & (size > JUMP * float(np.quantile(nonzero, _QUANTILE)))
     if t is not None and 0.0 < max_rate < np.inf:
         found |= (np.abs(np.diff(x)) > _BEYOND * max_rate * np.diff(t)) & (size > _BESIDE * near)
-    return np.flatnonzero(found)
+    return np.asarray(fresh[np.flatnonzero(found) + 1] - 1)
 
 
 def position_faults(
@@ -139,7 +144,7 @@ def _classified(joint: int, index: IntArray, t: FloatArray, x: FloatArray, at: I
     none = np.zeros(0, dtype=np.int64)
     if turn > 0.0:
         whole = np.round(size / turn)
-        if (whole != 0.0).all() and (np.abs(size - whole * turn) < _SAME * turn).all():
+        if (np.abs(whole) == 1.0).all() and (np.abs(size - whole * turn) < _SAME * turn).all():
             return ChannelFault("wrap", joint, at.size, int(index[at[0] + 1]), largest, none)
     wrong: list[IntArray] = []
     pairs = 0
@@ -173,6 +178,8 @@ def rolls_over(x: FloatArray) -> bool:
     step = np.diff(x[np.isfinite(x)])
     if step.size < _MIN_SAMPLES:
         return False
+    if np.nanmin(x) < 0.0 < np.nanmax(x):
+        return False  # a number that was read as unsigned has one sign
     span = float(np.ptp(x[np.isfinite(x)]))
     if not span > _ROLLOVER_RANGE * float(np.quantile(np.abs(step), _QUANTILE)) > 0.0:
         return False
@@ -234,6 +241,9 @@ def velocity_relation(t: FloatArray, q: FloatArray, dq: FloatArray) -> VelocityR
         x = np.linalg.lstsq(gram, right, rcond=1e-10)[0] / size
         return np.array([x[0], x[1] / x[0] if x[0] != 0.0 else np.inf])
 
+    left = target - columns @ (np.linalg.lstsq(scaled, target, rcond=1e-10)[0] / size)
+    if not float(left @ left) < _FOLLOWS * float(target @ target):
+        return None  # a joint at rest has noise alone
     whole = solved(grams.sum(axis=0), rights.sum(axis=0))
     each = np.array([solved(grams.sum(axis=0) - g, rights.sum(axis=0) - r) for g, r in zip(grams, rights, strict=True)])
     if not np.isfinite(each).all() or not np.isfinite(whole).all():

@@ -118,7 +118,7 @@ def _rejections(evidence: Evidence) -> list[str]:
         return [*reasons, finding_text(named, model), *bad]
     if bad and named is not None:
         bad.append(finding_text(named, model))
-    elif bad:
+    elif bad and evidence.diagnosis.gravity_against_links >= _AGAINST:
         bad.append(
             "cause not found: no order or sign of channels, gravity vector, delay, joint zero or gain explains it; "
             + _peaks_text(evidence.diagnosis, model)
@@ -307,7 +307,7 @@ def finding_text(finding: Finding, model: RobotModel) -> str:
     late = "late" if value > 0.0 else "early"
     if finding.kind == "velocity_late":
         return (
-            f"{name}the measured velocity seems to be about {1e3 * abs(value):.1g} ms {late} against the position "
+            f"{name}the measured velocity seems to be about {1e3 * abs(value):.2g} ms {late} against the position "
             f"({1e3 * abs(value):.3g} +- {1e3 * std:.2g} ms); {left}: leave dq out of the mapping"
         )
     return (

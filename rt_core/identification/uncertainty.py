@@ -27,6 +27,7 @@ from rt_core.identification.rows import Rows
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 _MAX_ORDER = 30
+_ROUNDING = 1e-10
 _NEGLIGIBLE = 1e-3  # the tail of an autocovariance is cut below this share of its start
 
 
@@ -130,11 +131,21 @@ def estimate_covariance(
             kernel = np.concatenate((gamma[:0:-1], gamma))[None, :]
             smooth = signal.oaconvolve(x, kernel, mode="full", axes=1)[:, gamma.size - 1 : gamma.size - 1 + x.shape[1]]
             middle[np.ix_(columns, columns)] += x @ smooth.T / solution.weighted_with[j] ** 4
-    covariance = bread @ middle @ bread
+    covariance = bread @ _definite(middle) @ bread
     if cross:
         own = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         covariance += _widening(bread @ _cross_terms(rows, solution, residual, projected) @ bread, own)
     return Uncertainty(0.5 * (covariance + covariance.T), inflation)
+
+
+def _definite(middle: FloatArray) -> FloatArray:
+    """Return a symmetric matrix without negative eigenvalues, which a truncated autocovariance of few rows leaves."""
+    scale = np.sqrt(np.maximum(np.diag(middle), 0.0))
+    safe = np.where(scale > 0.0, scale, 1.0)
+    values, vectors = np.linalg.eigh(middle / np.outer(safe, safe))
+    if values[0] >= -_ROUNDING:
+        return middle
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T * np.outer(safe, safe))
 
 
 def _cross_terms(rows: Rows, solution: Solution, residual: FloatArray, projected: FloatArray) -> FloatArray:

@@ -412,7 +412,7 @@ def _checked(path: Path, document: dict[str, Any]) -> ModelFile:
         raise ValueError(f"theta or covariance do not have {p} entries: the file is damaged")
     theta, covariance = np.array(table.theta), np.array(table.covariance)
     problem = covariance_problem(covariance)
-    if problem is not None:
+    if problem is not None and not (table.values_sha256 is None and "semidefinite" in problem):  # an older file
         raise ValueError(f"{problem}: the file is damaged")
     if table.values_sha256 is not None and _values_digest(document) != table.values_sha256:
         raise ValueError(

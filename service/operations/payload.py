@@ -26,6 +26,7 @@ from rt_core.identification.payload import (
     payload_from_rows,
 )
 from rt_core.identification.physical.fit import noise_inflation
+from rt_core.identification.uncertainty import estimate_covariance
 from rt_core.model.base import payload_columns
 from rt_core.model.inertia import mass_com_inertia, six
 from rt_core.model.robot import RobotModel
@@ -132,7 +133,7 @@ def payload_in_recording(
         return PayloadResult("not_explained", reasons, False, _all_open(why), None, None, found)
     triangles = compress(rows.Y, rows.tau, rows.use)
     sigma = found.solution.sigma
-    inflation = noise_inflation(triangles, found.solution, found.uncertainty.covariance)
+    inflation = noise_inflation(triangles, found.solution, estimate_covariance(rows, found.solution).covariance)
     payload = payload_from_rows(
         base, model, before.theta, before.covariance, triangles, sigma, inflation=inflation,
         refit_effects=refit_effects,

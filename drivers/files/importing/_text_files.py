@@ -127,13 +127,15 @@ class TextSource(DataSource):
             header: tuple[int, str] | None = plain[0]
             first = plain[1 + csv.skip_after_header :][:1]
             # A header may itself be a comment, as numpy.savetxt writes it.
-            if head[0][0] < plain[0][0] and self._is_row(plain[0][1]):
+            if head[0][0] < plain[0][0] and self._is_row(plain[0][1], plain[1][1] if len(plain) > 1 else None):
                 header, first = head[0], plain[csv.skip_after_header :][:1]
             if not first:
                 raise DataError(f"{self.path}: holds a header but no rows")
             first_line = first[0]
         else:
-            rows = [item for item in plain if self._is_row(item[1])]
+            width = len(self._split(plain[-1][1]))
+            after = [*plain[1:], ("", None)]
+            rows = [a for a, b in zip(plain, after, strict=True) if self._is_row(a[1], b[1], width)]
             if not rows:
                 raise DataError(
                     f"{self.path}: no row of numbers in its first {len(head)} lines; check csv.delimiter and "
@@ -168,13 +170,26 @@ class TextSource(DataSource):
             return candidates[0] if candidates else None
         return None if delimiter == "whitespace" else delimiter
 
-    def _is_row(self, line: str) -> bool:
-        """Return whether a line holds numbers; columns of text beside them, such as a mode or a date, do not matter."""
+    def _split(self, line: str) -> list[str]:
+        """Return the fields of a line whose delimiter is not known yet."""
         self._delimiter = self._sniff(line)
-        fields = self._fields(line.replace(",", ".") if self._csv.decimal == "," else line)
-        numbers = [value for value in map(_number, fields) if value is not None]
-        known = sum(1 for value in numbers if np.isfinite(value))
-        return known > 0 and (len(numbers) == len(fields) or 2 * len(numbers) >= len(fields))
+        return self._fields(line.replace(",", ".") if self._csv.decimal == "," else line)
+
+    def _is_row(self, line: str, after: str | None = None, width: int | None = None) -> bool:
+        """Return whether a line holds numbers.
+
+        Text beside them, such as a mode or a date, is allowed if the line `after` has text in the same columns and the
+        file so many fields: a preamble or a header has not.
+        """
+        numbers = [_number(field) for field in self._split(line)]
+        if not any(value is not None and np.isfinite(value) for value in numbers):
+            return False
+        text = [value is None for value in numbers]
+        if not any(text):
+            return True
+        if after is None or (width is not None and len(text) != width) or 2 * sum(text) > len(text):
+            return False
+        return text == [_number(field) is None for field in self._split(after)]
 
     def _read_fields(self, used: list[int]) -> FloatArray:
         """Read field by field: missing values become NaN if `masking`, otherwise an error with their place."""

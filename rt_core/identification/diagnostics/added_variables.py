@@ -242,6 +242,8 @@ class AddedVariableTest:
         widths = [d.columns.shape[0] for d in found]
         self.starts = np.concatenate(([0], np.cumsum(widths))).astype(np.int64) + self.rank
         P = int(self.starts[-1]) + 1
+        # columns of unit length, or the normal equations lose digits on long recordings
+        self.scales = [np.maximum(np.sqrt(np.sum((d.columns / sigma) ** 2, axis=(1, 2))), 1e-100) for d in found]
         self.joints = np.zeros((n, P, P))
         self.counts = np.zeros(n)
         edges = np.linspace(0, count, min(blocks, count) + 1).astype(np.int64)
@@ -254,7 +256,7 @@ class AddedVariableTest:
                 X = np.empty((int(inside.sum()), P))
                 X[:, : self.rank] = Y[j][:, a:e][:, inside].T @ basis
                 for k, d in enumerate(found):
-                    X[:, self.starts[k] : self.starts[k + 1]] = d.columns[:, a:e, j][:, inside].T
+                    X[:, self.starts[k] : self.starts[k + 1]] = d.columns[:, a:e, j][:, inside].T / self.scales[k]
                 X[:, -1] = residual[a:e, j][inside]
                 if weights is not None:
                     X *= np.sqrt(weights[a:e, j][inside])[:, None]
@@ -310,7 +312,8 @@ class AddedVariableTest:
         ratio = np.where(n > 0, sigma, 1.0) / np.where(n > 0, self.plain_sigma, 1.0)
         left = float(np.exp(np.sum(n * np.log(ratio)) / n.sum()))
         return AddedVariable(
-            direction.kind, direction.joint, direction.unit, eta, np.sqrt(np.diag(covariance)), z,
+            direction.kind, direction.joint, direction.unit, eta / self.scales[k],
+            np.sqrt(np.diag(covariance)) / self.scales[k], z,
             whole.outside(own), left, self.basis @ whole.change(own, eta), sigma,
         )  # fmt: skip
 

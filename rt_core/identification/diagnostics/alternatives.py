@@ -126,6 +126,13 @@ def solve_scaled(A: FloatArray, b: FloatArray) -> FloatArray:
     return np.asarray((root @ (root.T @ right)) / (safe if b.ndim == 1 else safe[:, None]))
 
 
+def _level_of(squares: FloatArray, counts: FloatArray) -> float:
+    """Return `sum_j n_j log rms` of the torques (n,) themselves per row: channels trade rows when they trade joints."""
+    live = (counts > 0) & (squares > 0.0)
+    n = counts[live]
+    return float(np.sum(0.5 * n * np.log(squares[live] / n)) / max(counts.sum(), 1.0))
+
+
 def _thinned(rows: Rows) -> Rows:
     """Return at most `_ROW_LIMIT` of the rows, evenly spread."""
     if rows.t.size <= _ROW_LIMIT:
@@ -243,7 +250,7 @@ def torque_alternatives(
             picked[j][-1, :-1] *= sign[j]
             picked[j][:-1, -1] *= sign[j]
         _, found, level = profile.fit(picked)
-        return found, level
+        return found, level - _level_of(picked[:, -1, -1], profile.counts)
 
     order, sign = list(range(n)), [1] * n
     _, own = at(order, sign)
@@ -307,7 +314,8 @@ def position_alternatives(
         for j in range(n):
             X = np.concatenate((Y[j], target[None, :, j]))[:, use[:, j]]
             grams[j] = X @ X.T
-        return _Profile(counts, sigma).fit(grams)[1:]
+        _, spread, found = _Profile(counts, sigma).fit(grams)
+        return spread, found - _level_of(grams[:, -1, -1], counts)
 
     def rough(trial: _PositionTrial) -> float:
         Y = regressor_columns(

@@ -61,7 +61,7 @@ NEAR_NOISE = 3.0
 #: delay is not, because friction that starts and stops looks like one.
 HARMFUL = 4.0
 #: An error of one joint alone is named if it leaves at most this share of that joint's own residual.
-OWN_LEFT = 0.5
+OWN_LEFT = 0.4
 #: The effect of a tilt or a zero is linear up to here [rad]; a delay up to here [s].
 _LINEAR_RAD = np.radians(15.0)
 _LINEAR_S = 0.1
@@ -80,7 +80,8 @@ class Finding:
     Attributes
     ----------
     kind : str
-        "tilt", "gravity", "zero", "torque_late", "velocity_late", "torque_scale", "torque_channels" or "positions".
+        "tilt", "gravity", "zero", "position_scale", "torque_late", "velocity_late",
+        "torque_scale", "torque_channels" or "positions".
     joint : int or None
     estimate, std : (m,) float64
         In `unit`; empty for discrete alternatives.  "tilt" by rotations about `gravity_axes`.
@@ -297,11 +298,17 @@ def _named(
     others = [r.left for r in results if r.kind != best.kind] + [r.left for r, *_ in refined if r.kind != best.kind]
     if min(others, default=1.0) - best.left < MARGIN:
         return None
-    own = 1.0 if best.joint is None else float(best.sigma[best.joint] / fit.sigma[best.joint])
+    own = 1.0 if best.joint is None else float(best.sigma[best.joint] / _reweighted(fit)[best.joint])
     alone = best.kind in ("torque_late", "torque_scale", "velocity_late") and own < OWN_LEFT
     quiet = harmful and best.kind not in ("torque_late", "velocity_late") and at_noise(best.sigma, noise)
     explained = best.left < SMALL_LEFT or alone or quiet
     return finding if explained else None
+
+
+def _reweighted(fit: Fit) -> FloatArray:
+    """Return the residual standard deviations (n,) of an iteratively reweighted fit to the same rows, as refits are."""
+    rows = fit.rows
+    return solve(compress(rows.Y, rows.tau, rows.use), fit.theta.size, "iwls").sigma
 
 
 def _refined(
@@ -312,10 +319,12 @@ def _refined(
     current = best
     step = np.zeros_like(eta)
     model = fit.model
+    load = fit.theta if fit.base.layout.has_load else None
+    plain = _reweighted(fit)
     for _ in range(_ROUNDS):
         changed = corrected(model, signals, replace(best, eta=eta))
         try:
-            rows = build_rows(model, fit.base, changed, settings).select(start_s, stop_s)
+            rows = build_rows(model, fit.base, changed, settings, load_theta=load).select(start_s, stop_s)
             solution = solve(compress(rows.Y, rows.tau, rows.use), fit.theta.size, "iwls")
         except (DataError, ValueError):
             return None
@@ -329,7 +338,7 @@ def _refined(
         (found,) = _test(refit, rows, solution.theta, solution.inverse_root, tested).run()
         n = rows.use.sum(axis=0)
         live = n > 0
-        left = float(np.exp(np.sum(n[live] * np.log(solution.sigma[live] / fit.sigma[live])) / n.sum()))
+        left = float(np.exp(np.sum(n[live] * np.log(solution.sigma[live] / plain[live])) / n.sum()))
         step = found.eta
         with np.errstate(divide="ignore", invalid="ignore"):
             z = float(np.sqrt(np.sum((eta / found.std) ** 2)))
