@@ -50,7 +50,8 @@ def share_seen(data: Mapping[str, Any], recording: Recording, t: FloatArray, gua
             first, last = float(source["first_s"]) - guard_s, float(source["last_s"]) + guard_s
             seen += float(np.mean((t >= first) & (t <= last)))
         else:
-            known = source.get("frames") or []
+            known = source.get("frames")
+            known = known if isinstance(known, list) else []  # an online model has their number
             seen = max(seen, share_of_fingerprints(known, recording, float(t[0]) - guard_s, float(t[-1]) + guard_s))
     return min(seen, 1.0)
 
