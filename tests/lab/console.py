@@ -29,6 +29,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -144,6 +145,9 @@ def surroundings(**more: str) -> dict[str, str]:
     return os.environ | paths | more
 
 
+_GOING_S = 2.0  # until a program that stays has something to show
+
+
 class Staying:
     """A command that stays; what it goes on to print is taken from it, or it would stand still at a full pipe."""
 
@@ -216,6 +220,7 @@ class Shell:
         with self._at_most(process, timeout_s):
             lines = staying.first(count)
         assert all(lines), f"$ {command}\nended with {process.poll()}, having printed {lines}"
+        time.sleep(_GOING_S)  # a reader, too, types the next command after the first frames
         return lines
 
     def finish(self, timeout_s: float = 30.0) -> None:
