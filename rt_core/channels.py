@@ -18,7 +18,7 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 FaultKind = Literal["wrap", "dropout", "jump", "rollover"]
 
 #: A step this many times the larger ones beside it is a jump.  Motion below a tenth of half the sample rate changes its
-#: steps by less than a factor of two within five samples; no recording of a real or simulated arm reached five.
+#: steps by less than a factor of two within five samples.
 JUMP = 20.0
 #: Neighbours on each side, and which of their steps in descending order a jump is compared with: the second, since the
 #: first may belong to another jump.
@@ -27,7 +27,7 @@ _RANK = 1
 #: Share of the steps, zero ones aside, that a jump is compared with as well.
 _QUANTILE = 0.9
 #: With a known limit of velocity, a step this many times beyond it is one, too, if it is far beyond those beside it.  A
-#: logger that loses samples without a gap in its stamps makes steps three times beyond the limit.
+#: real recording (Panda) has steps about three times beyond the limit.
 _BEYOND = 10.0
 _BESIDE = 5.0
 #: Two opposite jumps within this time [s] that return to the line between are a dropout.
