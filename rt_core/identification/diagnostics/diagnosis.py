@@ -38,8 +38,8 @@ from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
-#: A small error counts as there above this many standard deviations: 4e-4 of Student's t with 29 degrees of freedom, about
-#: one of the 20 to 30 tests of an arm in 100 recordings.  Not yet measured by simulation.
+#: A small error counts as there above this many standard deviations: 4e-4 of Student's t with 29 degrees of freedom,
+#: about one of the 20 to 30 tests of an arm in 100 recordings.  Not yet measured by simulation.
 SIGNIFICANT = 4.0
 #: It is named above this many ...
 CERTAIN = 6.0
