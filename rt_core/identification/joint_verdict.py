@@ -103,7 +103,7 @@ def _judge(
         return ("undetermined" if most else "weak"), f"the motion does not determine {names}{taken}"
     if explained < WELL_EXPLAINED:
         return "weak", f"only {100.0 * explained:.0f} % of its torque's variance is explained"
-    if count["doubtful"] > _HALF * total:
+    if count["doubtful"]:
         return "weak", "something is not modelled: its values are doubtful, see the verdict"
     small = count["weak"] + count["dropped"]
     if count["determined"] < _HALF * total:

@@ -34,6 +34,7 @@ SETS = ("CapEff", "CapPrm", "CapInh", "CapAmb")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A daemon with the drop-in for a bus, and an arm that asks for a real-time priority."""
     with Service(BUS, tmp_path_factory.mktemp("service"), REALTIME) as service:
+        service.hear_until("READY=1", START_S)
         yield service
 
 
