@@ -40,12 +40,15 @@ from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
+# Rates are those of `benchmarks/diagnosis_rates.py` on random arms and motions, decision record 45.
+
 #: A small error counts as there above this many standard deviations: 4e-4 of Student's t with 29 degrees of freedom,
-#: about one of the 20 to 30 tests of an arm in 100 recordings.  Not yet measured by simulation.
+#: for the two numbers of a tilt 2e-3 of Hotelling's T.  Measured: 4 of 6270 tests of clean recordings.
 SIGNIFICANT = 4.0
-#: It is named above this many ...
+#: It is named above this many (2e-6, for a tilt 1e-5; measured 0 of 6270) ...
 CERTAIN = 6.0
-#: ... if it leaves at most this share of the residual, or all joints come down to their noise ...
+#: ... if it leaves at most this share of the residual, or all joints come down to their noise.  Where the error is one
+#: that has no name, a false one was given in 0 of 40 (friction that falls with speed) and 8 of 140 (gears that yield) ...
 SMALL_LEFT = 0.8
 #: ... and leaves less than every error of another kind by this much.
 MARGIN = 0.03
@@ -55,7 +58,8 @@ ALTERNATIVE_LEFT = 0.5
 #: deviations between 15 blocks of time: Student's t with 14 degrees of freedom, one in a thousand where both axes are
 #: equally wrong, and far less where the given one is right.
 AXIS_BETTER = 3.8
-#: A residual is noise up to this many times the noise of the sensors.
+#: A residual is noise up to this many times the noise of the sensors, as its spectrum tells it: of the joints of
+#: 340 clean recordings 99 % were below 1.11, and the largest 1.30.
 NOISE_RATIO = 1.3
 #: A column with less of its length outside the regressor's span cannot be told from parameters.
 IDENTIFIABLE = 0.02
@@ -369,9 +373,9 @@ def _refined(
         with np.errstate(divide="ignore", invalid="ignore"):
             z = float(np.sqrt(np.sum((eta / found.std) ** 2)))
         current = replace(best, eta=eta, std=found.std, z=z, left=left, sigma=solution.sigma)
-        if found.z < 1.0:
-            return current
         eta = eta + step
+        if found.z < 1.0:
+            return replace(current, eta=eta)  # the last step is within its deviation
         if not _linear(replace(best, eta=eta)):
             return None
     return current if np.all(np.abs(step) < 2.0 * found.std) else None
