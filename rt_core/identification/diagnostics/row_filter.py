@@ -73,8 +73,12 @@ class RowFilter:
 def _thinned(piece: SignalPiece, first: int, stride: int) -> SignalPiece:
     if stride == 1:
         return piece
-    return SignalPiece(*(None if x is None else x[first::stride] for x in (
-        piece.t, piece.q, piece.dq, piece.ddq, piece.tau, piece.bridged, piece.temperature)))  # fmt: skip
+    kept = slice(first, None, stride)
+    return SignalPiece(
+        piece.t[kept], piece.q[kept], piece.dq[kept], piece.ddq[kept], piece.tau[kept],
+        None if piece.bridged is None else piece.bridged[kept],
+        None if piece.temperature is None else piece.temperature[kept],
+    )  # fmt: skip
 
 
 def sampled_torque(
