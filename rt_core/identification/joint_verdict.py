@@ -103,11 +103,12 @@ def _judge(
         return ("undetermined" if most else "weak"), f"the motion does not determine {names}{taken}"
     if explained < WELL_EXPLAINED:
         return "weak", f"only {100.0 * explained:.0f} % of its torque's variance is explained"
-    if count["doubtful"]:
+    small, doubtful = count["weak"] + count["dropped"], count["doubtful"]
+    if doubtful > _HALF * total:
         return "weak", "something is not modelled: its values are doubtful, see the verdict"
-    small = count["weak"] + count["dropped"]
     if count["determined"] < _HALF * total:
-        return "weak", f"{small} of {total} parameters are too small to be known well"
-    if small:
-        return "well determined", f"{small} of {total} parameters are small, and known to be small"
-    return "well determined", f"all {total} parameters are known"
+        also = f", {doubtful} more doubtful" if doubtful else ""
+        return "weak", f"{small} of {total} parameters are too small to be known well{also}"
+    parts = [f"{small} of {total} parameters are small, and known to be small"] if small else []
+    parts += [f"{doubtful} of {total} doubtful"] if doubtful else []
+    return "well determined", "; ".join(parts) or f"all {total} parameters are known"
