@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -9,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
+from service.jobs.dask._cluster import Cluster
 from service.jobs.dask.backend import DaskBackend, DaskRun
 from service.jobs.execution.backend import BackendBusyError, Ended, LocalBackend, Run
 from service.jobs.queue.state import Limits
@@ -235,6 +238,50 @@ def test_a_worker_that_is_killed_interrupts_its_run_alone(
     assert not runner.is_running()
 
     ready(dask)  # the nanny starts another one
+
+
+@pytest.mark.parametrize("comes", ["before", "after"])
+def test_a_worker_that_is_lost_while_a_run_starts_ends_it(
+    comes: str, cluster: Processes, dask: DaskBackend, tmp_path: Path, arm2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All workers are lost around the moment at which a run becomes a task."""
+    original = Cluster.begin
+
+    def begin(self: Cluster, work: Any) -> Any:
+        lost = threading.Event()
+        task = original(self, work) if comes == "after" else None
+        self._loop.call_soon_threadsafe(lambda: (self._update_nodes({}, "its worker was lost"), lost.set()))
+        assert lost.wait(PATIENCE_S)
+        return task or original(self, work)
+
+    ready(dask)
+    folder = folder_of(tmp_path / "run", "compare", ENDLESS | {"robot": str(arm2)})
+    monkeypatch.setattr(Cluster, "begin", begin)
+    run = dask.start("run", folder, LIMITS)
+    assert ended(run).how == "interrupted"
+    assert run.task is not None
+    until(run.task.done, "the end of the task")
+    until(lambda: not cluster.runners(), "the end of the runner")
+
+
+@pytest.mark.parametrize("error", [KeyError("nthreads"), asyncio.CancelledError("nthreads")], ids=type)
+def test_the_connection_is_made_again_after_any_error(
+    error: BaseException, cluster: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors, original = [error] * 2, Cluster._update_nodes
+
+    def see(self: Cluster, workers: Any, why: str) -> None:
+        if workers and errors:
+            raise errors.pop()
+        original(self, workers, why)
+
+    monkeypatch.setattr(Cluster, "_update_nodes", see)
+    backend = DaskBackend(cluster.address)
+    try:
+        ready(backend)
+        assert not errors
+    finally:
+        backend.close()
 
 
 def test_workers_end_what_they_do_for_a_client_that_is_gone(cluster: Processes, tmp_path: Path, arm2: Path) -> None:
