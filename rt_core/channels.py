@@ -42,6 +42,7 @@ _BLOCKS = 10
 _FOLLOWS = 0.5  # share of a measured velocity that may be left, unless it does not follow the position at all
 _MIN_SAMPLES = 100  # fewer samples show no ordinary step
 _CUTOFF_HZ = 10.0
+_GAP = 5.0  # samples this many intervals apart are of two stretches
 
 
 @dataclass(frozen=True)
@@ -213,22 +214,31 @@ class VelocityRelation:
 def velocity_relation(t: FloatArray, q: FloatArray, dq: FloatArray) -> VelocityRelation | None:
     """Regress the measured velocity of one joint on the change of its position and its derivatives.
 
-    `t, q, dq` (N,), finite, at an even rate.  Both are low-passed alike first; the second derivative takes up the form
-    of a filter, so that `lag_s` is its delay at low frequencies.  None if the joint hardly moves.
+    `t, q, dq` (N,), finite, at an even rate; stretches between gaps count by themselves.  Both are low-passed alike
+    first; the second derivative takes up the form of a filter, so that `lag_s` is its delay at low frequencies.
+    None if the joint hardly moves.
     """
-    if t.size < 100:
+    if t.size < _MIN_SAMPLES:
         return None
     rate = 1.0 / float(np.median(np.diff(t)))
-    grid = np.arange(t[0], t[-1], 1.0 / rate)
     sections = signal.butter(4, min(_CUTOFF_HZ, 0.1 * rate), fs=rate, output="sos")
-    pad = min(grid.size - 1, int(3.0 * rate / _CUTOFF_HZ))
-    position, measured = (signal.sosfiltfilt(sections, np.interp(grid, t, x), padlen=pad) for x in (q, dq))
-    v = np.gradient(position, 1.0 / rate)
-    a = np.gradient(v, 1.0 / rate)
-    columns = np.stack((v, -a, np.ones(v.size), np.gradient(a, 1.0 / rate)), axis=1)[pad:-pad]
-    target = measured[pad:-pad]
-    if columns.shape[0] < 4 * _BLOCKS:
+    pad = int(3.0 * rate / _CUTOFF_HZ)
+    parts: list[tuple[FloatArray, FloatArray]] = []
+    for part in np.split(np.arange(t.size), np.flatnonzero(np.diff(t) > _GAP / rate) + 1):
+        grid = np.arange(t[part[0]], t[part[-1]], 1.0 / rate)
+        if grid.size <= max(2 * pad, _MIN_SAMPLES):
+            continue
+        position, measured = (
+            signal.sosfiltfilt(sections, np.interp(grid, t[part], x[part]), padlen=pad) for x in (q, dq)
+        )
+        v = np.gradient(position, 1.0 / rate)
+        a = np.gradient(v, 1.0 / rate)
+        parts.append(
+            (np.stack((v, -a, np.ones(v.size), np.gradient(a, 1.0 / rate)), axis=1)[pad:-pad], measured[pad:-pad])
+        )
+    if sum(y.size for _, y in parts) < 4 * _BLOCKS:
         return None
+    columns, target = (np.concatenate(x) for x in zip(*parts, strict=True))
     size = np.linalg.norm(columns, axis=0)
     if not (size > 0.0).all():
         return None

@@ -258,7 +258,7 @@ def _limits(evidence: Evidence, open_: int) -> list[str]:
             f"(above {CONDITION_LIMIT:.0f}): the motion does not excite all parameters; the model predicts torque "
             "for motions like this one only"
         )
-    if diagnosis.gravity_acts and not diagnosis.gravity_seen:
+    if diagnosis.gravity_acts and diagnosis.gravity_tells and not diagnosis.gravity_seen:
         reasons.append(
             "gravity should show in the torque of this arm, yet any mounting direction fits these data equally well: "
             "the motion is too small or of the wrong unit, or the mounting direction cannot be verified by it"

@@ -23,10 +23,10 @@ from rt_core.identification._verdict import (
     weighs,
 )
 from rt_core.identification.diagnostics.diagnosis import Diagnosis, Fit, diagnose
-from rt_core.identification.diagnostics.intervals import jackknife_deviation, widened
+from rt_core.identification.diagnostics.intervals import consistent_shifts, jackknife_changes, widened
 from rt_core.identification.estimate import Estimate, EstimatorOptions, Method, estimate
 from rt_core.identification.least_squares import Solution
-from rt_core.identification.preprocess import Signals, SignalSettings
+from rt_core.identification.preprocess import Signals, SignalSettings, Velocity
 from rt_core.identification.robust import OUTLYING_WEIGHT
 from rt_core.identification.rows import Rows, build_rows
 from rt_core.identification.status import ParameterStatus, parameter_status
@@ -47,6 +47,10 @@ __all__ = [
 _SEVERITY: tuple[Verdict, ...] = get_args(Verdict)
 #: Below this share of information from the data a consistent parameter counts as coming from the prior.
 DATA_SHARE_LIMIT = 0.5
+_ANY_MOUNTING = (
+    "no motion of this arm tells its mounting direction from the first moments of its links: that of the robot file is "
+    "taken as it is"
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Identification:
     `status` is per base parameter, `reasons` explains the verdict in sentences, `diagnosis` has the tests behind it.
     The numbers are in `estimate`, with intervals that allow for model error.
     `notes` state what was done to the data, `impossible_temperatures` counts reported temperatures that were left out
-    because no joint can have them.
+    because no joint can have them, `velocity` says where a recording's velocity was taken from.
     """
 
     options: EstimatorOptions
@@ -69,6 +73,7 @@ class Identification:
     reasons: tuple[str, ...]
     impossible_temperatures: int = 0
     notes: tuple[str, ...] = ()
+    velocity: Velocity = "measured"
 
     @property
     def model(self) -> RobotModel:
@@ -152,14 +157,15 @@ def _judged(
     free = torque_metrics(scored.tau, scored.predict(basis.theta), use)
     plausibility = check_plausibility(basis.model, basis.base, basis.rows, basis.theta, basis.uncertainty.covariance)
     whole = basis if basis.full is None else basis.full
+    changes = jackknife_changes(whole.rows, whole.solution, whole.weights)
     fit = Fit(
         whole.model, whole.base, whole.rows, whole.theta, whole.solution.inverse_root, whole.solution.sigma,
-        free.explained, bounded(whole.uncertainty.covariance), whole.weights,
+        free.explained, bounded(whole.uncertainty.covariance), changes, whole.weights,
         bool(plausibility.negative_coulomb) or plausibility.mass_z < -SIGNIFICANT,
     )  # fmt: skip
     diagnosis = diagnose(fit, signals, settings, start_s, stop_s)
     stated = found
-    found = _with_model_error(found, whole, diagnosis)
+    found = _with_model_error(found, whole, changes, diagnosis)
     model, base, rows, solution = found.model, found.base, found.rows, found.solution
     status = _with_doubts(parameter_status(rows, solution, stated.std), parameter_status(rows, solution, found.std))
     cold = unseen(base.layout, temperatures_of(model, rows))
@@ -183,24 +189,28 @@ def _judged(
         delivered = check_plausibility(model, base, rows, found.theta, found.uncertainty.covariance)
         plausibility = replace(delivered, negative_coulomb=plausibility.negative_coulomb)
     verdict, reasons = judge(Evidence(found, signals, status, metrics, free, diagnosis, plausibility))
+    notes = () if diagnosis.gravity_seen or diagnosis.gravity_tells or not diagnosis.gravity_acts else (_ANY_MOUNTING,)
     return Identification(
         options, found, _downgraded(status, verdict), metrics, diagnosis, plausibility, verdict, reasons,
-        signals.impossible_temperatures,
+        signals.impossible_temperatures, notes, settings.velocity,
     )  # fmt: skip
 
 
-def _with_model_error(found: Estimate, whole: Estimate, diagnosis: Diagnosis) -> Estimate:
+def _with_model_error(found: Estimate, whole: Estimate, changes: FloatArray, diagnosis: Diagnosis) -> Estimate:
     """Widen the covariance of an estimate to what blocks of the recording support, and by errors that are not named.
 
-    Both come from the free fit `whole` to the same rows.
+    Both come from the free fit `whole` to the same rows; `changes` (B, p) are those of its jackknife.
     """
-    deviation = jackknife_deviation(whole.rows, whole.solution, whole.weights)
+    deviation = np.sqrt(np.sum(changes**2, axis=0))
     stated = whole.std
     with np.errstate(divide="ignore", invalid="ignore"):
         grown = np.where(np.isfinite(stated) & (stated > 0.0), np.maximum(deviation / stated, 1.0), 1.0)
 
     def widen(estimate: Estimate) -> Estimate:
-        covariance = widened(estimate.uncertainty.covariance, grown * estimate.std, diagnosis.shifts)
+        shifts = diagnosis.shifts
+        if estimate.consistent is not None and shifts.size:
+            shifts = consistent_shifts(whole.rows, whole.solution, estimate.uncertainty.covariance, shifts)
+        covariance = widened(estimate.uncertainty.covariance, grown * estimate.std, shifts)
         own = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         std = np.where(np.isfinite(estimate.std) & (estimate.std > 0.0), own, estimate.std)
         full = None if estimate.full is None else widen(estimate.full)

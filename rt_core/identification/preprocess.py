@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy import signal
@@ -23,6 +24,8 @@ from scipy.interpolate import CubicSpline
 
 from rt_core.model.temperature import HOLD_S, possible_of
 from rt_core.types import BoolArray, FloatArray, IntArray
+
+Velocity = Literal["measured", "position"]
 
 #: Pass band of position and velocity, as a multiple of the cut-off frequency.
 STATE_BAND = 4.0
@@ -65,6 +68,8 @@ class SignalSettings:
         Cut at both ends of each recording; None for five periods of the cut-off frequency.
     min_velocity : (n,) float64 or None
         Rows of joint `j` are left out where `|dq_j|` is below this [rad/s or m/s].
+    velocity : str
+        "measured" where the recording has it, or "position": the derivative of the position.
     """
 
     cutoff_hz: float = 10.0
@@ -72,6 +77,7 @@ class SignalSettings:
     filter_order: int = 4
     trim_s: float | None = None
     min_velocity: FloatArray | None = None
+    velocity: Velocity = "measured"
 
     @property
     def row_rate_hz(self) -> float:
@@ -189,7 +195,7 @@ def prepare(
     t : (N,) float64
         Time [s], increasing, steps may vary.
     q, tau : (N, n) float64
-        Joint position and torque; `dq` (N, n) measured joint velocity or None.
+        Joint position and torque; `dq` (N, n) measured joint velocity or None; unused if `settings` say so.
     valid : (N,) bool or None
         Samples to use.
     rate_hz : float or None
@@ -220,7 +226,7 @@ def prepare(
     if temperature is not None and temperature.shape != q.shape:
         raise DataError(f"temperature has shape {temperature.shape}, the positions have {q.shape}")
     t, q, tau, number = t[use], q[use], tau[use], number[use]
-    dq = None if dq is None else dq[use]
+    dq = None if dq is None or settings.velocity == "position" else dq[use]
     check_channels(t, q, tau, dq)
     warm, impossible = (None, 0) if temperature is None else _without_gaps(t, temperature[use])
     rate = nominal_rate(t) if rate_hz is None else rate_hz

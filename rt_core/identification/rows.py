@@ -52,6 +52,7 @@ class Rows:
     rate_hz: float  # of the rows
     band_hz: float  # pass band of both sides
     temperature: FloatArray | None = None  # (K, n) of the joints [degC], where friction follows it
+    slow: bool = True  # as given to `build_rows`
 
     def select(self, start: float, stop: float) -> Rows:
         """Select the rows with `start <= t < stop`."""
@@ -59,7 +60,7 @@ class Rows:
         return Rows(
             self.t[keep], self.Y[:, :, keep], self.q[keep], self.dq[keep], self.ddq[keep], self.tau[keep],
             self.use[keep], self.piece[keep], self.rate_hz, self.band_hz,
-            None if self.temperature is None else self.temperature[keep],
+            None if self.temperature is None else self.temperature[keep], self.slow,
         )  # fmt: skip
 
     def predict(self, theta: FloatArray) -> FloatArray:
@@ -67,11 +68,13 @@ class Rows:
         return np.asarray(np.einsum("npk,p->kn", self.Y, theta))
 
 
-def standing_velocity(model: RobotModel, settings: SignalSettings) -> FloatArray:
-    """Return the speed (n,) below which samples are zeroed before the filter [rad/s or m/s], at most `min_velocity`.
+def standing_velocity(model: RobotModel, settings: SignalSettings, *, slow: bool = True) -> FloatArray:
+    """Return the speed (n,) below which samples are zeroed before the filter [rad/s or m/s].
 
-    Raises `DataError` if `min_velocity` has the wrong length.
+    At most `min_velocity`, or just that if `slow` is false.  Raises `DataError` if `min_velocity` has the wrong length.
     """
+    if not slow:
+        return np.maximum(_threshold(model, settings), _MIN_SPEED)
     return np.maximum(np.minimum(_threshold(model, settings), STANDING_SHARE * model.standstill_velocity), _MIN_SPEED)
 
 
@@ -213,9 +216,9 @@ def _piece_rows(
 
 def build_rows(
     model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings, *,
-    load_theta: FloatArray | None = None, slow: bool = True,
+    load_theta: FloatArray | None = None, slow: bool = True, every: int = 1,
 ) -> Rows:  # fmt: skip
-    """Return the decimated rows of the whole recording.
+    """Return the decimated rows of the whole recording, or each `every`-th of them.
 
     Load-dependent friction takes the load from base parameters `load_theta` (p,), or as a first approximation from the
     measured torque.  With `slow` false, all samples below `min_velocity` are zeroed before the filter: rows to score a
@@ -230,7 +233,7 @@ def build_rows(
     taps = row_filter(settings, signals.rate_hz, factor)
     half = taps.size // 2
     threshold = _threshold(model, settings)
-    standing = standing_velocity(model, settings) if slow else np.maximum(threshold, _MIN_SPEED)
+    standing = standing_velocity(model, settings, slow=slow)
     times: list[FloatArray] = []
     blocks: list[FloatArray] = []
     states: list[list[FloatArray]] = []
@@ -239,7 +242,7 @@ def build_rows(
     numbers: list[IntArray] = []
     for number, piece in enumerate(signals.pieces):
         centres = np.arange(half, piece.t.size - half, factor, dtype=np.int64)
-        centres = centres[signals.inside(piece.t[centres], settings.trim)]
+        centres = centres[signals.inside(piece.t[centres], settings.trim)][::every]
         if centres.size == 0:
             continue
         Y, tau, use = _piece_rows(model, base, piece, centres, taps, threshold, standing, load_theta)
@@ -261,4 +264,5 @@ def build_rows(
     return Rows(
         np.concatenate(times), np.ascontiguousarray(np.concatenate(blocks).transpose(1, 2, 0)), q, dq, ddq, tau,
         np.concatenate(used), np.concatenate(numbers), rate, band, np.concatenate(warm) if warm else None,
+        slow,
     )  # fmt: skip

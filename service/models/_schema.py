@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from rt_core.identification.identify import Verdict
+from rt_core.identification.preprocess import Velocity
 
 #: A model of nine joints has 200 kB; much more is no model.
 SIZE_LIMIT = 16 * 2**20
@@ -33,6 +34,7 @@ class SettingsTable(_Table):
     filter_order: int = Field(ge=1, le=20)
     trim_s: _NotNegative
     min_velocity: list[_NotNegative] | None
+    velocity: Velocity = "measured"
 
 
 class RobotEntry(_Table):

@@ -90,17 +90,19 @@ def digest(content: Any) -> str:
 def settings_document(settings: SignalSettings) -> dict[str, Any]:
     """Return signal settings as plain data, with the defaults resolved."""
     speeds = settings.min_velocity
-    return {
+    table: dict[str, Any] = {
         "cutoff_hz": settings.cutoff_hz, "rate_hz": settings.row_rate_hz, "filter_order": settings.filter_order,
         "trim_s": settings.trim, "min_velocity": None if speeds is None else [float(v) for v in speeds],
     }  # fmt: skip
+    # only where it is not the default, so that earlier files keep their digest
+    return table if settings.velocity == "measured" else table | {"velocity": settings.velocity}
 
 
 def _signal_settings(table: SettingsTable) -> SignalSettings:
     speeds = table.min_velocity
     return SignalSettings(
         cutoff_hz=table.cutoff_hz, rate_hz=table.rate_hz, filter_order=table.filter_order, trim_s=table.trim_s,
-        min_velocity=None if speeds is None else np.asarray(speeds, dtype=np.float64),
+        min_velocity=None if speeds is None else np.asarray(speeds, dtype=np.float64), velocity=table.velocity,
     )  # fmt: skip
 
 
@@ -166,7 +168,7 @@ def batch_document(
     created: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the model file of a batch identification, as plain data; `created` (ISO 8601, UTC) is now by default."""
-    chosen = settings_document(settings)
+    chosen = settings_document(replace(settings, velocity=result.velocity))
     solution, method = result.solution, result.options.method
     consistent = result.estimate.consistent
     used = result.model.dynamics

@@ -230,7 +230,7 @@ def identify_recording(
     base = base_parameters(robot.model) if base is None else base
     note = _late_velocity(recording, robot.model, base, signals, settings, start, stop)
     if note is not None:
-        recording = replace(recording, channels={k: v for k, v in recording.channels.items() if k != "dq"})
+        settings = replace(settings, velocity="position")
         signals = prepare_recording(recording, robot.model, settings)
     disturbed = disturbed_signals(recording, robot.model, settings) if options.method == "tls" else None
     found = identify(
@@ -253,15 +253,19 @@ def _late_velocity(
 
     Filters of a millisecond or two are common and harmless, so two fits decide, with and without the measured velocity.
     """
+    if settings.velocity == "position":
+        return None
+    dead = dead_velocities(recording, model)
+    if dead:
+        return _dead_text(dead)
     odd = odd_velocities(recording, model)
     if not odd:
         return None
-    without = {k: v for k, v in recording.channels.items() if k != "dq"}
     options = EstimatorOptions(constants="given")
     try:
         measured, derived = (
             estimate(model, base, s, settings, options, start_s=start_s, stop_s=stop_s)
-            for s in (signals, _prepare(recording, without, model, settings))
+            for s in (signals, prepare_recording(recording, model, replace(settings, velocity="position")))
         )
     except DataError:
         return None
@@ -307,6 +311,28 @@ def odd_velocities(recording: Recording, model: RobotModel) -> dict[str, str]:
     return found
 
 
+def dead_velocities(recording: Recording, model: RobotModel) -> tuple[str, ...]:
+    """Return the joints whose measured velocity never changes although their position moves."""
+    if "dq" not in recording.channels:
+        return ()
+    good = np.ones(recording.samples, dtype=bool) if recording.valid is None else recording.valid.all(axis=1)
+    t, q, dq = recording.t[good], recording.channels["q"][good], recording.channels["dq"][good]
+    found = []
+    for j, joint in enumerate(model.joints):
+        # the joint would have to move more slowly than what counts as rest to have a velocity that rounds to a constant
+        moved = t.size > 1 and np.ptp(q[:, j]) > model.standstill_velocity[j] * (t[-1] - t[0])
+        if moved and np.ptp(dq[:, j]) == 0.0:
+            found.append(joint.name)
+    return tuple(found)
+
+
+def _dead_text(joints: Sequence[str]) -> str:
+    return (
+        f"the measured velocity (dq) of {', '.join(joints)} never changes although the position does, so the velocity "
+        "was taken from the position instead"
+    )
+
+
 @dataclass(frozen=True)
 class Validation:
     """A model's prediction compared with a recording.
@@ -331,6 +357,8 @@ def validate_recording(
     `fit_error` is the relative error of the identification, for the verdict; `temperatures` are those that its friction
     was identified at.
     """
+    dead = () if settings.velocity == "position" else dead_velocities(recording, model)
+    settings = replace(settings, velocity="position") if dead else settings
     signals = prepare_recording(recording, model, settings)
     start, stop = span_bounds(recording, span)
     rows = build_rows(model, base, signals, settings, load_theta=theta, slow=False).select(start, stop)
@@ -363,8 +391,9 @@ def validate_recording(
             f"the relative torque error is {metrics.relative_error / fit_error:.1f} times that of the identification "
             f"({100 * fit_error:.2f} %): the model does not carry over to this motion"
         )
+    broken = (_dead_text(dead),) if dead else ()
     outside = np.zeros(model.n) if temperatures is None else share_outside(model, temperatures, rows)
-    return Validation(rows, predicted, metrics, verdict, (*reasons, *colder, *small), outside)
+    return Validation(rows, predicted, metrics, verdict, (*reasons, *colder, *small, *broken), outside)
 
 
 def span_text(span: Span | None) -> str:
@@ -377,6 +406,7 @@ def band_text(settings: SignalSettings, rate_hz: float, band_hz: float) -> str:
     return (
         f"zero-phase low-pass {settings.cutoff_hz:g} Hz (order {settings.filter_order}); "
         f"rows at {rate_hz:g} Hz, both sides kept up to {band_hz:g} Hz"
+        + ("; velocity from the position" if settings.velocity == "position" else "")
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from drivers.files.recordings.recording import Recording, Span
@@ -79,7 +79,8 @@ class IdentificationReport:
             facts.append(("temperatures that cannot be", f"{result.impossible_temperatures}, left out"))
         if needed := self.document.get("needs_gravity"):
             facts.append(("undetermined without gravity", ", ".join(needed)))
-        if result.diagnosis.gravity_acts and not result.diagnosis.gravity_seen:
+        diagnosis = result.diagnosis
+        if diagnosis.gravity_acts and diagnosis.gravity_tells and not diagnosis.gravity_seen:
             facts.append(("gravity", "these data fit equally well with any mounting direction: it is not verified"))
         facts.extend(("note", note) for note in result.notes)
         facts.extend(
@@ -118,6 +119,7 @@ def report_identification(
 ) -> IdentificationReport:  # fmt: skip
     """Identify as `identify_recording` does, and make the model file; `created` as in `batch_document`."""
     result = identify_recording(recording, robot, settings, options=options, span=span, callback=callback)
+    settings = replace(settings, velocity=result.velocity)
     document = batch_document(result, robot, recording, settings, span, created)
     if result.verdict == "not_explained":
         for row in document["parameters"]:

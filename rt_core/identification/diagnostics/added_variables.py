@@ -109,14 +109,14 @@ def tilted(gravity: FloatArray, eta: FloatArray) -> FloatArray:
 
 
 def directions(
-    model: RobotModel, base: BaseParameters, theta: FloatArray, signals: Signals, rows_filter: RowFilter, *,
-    only: Kind | None = None,
+    model: RobotModel, base: BaseParameters, theta: FloatArray, rows_filter: RowFilter, *,
+    measured_velocity: bool = False, only: tuple[Kind, int | None] | None = None,
 ) -> list[Direction]:  # fmt: skip
-    """Return the directions that are tested, all or those of one kind, at the base parameters `theta` (p,).
+    """Return the directions that are tested, all or `only` one, at the base parameters `theta` (p,).
 
     The first joint's zero is left out: without gravity it has no effect, and with gravity it is a tilt of the base.
     """
-    pieces = signals.pieces
+    pieces, rate = rows_filter.pieces, rows_filter.rate_hz
     n = model.n
     revolute = [joint.kind == "revolute" for joint in model.joints]
 
@@ -132,34 +132,42 @@ def directions(
         def torque_at(piece: SignalPiece, step: float) -> FloatArray:
             return sampled_torque(model, base, theta, piece, **_moved(piece, kind, joint, step))
 
-        step = _STEP[kind]
+        # a velocity has to pass zero at a sample for friction to show
+        step = max(_STEP[kind], 1.0 / rate) if kind == "velocity_late" else _STEP[kind]
         return rows_filter.apply([torque_at(p, step) - torque_at(p, -step) for p in pieces]) / (2.0 * step)
 
-    def wanted(kind: Kind) -> bool:
-        return only is None or only == kind
+    def wanted(kind: Kind, joint: int | None) -> bool:
+        return only is None or only == (kind, joint)
 
     found: list[Direction] = []
-    if np.any(model.gravity) and wanted("tilt"):
+    if np.any(model.gravity) and wanted("tilt", None):
         columns = [by_tilt(_STEP["tilt"] * e) for e in np.eye(2)]
         found.append(Direction("tilt", None, "rad", np.stack(columns)))
-    if wanted("zero"):
-        found += [Direction("zero", j, "rad" if revolute[j] else "m", by_signal("zero", j)[None]) for j in range(1, n)]
-    if wanted("position_scale"):
-        found += [Direction("position_scale", j, "", by_signal("position_scale", j)[None]) for j in range(n)]
-    torque = [sampled_torque(model, base, theta, piece) for piece in pieces]
-    if wanted("torque_late"):
-        late = rows_filter.apply([-np.gradient(x, 1.0 / signals.rate_hz, axis=0) for x in torque])
-        found.append(Direction("torque_late", None, "s", late[None]))
-        if n > 1:
-            found += [Direction("torque_late", j, "s", _only(late, j)[None]) for j in range(n)]
-    if signals.measured_velocity and wanted("velocity_late"):
-        each = [by_signal("velocity_late", j) for j in range(n)]
-        found.append(Direction("velocity_late", None, "s", np.sum(each, axis=0)[None]))
-        if n > 1:
-            found += [Direction("velocity_late", j, "s", each[j][None]) for j in range(n)]
-    if n > 1 and wanted("torque_scale"):
+    for j in range(n):
+        if j and wanted("zero", j):
+            found.append(Direction("zero", j, "rad" if revolute[j] else "m", by_signal("zero", j)[None]))
+        if wanted("position_scale", j):
+            found.append(Direction("position_scale", j, "", by_signal("position_scale", j)[None]))
+    if only is None or only[0] in ("torque_late", "torque_scale"):
+        torque = [sampled_torque(model, base, theta, piece) for piece in pieces]
+        late = rows_filter.apply([-np.gradient(x, 1.0 / rate, axis=0) for x in torque])
+        if wanted("torque_late", None):
+            found.append(Direction("torque_late", None, "s", late[None]))
         predicted = rows_filter.apply(torque)
-        found += [Direction("torque_scale", j, "", _only(predicted, j)[None]) for j in range(n)]
+        for j in range(n) if n > 1 else ():
+            if wanted("torque_late", j):
+                found.append(Direction("torque_late", j, "s", _only(late, j)[None]))
+            if wanted("torque_scale", j):
+                found.append(Direction("torque_scale", j, "", _only(predicted, j)[None]))
+    if measured_velocity:
+        together = wanted("velocity_late", None)
+        each = {j: by_signal("velocity_late", j) for j in range(n) if together or wanted("velocity_late", j)}
+        if together:
+            found.append(Direction("velocity_late", None, "s", np.sum(list(each.values()), axis=0)[None]))
+        if n > 1:
+            found += [
+                Direction("velocity_late", j, "s", x[None]) for j, x in each.items() if wanted("velocity_late", j)
+            ]
     return found
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import scipy.linalg as la
@@ -20,13 +20,16 @@ import scipy.linalg as la
 from rt_core.identification.diagnostics.row_filter import RowFilter
 from rt_core.identification.preprocess import Signals, SignalSettings
 from rt_core.identification.rows import Rows, build_rows
-from rt_core.model.base import BaseParameters, base_parameters
+from rt_core.model.base import BaseParameters, base_parameters, link_torque
 from rt_core.model.friction import LAW_LOAD
 from rt_core.model.regressor import regressor_columns
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray
 
 STANDARD_GRAVITY = 9.80665
+#: Blocks of time by which likelihoods are compared.
+BLOCKS = 15
+_SAME_DIRECTION = 0.9  # cosine above which an axis is that of the robot file
 _ROW_LIMIT = 1500  # rows in a comparison; more do not change it
 _SINGULAR = 1e-11  # of the Gram matrix with unit diagonal
 _ROUNDS = 8
@@ -67,16 +70,18 @@ class GravityFit:
         Residual standard deviations with it.
     acts : bool
         False if gravity has no effect on any joint of this arm in these postures.
-    worst : float
-        The residual with the worst of the vectors that were tried, relative to the best: near 1 if the motion cannot
-        tell gravity.
+    axis, axis_left, axis_z : (3,) float64, float, float
+        The axis with the least residual other than the robot file's direction, what it leaves, and by how many standard
+        deviations its likelihood is larger (Vuong 1989): Student's t, as the blocks of time scatter.
     """
 
     vector: FloatArray
     left: float
     sigma: FloatArray
     acts: bool
-    worst: float
+    axis: FloatArray
+    axis_left: float
+    axis_z: float
 
 
 class _Profile:
@@ -133,43 +138,45 @@ def _level_of(squares: FloatArray, counts: FloatArray) -> float:
     return float(np.sum(0.5 * n * np.log(squares[live] / n)) / max(counts.sum(), 1.0))
 
 
-def _thinned(rows: Rows) -> Rows:
-    """Return at most `_ROW_LIMIT` of the rows, evenly spread."""
-    if rows.t.size <= _ROW_LIMIT:
-        return rows
-    keep = np.unique(np.linspace(0, rows.t.size - 1, _ROW_LIMIT).astype(np.int64))
-    return replace(
-        rows, t=rows.t[keep], Y=np.ascontiguousarray(rows.Y[:, :, keep]), q=rows.q[keep], dq=rows.dq[keep],
-        ddq=rows.ddq[keep], tau=rows.tau[keep], use=rows.use[keep], piece=rows.piece[keep],
-        temperature=None if rows.temperature is None else rows.temperature[keep],
-    )  # fmt: skip
-
-
 def fit_gravity(
-    model: RobotModel, signals: Signals, settings: SignalSettings, start_s: float, stop_s: float, sigma: FloatArray,
+    model: RobotModel, base: BaseParameters, theta: FloatArray, fitted: Rows, signals: Signals,
+    settings: SignalSettings, sigma: FloatArray,
 ) -> GravityFit:  # fmt: skip
     """Fit gravity as a free vector together with all parameters, by variable projection (Golub and Pereyra 1973).
 
     Starts at the robot file's vector, none, and standard gravity along the six axes; `sigma` (n,) [N*m or N] are the
-    residual standard deviations to start the weights from.
+    residual standard deviations to start the weights from.  Friction that depends on load takes that of the fit `theta`
+    (p,) to the rows `fitted`, whatever the gravity: torque that was fitted is much the same with any.
     """
     general = base_parameters(replace(model, gravity=np.array(_GENERAL)))
     P = len(general)
 
-    def rows_of(gravity: FloatArray) -> Rows:
-        rows = build_rows(replace(model, gravity=gravity), general, signals, settings).select(start_s, stop_s)
-        return _thinned(rows)
+    every = max(1, fitted.t.size // _ROW_LIMIT)
+    first, last = fitted.t[0], np.nextafter(fitted.t[-1], np.inf)
+    loaded = signals
+    if general.layout.has_load:
+        pieces = tuple(replace(p, tau=link_torque(model, base, theta, p.q, p.dq, p.ddq)) for p in signals.pieces)
+        loaded = replace(signals, pieces=pieces)
+
+    def rows_of(gravity: FloatArray, source: Signals = loaded) -> Rows:
+        turned = replace(model, gravity=gravity)
+        return build_rows(turned, general, source, settings, slow=fitted.slow, every=every).select(first, last)
 
     still = rows_of(np.zeros(3))
+    tau = still.tau if loaded is signals else rows_of(np.zeros(3), signals).tau
     axes = [rows_of(np.eye(3)[k]).Y - still.Y for k in range(3)]
     links = np.flatnonzero(np.asarray(general.layout.is_link))
     own = [np.arange(P), *(np.arange(P + k * links.size, P + (k + 1) * links.size) for k in range(3))]
     n, width = model.n, P + 3 * links.size + 1
-    grams = np.zeros((n, width, width))
-    for j in range(n):
-        use = still.use[:, j]
-        X = np.concatenate([still.Y[j][:, use], *(A[j][links][:, use] for A in axes), still.tau[None, use, j]])
-        grams[j] = X @ X.T
+    edges = np.linspace(0, still.t.size, min(BLOCKS, still.t.size) + 1).astype(np.int64)
+    parts = np.zeros((edges.size - 1, n, width, width))
+    for b, (a, e) in enumerate(pairwise(edges)):
+        for j in range(n):
+            use = a + np.flatnonzero(still.use[a:e, j])
+            X = np.concatenate([still.Y[j][:, use], *(A[j][links][:, use] for A in axes), tau[None, use, j]])
+            parts[b, j] = X @ X.T
+    grams = parts.sum(axis=0)
+    counts = np.array([still.use[a:e].sum(axis=0) for a, e in pairwise(edges)])
     profile = _Profile(still.use.sum(axis=0).astype(np.float64), sigma)
 
     def mixed(G: FloatArray, g: FloatArray) -> FloatArray:
@@ -201,8 +208,21 @@ def fit_gravity(
     trials = [given, np.zeros(3), *(s * size * e for e in np.eye(3) for s in (1.0, -1.0))]
     tried = [(g, at(g)) for g in trials]
     mine = tried[0][1]
-    worst = max(found[2] for _, found in tried)
     best = tried[0]
+
+    def likelihood(g: FloatArray, found: tuple[FloatArray, FloatArray, float]) -> FloatArray:
+        """Logarithm of the likelihood in each block of time, up to a constant."""
+        e = np.append(found[0], -1.0)
+        columns = mixed(np.swapaxes(mixed(parts, g), -1, -2), g)
+        squares = np.einsum("i,bjik,k->bj", e, columns, e)
+        s = np.where(profile.live, found[1], 1.0)
+        return -np.sum(np.where(profile.live, counts * np.log(s) + 0.5 * squares / s**2, 0.0), axis=1)
+
+    others = [item for item in tried[2:] if item[0] @ given < _SAME_DIRECTION * size * float(np.linalg.norm(given))]
+    axis, other = min(others, key=lambda item: item[1][2])
+    gain = likelihood(axis, other) - likelihood(given, mine)
+    scatter = float(gain.std(ddof=1)) / np.sqrt(gain.size) if gain.size > 1 else np.inf
+    axis_z = float(gain.mean()) / scatter if scatter > 0.0 else 0.0
     for start in (tried[0], min(tried[1:], key=lambda item: item[1][2])):
         g, found = start
         for _ in range(_STEPS):
@@ -220,7 +240,8 @@ def fit_gravity(
             best = (g, found)
     effect = max(float(np.abs(A).max()) for A in axes)
     acts = bool(effect > _NO_EFFECT * float(np.abs(still.Y).max()))
-    return GravityFit(best[0], float(np.exp(best[1][2] - mine[2])), best[1][1], acts, float(np.exp(worst - best[1][2])))
+    left, axis_left = (float(np.exp(level - mine[2])) for level in (best[1][2], other[2]))
+    return GravityFit(best[0], left, best[1][1], acts, axis, axis_left, axis_z)
 
 
 def torque_alternatives(
@@ -299,6 +320,7 @@ def position_alternatives(
     joint stands.  The best few are compared again on filtered rows.
     """
     n = model.n
+    every = max(1, rows.t.size // _ROW_LIMIT)
     full = np.flatnonzero(rows.use.all(axis=1))
     if full.size <= len(base):
         return []
@@ -330,9 +352,8 @@ def position_alternatives(
         for piece in signals.pieces:
             q, dq, ddq, tau = (x[:, trial.order] * trial.sign for x in (piece.q, piece.dq, piece.ddq, piece.tau))
             pieces.append(replace(piece, q=q, dq=dq, ddq=ddq, tau=tau if trial.torque else piece.tau))
-        built = _thinned(
-            build_rows(model, base, replace(signals, pieces=tuple(pieces)), settings).select(start_s, stop_s)
-        )
+        moved = replace(signals, pieces=tuple(pieces))
+        built = build_rows(model, base, moved, settings, slow=rows.slow, every=every).select(start_s, stop_s)
         spread, found = level(built.use.sum(axis=0).astype(np.float64), built.Y, built.tau, built.use)
         recorded = np.empty(n)
         recorded[np.asarray(trial.order) if trial.torque else np.arange(n)] = spread

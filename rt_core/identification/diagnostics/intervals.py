@@ -22,14 +22,15 @@ from rt_core.types import FloatArray
 BLOCKS = 15
 
 
-def jackknife_deviation(
+def jackknife_changes(
     rows: Rows, solution: Solution, weights: FloatArray | None = None, *, blocks: int = BLOCKS
 ) -> FloatArray:
-    """Return the standard deviation (p,) of each parameter by a jackknife over `blocks` blocks of time.
+    """Return changes (B, p) of the parameters whose sum of squares is their variance, by leaving out blocks of time.
 
-    `weights` (K, n) are the final weights of the rows, if they have any; joints are weighted as in `solution`.
+    `weights` (K, n) are the final weights of the rows, if they have any; joints are weighted as in `solution`.  The
+    deviation of any linear combination follows from the same changes, with `B - 1` degrees of freedom.
     """
-    n, p, count = rows.Y.shape
+    n, _, count = rows.Y.shape
     basis = solution.inverse_root
     r = basis.shape[1]
     residual = rows.tau - rows.predict(solution.theta)
@@ -46,9 +47,24 @@ def jackknife_deviation(
             grams[b] += X.T @ X / solution.weighted_with[j] ** 2
     total = grams.sum(axis=0)
     each = np.array([solve_definite((total - g)[:r, :r], (total - g)[:r, r]) for g in grams])
-    apart = (each - each.mean(axis=0)) @ basis.T
     B = grams.shape[0]
-    return np.asarray(np.sqrt((B - 1.0) / B * np.sum(apart**2, axis=0))) if B > 1 else np.zeros(p)
+    return np.asarray(np.sqrt((B - 1.0) / B) * (each - each.mean(axis=0)) @ basis.T)
+
+
+def consistent_shifts(rows: Rows, solution: Solution, covariance: FloatArray, shifts: FloatArray) -> FloatArray:
+    """Return what `shifts` (k, p) of the free parameters are in a fit with a prior, whose `covariance` is (p, p).
+
+    An error of the torque changes the right side of the normal equations by the data's information times the free
+    shift, and the fit with a prior by its own covariance times that: less, as the prior holds what data hardly tell.
+    `solution` is the free one; its information has a factor less, by which correlated residuals widen the covariance:
+    the largest that makes no shift grow is at least that.
+    """
+    information = np.zeros_like(covariance)
+    for j, s in enumerate(solution.weighted_with):
+        Y = np.where(rows.use[:, j], rows.Y[j], 0.0)
+        information += Y @ Y.T / s**2 if s > 0.0 else 0.0
+    taken = covariance @ information
+    return np.asarray(shifts @ taken.T / max(float(np.abs(np.linalg.eigvals(taken)).max()), 1e-300))
 
 
 def widened(covariance: FloatArray, deviation: FloatArray, shifts: FloatArray) -> FloatArray:

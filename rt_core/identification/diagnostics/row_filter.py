@@ -18,22 +18,37 @@ from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
+#: Rate at which derivatives of the torque are evaluated, in cut-off frequencies: several times the bands of position,
+#: velocity and acceleration, so that nothing of a smooth torque folds into the band of the rows.
+_RATE = 25.0
+
 
 class RowFilter:
-    """The filter, mask and decimation that made `rows` from `signals`."""
+    """The filter, mask and decimation that made `rows` from `signals`.
 
-    def __init__(self, model: RobotModel, rows: Rows, signals: Signals, settings: SignalSettings) -> None:
+    With `coarse`, of signals at a lower rate, which holds whatever is smooth; `pieces` and `rate_hz` are theirs.
+    """
+
+    def __init__(
+        self, model: RobotModel, rows: Rows, signals: Signals, settings: SignalSettings, *, coarse: bool = False
+    ) -> None:
         self.rows = rows
-        self.signals = signals
-        rate = signals.rate_hz
-        self._taps = row_filter(settings, rate, max(1, round(rate / rows.rate_hz)))[:, None]
-        standing = standing_velocity(model, settings)
-        self._masks = [np.abs(piece.row_velocity) >= standing for piece in signals.pieces]
-        self._inside = [np.flatnonzero(rows.piece == k) for k in range(len(signals.pieces))]
-        self._centres = [
-            np.rint((rows.t[inside] - piece.t[0]) * rate).astype(np.int64)
-            for inside, piece in zip(self._inside, signals.pieces, strict=True)
+        factor = max(1, round(signals.rate_hz / rows.rate_hz))
+        most = signals.rate_hz / (_RATE * settings.cutoff_hz) if coarse else 1.0
+        stride = max(k for k in range(1, factor + 1) if factor % k == 0 and k <= max(most, 1.0))
+        self.rate_hz = signals.rate_hz / stride
+        self._taps = row_filter(settings, self.rate_hz, factor // stride)[:, None]
+        standing = standing_velocity(model, settings, slow=rows.slow)
+        inside = [np.flatnonzero(rows.piece == k) for k in range(len(signals.pieces))]
+        samples = [
+            np.rint((rows.t[k] - piece.t[0]) * signals.rate_hz).astype(np.int64)
+            for k, piece in zip(inside, signals.pieces, strict=True)
         ]
+        first = [int(k[0]) % stride if k.size else 0 for k in samples]  # all rows of a piece are on its coarse grid
+        self.pieces = tuple(_thinned(p, k, stride) for p, k in zip(signals.pieces, first, strict=True))
+        self._inside = inside
+        self._centres = [k // stride for k in samples]
+        self._masks = [np.abs(piece.row_velocity) >= standing for piece in self.pieces]
 
     @property
     def power_gain(self) -> float:
@@ -41,7 +56,7 @@ class RowFilter:
         return float(np.sum(self._taps**2))
 
     def apply(self, values: Sequence[FloatArray], *, masked_as: int | None = None) -> FloatArray:
-        """Return the rows (K, n) of `values`, one array (N, n) for each piece.
+        """Return the rows (K, n) of `values`, one array (N, n) for each of `pieces`.
 
         Column `j` is masked where joint `j` stands, or every column where joint `masked_as` stands; rows that are not
         in use are zero.
@@ -53,6 +68,13 @@ class RowFilter:
                 out[inside] = signal.oaconvolve(kept * x, self._taps, mode="same", axes=0)[centres]
         use = self.rows.use if masked_as is None else self.rows.use[:, masked_as, None]
         return np.where(use, out, 0.0)
+
+
+def _thinned(piece: SignalPiece, first: int, stride: int) -> SignalPiece:
+    if stride == 1:
+        return piece
+    return SignalPiece(*(None if x is None else x[first::stride] for x in (
+        piece.t, piece.q, piece.dq, piece.ddq, piece.tau, piece.bridged, piece.temperature)))  # fmt: skip
 
 
 def sampled_torque(

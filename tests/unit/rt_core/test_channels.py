@@ -101,3 +101,14 @@ def test_a_saturated_torque_is_found_and_a_coarse_one_is_not() -> None:
     assert clipped_samples(clipped, moving).size > 0.3 * np.count_nonzero(np.abs(torque) > 7.0)
     assert clipped_samples(torque, moving).size == 0
     assert clipped_samples(np.round(torque), moving).size == 0
+
+
+def test_a_velocity_across_gaps_in_time() -> None:
+    """A minute without samples is no motion: stretches count by themselves."""
+    q = motion(np.random.default_rng(4))
+    dq = np.gradient(q, 1.0 / RATE)
+    t = T + 60.0 * (T > 13.0) + 60.0 * (T > 25.0)
+    found = velocity_relation(t, q, dq)
+    assert found is not None
+    assert found.scale == pytest.approx(1.0, abs=0.01)
+    assert found.lag_s == pytest.approx(0.0, abs=0.5 / RATE)

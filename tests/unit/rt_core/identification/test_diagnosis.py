@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 from rt_core.identification.diagnostics.added_variables import gravity_axes, tilted
-from rt_core.identification.diagnostics.intervals import widened
+from rt_core.identification.diagnostics.intervals import consistent_shifts, widened
+from rt_core.identification.diagnostics.noise import row_noise
+from rt_core.identification.diagnostics.row_filter import RowFilter, sampled_torque
+from rt_core.identification.estimate import EstimatorOptions, Method, disturb
 from rt_core.identification.identify import Identification, identify
-from rt_core.identification.preprocess import SignalSettings, prepare
+from rt_core.identification.least_squares import compress, solve
+from rt_core.identification.preprocess import SignalPiece, SignalSettings, prepare, zero_phase
+from rt_core.identification.rows import build_rows
 from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters
-from rt_core.model.robot import RobotModel
+from rt_core.model.robot import Joint, RobotModel
 from tests.lab.arms.batch import Motion, arm, motion
 
 SETTINGS = SignalSettings(cutoff_hz=10.0, min_velocity=np.full(3, 0.015))
@@ -133,3 +138,106 @@ def test_a_widened_covariance_is_one_and_holds_at_least_the_blocks() -> None:
     assert np.linalg.eigvalsh(known).min() > 0.0
     np.testing.assert_allclose(np.diag(known), (std[:3] * [1.0, 1.0, 3.0]) ** 2 + shift[0, :3] ** 2)
     assert np.isinf(out[3, 3])
+
+
+@pytest.mark.parametrize("slow", [True, False])
+@pytest.mark.parametrize("coarse", [True, False])
+def test_signals_pass_the_filter_of_the_rows(recordings: list[Motion], slow: bool, coarse: bool) -> None:
+    """As measured, and at a lower rate for what is smooth, with the mask of either kind of rows."""
+    model, made = arm(), recordings[0]
+    base = base_parameters(model)
+    theta = base.theta(standard_parameters(model, base.standard))
+    settings = replace(SETTINGS, min_velocity=np.full(3, 0.1))
+    signals = prepare(made.t, made.q, made.tau, settings)
+    rows = build_rows(model, base, signals, settings, slow=slow, every=3)
+    rows_filter = RowFilter(model, rows, signals, settings, coarse=coarse)
+    assert (rows_filter.rate_hz == signals.rate_hz) != coarse
+    torque = rows_filter.apply([sampled_torque(model, base, theta, piece) for piece in rows_filter.pieces])
+    expected = np.where(rows.use, rows.predict(theta), 0.0)
+    # friction that starts between two samples of the lower rate is a sample off
+    assert np.abs(torque - expected).max() < (0.05 if coarse else 1e-9) * np.abs(expected).max()
+    if not coarse:
+        filtered = rows_filter.apply([piece.tau for piece in signals.pieces])
+        np.testing.assert_allclose(filtered, np.where(rows.use, rows.tau, 0.0), atol=1e-9)
+
+
+@pytest.mark.parametrize("cutoff_hz", [None, 20.0])
+def test_the_noise_of_the_torque_is_known_where_it_is_white(recordings: list[Motion], cutoff_hz: float | None) -> None:
+    made = recordings[0]
+    tau = made.tau if cutoff_hz is None else zero_phase(made.tau, cutoff_hz, 500.0, 2)
+    signals = prepare(made.t, made.q, tau, SETTINGS)
+    noise = row_noise(signals, 1.0)
+    if cutoff_hz is None:
+        np.testing.assert_allclose(noise, NOISE, rtol=0.12)
+    else:
+        assert np.isnan(noise).all()
+
+
+def pendulum() -> RobotModel:
+    joint = Joint("hinge", "revolute", np.eye(3), np.zeros(3), np.array([0.0, 1.0, 0.0]), lower=-2.5, upper=2.5)
+    whole = arm()
+    assert whole.inertial is not None
+    assert whole.dynamics is not None
+    first = {name: x[:1] for name, x in vars(whole.dynamics).items() if isinstance(x, np.ndarray)}
+    dynamics = replace(whole.dynamics, **first)
+    return replace(whole, joints=(joint,), inertial=whole.inertial[1:2], dynamics=dynamics)
+
+
+def test_a_pendulum_is_ok_although_no_motion_tells_its_mounting() -> None:
+    model = pendulum()
+    settings = replace(SETTINGS, min_velocity=np.full(1, 0.015))
+    made = motion(model, seconds=20.0)
+    tau = made.tau + 0.2 * np.random.default_rng(0).standard_normal(made.tau.shape)
+    found = identify(model, base_parameters(model), prepare(made.t, made.q, tau, settings), settings)
+    assert found.verdict == "ok", found.reasons
+    assert not found.diagnosis.gravity_seen
+    assert "mounting direction" in found.notes[0]
+
+
+def test_gravity_with_friction_that_depends_on_load(recordings: list[Motion]) -> None:
+    true = arm()
+    assert true.dynamics is not None
+    loaded = replace(
+        true,
+        friction=replace(true.friction, load=True),
+        dynamics=replace(true.dynamics, load_friction=np.full(3, 0.15)),
+    )
+    made = recordings[0]
+    base = base_parameters(loaded)
+    theta = base.theta(standard_parameters(loaded, base.standard))
+    tau = sampled_torque(loaded, base, theta, SignalPiece(made.t, made.q, made.dq, made.ddq, made.tau))
+    made = replace(made, tau=tau + np.random.default_rng(0).normal(size=tau.shape) * NOISE)
+    assert fit(made, loaded).diagnosis.named is None
+    believed = replace(loaded, gravity=tilted(true.gravity, np.radians([30.0, 0.0])))
+    named = fit(made, believed).diagnosis.named
+    assert named is not None
+    assert named.gravity is not None
+    cosine = named.gravity @ true.gravity / np.linalg.norm(named.gravity) / np.linalg.norm(true.gravity)
+    assert np.degrees(np.arccos(min(cosine, 1.0))) < 2.0
+
+
+def test_a_prior_that_holds_a_value_holds_its_shift(recordings: list[Motion]) -> None:
+    """With a covariance far below the data's own an error of the torque hardly moves the parameters."""
+    model, made = arm(), recordings[0]
+    base = base_parameters(model)
+    rows = build_rows(model, base, prepare(made.t, made.q, made.tau, SETTINGS), SETTINGS)
+    free = solve(compress(rows.Y, rows.tau, rows.use), len(base), "wls")
+    covariance = free.inverse_root @ free.inverse_root.T
+    shifts = np.random.default_rng(0).normal(size=(2, len(base)))
+    np.testing.assert_allclose(consistent_shifts(rows, free, covariance, shifts), shifts, rtol=1e-6)
+    stiff = np.linalg.inv(np.linalg.inv(covariance) + np.diag(np.where(np.arange(len(base)) == 3, 1e12, 0.0)))
+    held = consistent_shifts(rows, free, stiff, shifts)
+    assert np.abs(held[:, 3]).max() < 1e-3 * np.abs(shifts[:, 3]).min()
+
+
+@pytest.mark.parametrize("method", ["tls", "iv", "iwls", "physical"])
+def test_good_data_are_good_by_every_method(recordings: list[Motion], method: Method) -> None:
+    made = recordings[0]
+    model = arm()
+    signals = prepare(made.t, made.q, made.tau, SETTINGS)
+    other = prepare(made.t, disturb(made.q), made.tau, SETTINGS)
+    options = EstimatorOptions(method=method)
+    found = identify(model, base_parameters(model), signals, SETTINGS, options, disturbed=other)
+    assert found.diagnosis.named is None
+    assert max(r.z for r in found.diagnosis.tests if r.identifiable > 0.02) < 6.0
+    assert wrong(found, model) == 0

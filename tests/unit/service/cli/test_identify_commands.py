@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,32 @@ def test_identify_says_what_the_contract_asks_for(space6_recording: Path, tmp_pa
     assert found["data"]["first_s"] == pytest.approx(0.5)
     assert found["data"]["last_s"] == pytest.approx(0.6 * 23.998, abs=0.021)
     assert load_model(out).fit_error == found["relative_error"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda dq: np.concatenate((np.repeat(dq[:1], 5, axis=0), dq[:-5])), "ms behind"),
+        (lambda dq: 0.8 * dq, "0.8 times as large"),
+        (lambda dq: np.zeros_like(dq), "never changes although the position does"),
+    ],
+)
+def test_a_velocity_that_does_not_follow_the_position_is_left_out(
+    space6_recording: Path, space6_model: Path, tmp_path: Path, spoil: Callable[[np.ndarray], np.ndarray], words: str
+) -> None:
+    """In the fit, and in a validation with the model that comes of it."""
+    recording, robot = read_recording(space6_recording), load_robot("space6")
+    dq = recording.channels["dq"].copy()
+    dq[:, 2] = spoil(dq[:, 2:3])[:, 0]
+    path, out = rewrite(recording, tmp_path / "r.mcap", robot.model, dq=dq), tmp_path / "m.yaml"
+    found = identify(path, "--robot", "space6", "--span", "0:0.6", "-o", out, "--json").json
+    assert found["verdict"] == "ok"
+    assert words in found["notes"][0]
+    assert load_model(out).settings.velocity == "position"
+    for model in (out, space6_model) if "never" in words else (out,):
+        done = thetad("validate", model, path, "--span", "0.6:1", "--json")
+        assert done.json["verdict"] == "ok", done
+        assert done.json["relative_error"] < 1.5 * found["relative_error"]
 
 
 def test_validate_says_what_the_contract_asks_for(space6_recording: Path, space6_model: Path) -> None:

@@ -77,6 +77,19 @@ def test_intervals_hold_the_truth(arm7_model: Path, arm7_loaded: Path) -> None:
         assert unit in line
 
 
+def test_the_scale_of_the_torque_widens_the_mass_or_follows_from_it(arm7_model: Path, arm7_loaded: Path) -> None:
+    plain = thetad("payload", arm7_model, arm7_loaded, "--json").json
+    wide = thetad("payload", arm7_model, arm7_loaded, "--torque-std", "5", "--json").json
+    mass = wide["mass"]
+    assert mass["std"] == pytest.approx(np.hypot(plain["mass"]["std"], 0.05 * mass["value"]), rel=1e-6)
+    assert wide["centre_of_mass"] == plain["centre_of_mass"]
+    known = thetad("payload", arm7_model, arm7_loaded, "--known", "2.0", "--json").json["torque_factor"]
+    assert known["value"] == pytest.approx(plain["mass"]["value"] / 2.0)
+    assert known["lower"] < 2.5 / 2.0 < known["upper"]
+    for wrong in (("--known", "-1"), ("--torque-std", "100")):
+        assert thetad("payload", arm7_model, arm7_loaded, *wrong).code == 2
+
+
 def test_without_payload_none_is_seen(arm7_model: Path, arm7_recording: Path) -> None:
     """The part of the recording that the model has not seen."""
     command = ("payload", arm7_model, arm7_recording, "--span", "0.62:1")

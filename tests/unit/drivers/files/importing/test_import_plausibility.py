@@ -9,7 +9,7 @@ import pytest
 
 from drivers.files.importing.data_source import DataError
 from drivers.files.importing.importer import load_data
-from tests.lab.recordings.logs import DQ, NPZ, ROBOT, TAU, N, Q, mapping, npz
+from tests.lab.recordings.logs import DQ, NPZ, NPZ_NO_DQ, ROBOT, TAU, N, Q, mapping, npz
 
 DEG = 180.0 / np.pi
 
@@ -71,3 +71,17 @@ def test_a_joint_at_rest_gives_no_warning(tmp_path: Path) -> None:
     q, dq = Q.copy(), DQ.copy()
     q[:, 1], dq[:, 1] = 0.3 + 1e-5 * rng.normal(size=N), 1e-2 * rng.normal(size=N)
     assert load_data(npz(tmp_path, q=q, dq=dq), mapping(NPZ))[1]["warnings"] == ()
+
+
+def test_a_channel_that_drops_out(tmp_path: Path) -> None:
+    """Refused with joint, count and time; `missing = "mask"` takes the samples out instead."""
+    q = Q.copy()
+    at = np.array([60, 61, 150, 290])
+    q[at, 0] = 5.0
+    path = npz(tmp_path, q=q, dq=None)
+    with pytest.raises(DataError, match=r"joint joint1: q drops out 3 times, first at 0\.3 s"):
+        load_data(path, mapping(NPZ_NO_DQ))
+    recording, result = load_data(path, mapping(NPZ_NO_DQ, ("[time]", 'missing = "mask"\n[time]')))
+    assert recording.valid is not None
+    np.testing.assert_array_equal(np.flatnonzero(~recording.valid.all(axis=1)), at)
+    assert "4 samples are marked invalid" in str(result["warnings"])

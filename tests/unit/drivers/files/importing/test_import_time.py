@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from drivers.files.importing.data_source import DataError
 from drivers.files.importing.importer import load_data
-from tests.lab.recordings.logs import DQ, NPZ, NPZ_NO_DQ, TAU, N, Q, T, mapping, npz, same
+from tests.lab.recordings.logs import CSV, DQ, NPZ, NPZ_NO_DQ, TAU, N, Q, T, csv_text, mapping, npz, same
 
 
 @pytest.mark.parametrize("start", [0.0, 17.25, 1.7e9])
@@ -82,3 +83,24 @@ def test_gaps_are_reported(tmp_path: Path) -> None:
     result = load_data(npz(tmp_path, t=t, dq=None), mapping(NPZ_NO_DQ))[1]
     assert result["gaps"] == 1
     assert "0.505 s, is at 1.495 s" in str(result["warnings"])
+
+
+def test_iso_dates(tmp_path: Path) -> None:
+    lines = csv_text().splitlines()
+    start = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    stamps = [(start + timedelta(milliseconds=5 * k)).isoformat().replace("+00:00", "Z") for k in range(N)]
+    dated = [f"{stamp},{line.split(',', 1)[1]}" for stamp, line in zip(stamps, lines[1:], strict=True)]
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join([lines[0], *dated]))
+    recording = load_data(path, mapping(CSV))[0]
+    assert recording.t_ns[0] == round(start.timestamp() * 1e9)
+    np.testing.assert_array_equal(np.diff(recording.t_ns), 5_000_000)
+    path.write_text("\n".join([lines[0], *dated[:50], "yesterday" + dated[50][len(stamps[50]) :], *dated[51:]]))
+    with pytest.raises(DataError, match="line 52, column 'time': 'yesterday' is no date"):
+        load_data(path, mapping(CSV))
+
+
+def test_two_clocks_in_one_file(tmp_path: Path) -> None:
+    path = npz(tmp_path, t=np.where(np.arange(N) < 5, T, T + 1.7e9))
+    with pytest.raises(DataError, match=r"jump by 1\.7e\+09 s at row 5 .* two clocks"):
+        load_data(path, mapping(NPZ))

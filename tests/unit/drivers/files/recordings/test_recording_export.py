@@ -13,6 +13,8 @@ import pytest
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 
+from drivers.files.importing._mapping import parse_mapping
+from drivers.files.importing.importer import load_data
 from drivers.files.recordings.export import export_recording
 from drivers.files.recordings.recording import (
     Recording,
@@ -128,3 +130,22 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("recordings", "export", path, "--as", "csv", "--force") == 0
     with pytest.raises(CliError, match="is the recording itself"):
         run("recordings", "export", path, "--as", "foxglove", "-o", path, "--force")
+
+
+def test_a_ros2_bag_is_imported_by_the_names_of_its_joints(recording: Recording, tmp_path: Path) -> None:
+    path = tmp_path / "bag.mcap"
+    whole = replace(recording, valid=None)
+    export_recording(whole, path, "ros2")
+    first, second = recording.joint_names
+    text = (
+        f'format = 1\nname = "bag"\njoints = ["{second}", "{first}"]\n[time]\ncolumn = "t_ns"\nunit = "ns"\n'
+        + "".join(
+            f'[{channel}]\ncolumns = "{column}"\nunit = "{unit}"\n'
+            for channel, column, unit in (("q", "position", "rad"), ("tau", "effort", "N*m"))
+        )
+    )
+    found = load_data(path, parse_mapping((text + '[checks]\nplausibility = "warn"\n').encode()))[0]
+    assert found.joint_names == (second, first)
+    np.testing.assert_array_equal(found.t_ns, whole.t_ns)
+    for channel in ("q", "tau"):
+        np.testing.assert_array_equal(found.channels[channel], whole.channels[channel][:, ::-1])
