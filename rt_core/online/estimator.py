@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rt_core.model.base import BaseParameters, base_parameters
+from rt_core.model.friction import TEMPERATURE
 from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
 from rt_core.online import _state as m
@@ -21,7 +23,9 @@ from rt_core.online.checkpoint import Checkpoint
 from rt_core.online.filters import filter_bank, low_pass
 from rt_core.online.monitors.residual_evidence import Evidence
 from rt_core.online.monitors.stuck_encoder import StationaryTorque
+from rt_core.online.monitors.supply import WINDOW_DELAYS, WINDOW_S, FrameSupply
 from rt_core.online.monitors.temperatures import JointTemperatures
+from rt_core.online.monitors.trust import LOOK_S, TrustMonitor
 from rt_core.online.report import EstimateReport
 from rt_core.online.rls.information_floor import renew_information_floor, root_of, row_inflation
 from rt_core.online.rls.information_matrix import root_of_covariance, triangle_inverse
@@ -84,6 +88,13 @@ class OnlineEstimator:
         self._warmth = JointTemperatures(model.n)
         self._turned_by = model.coupling != 0.0  # motors by joints
         self._generation = 0
+        #: Whether the estimate can be believed.
+        self.trust = TrustMonitor(model, self.base)
+        self._look_updates = max(1, round(LOOK_S / self.update_s))
+        #: Whether frames can be learned from.
+        self.supply = FrameSupply()
+        self._next_supply_ns = -(1 << 62)
+        self._invalid = self._withheld = 0
         self._initialise()
 
     # -- construction ---------------------------------------------------------------------------
@@ -113,6 +124,8 @@ class OnlineEstimator:
         self._excited_at = np.full(p, -np.inf)
         self._moved = self._state["moved"].copy()
         self._warmth.learned_at(None)
+        self.trust.begin()
+        self._next_look = self._look_updates
         self._watch_active()
 
     def warm_up(self) -> None:
@@ -149,6 +162,8 @@ class OnlineEstimator:
         self._seq, self._begun = seq, True
         if self._origin_ns is None:
             self._origin_ns = t_ns
+        if t_ns >= self._next_supply_ns:
+            self._check_supply(t_ns)
         n = self.model.n
         frame = self._frame
         frame[:n] = q
@@ -167,14 +182,51 @@ class OnlineEstimator:
         if masked or not known or (valid is not None and not valid.all()):
             state.ints[m.MASKED] += 1
             state.ints[m.LOSS] = 1
+            if masked or not known:
+                self._withheld += 1
+            else:
+                self._invalid += 1
             return False
+        if not (np.isfinite(q).all() and np.isfinite(tau).all()):
+            self._invalid += 1  # masked by the kernel
         t = (t_ns - self._origin_ns) * 1e-9
         renewed = bool(take_frame(state.floats, state.ints, t, frame))
         if renewed and self.has_temperature:
             self._learn_temperatures()
         if renewed and state.ints[m.UPDATES] - state.ints[m.FLOOR_SET] >= state.ints[m.FLOOR_EVERY]:
             renew_information_floor(state, self._start)
+        if renewed and state.ints[m.UPDATES] >= self._next_look:
+            self._look()
         return renewed
+
+    def _check_supply(self, t_ns: int) -> None:
+        ints = self._state.ints
+        masked = int(ints[m.MASKED])
+        counts = {
+            "frames": int(ints[m.FRAMES]) + masked, "samples": int(ints[m.SAMPLES]), "unused": int(ints[m.BRIDGED]),
+            "withheld": self._withheld, "invalid": self._invalid, "lost": self._lost,
+            "impossible": masked - self._invalid - self._withheld, "held": int(ints[m.REPEATED]),
+            "gaps": int(ints[m.GAPS]),
+        }  # fmt: skip
+        window_s = max(WINDOW_S, WINDOW_DELAYS * self.delay_s)
+        self.supply.look(counts, window_s * self.rate_hz)
+        self._next_supply_ns = t_ns + round(1e9 * window_s)
+
+    def _look(self) -> None:
+        """Judge whether the estimate can be believed; start it anew where its data are of another arm."""
+        state = self._state
+        self._next_look = int(state.ints[m.UPDATES]) + self._look_updates
+        theta, covariance, known = state["theta"], None, None
+        if self.trust.needs_covariance():
+            covariance = self.covariance
+            std = np.sqrt(np.diag(covariance))
+            known = supported(theta, std, std * np.sqrt(state["power"] * row_inflation(state)))
+            known &= state["power"] > 0.0
+        if self.trust.look(state, theta, covariance, known):
+            # slopes over temperature stay: no sudden change is one of them, and it takes hours to learn them
+            kept = np.isin(self.base.layout.law, TEMPERATURE)
+            left = np.where(np.outer(kept, kept), self.covariance, 0.0)
+            self._go_on_from(root_of_covariance(left, self._start))
 
     def _learn_temperatures(self) -> None:
         """Record the temperatures of the motors that a row of this update depends on."""
@@ -218,10 +270,15 @@ class OnlineEstimator:
         self._lost += lost
         self._seq = None
         self._origin_ns = None
+        self._restart_supply()
         self._warmth.restart()
         clear_filters(self._state.floats, self._state.ints)
         self._state["scalars"][m.LAST_MOTION] = -np.inf
         self._excited_at[:] = np.where(np.isfinite(self._excited_at), 0.0, -np.inf)
+
+    def _restart_supply(self) -> None:
+        self.supply.restart()
+        self._next_supply_ns = -(1 << 62)
 
     def reset(self) -> None:
         """Reset the estimate to its prior; counters of frames go on."""
@@ -230,6 +287,7 @@ class OnlineEstimator:
         self._state.ints[m.FRAMES : m.UPDATES] = counters
         self._resets += 1
         self._origin_ns = None
+        self._restart_supply()
 
     # -- results --------------------------------------------------------------------------------
 
@@ -262,7 +320,8 @@ class OnlineEstimator:
         status = judge(
             state, self.base, self.model.friction, self._warmth, supported(theta, std, effect),
             stale=now - excited_at > self.settings.stale_s,
-            frozen=bool(now - s[m.LAST_MOTION] > FROZEN_S + self.delay_s),
+            frozen=bool(now - s[m.LAST_MOTION] > FROZEN_S + self.delay_s), doubted=self.trust.doubted,
+            starved=bool(self.supply.cause),
         )  # fmt: skip
         validated = np.where(status < STATUSES_WITH_VALUE, theta, self._validated)
         if note:
@@ -318,11 +377,17 @@ class OnlineEstimator:
             self._state.ints[m.FRAMES : m.UPDATES + 1] = counters
             self._state["scalars"][m.TIME] = time
             root = root_of_covariance(covariance, self._start)
-        state, p = self._state, len(self.base)
+        state = self._state
         self._generation += 1
         self._warmth.learned_at(temperatures)
         state["theta"][:] = self.prior
-        state["R"][:, :p] = root
+        self.trust.begin()
+        self._go_on_from(root)
+
+    def _go_on_from(self, root: FloatArray) -> None:
+        """Replace the information by `root` (p, p)."""
+        state = self._state
+        state["R"][:, : len(self.base)] = root
         state["scalars"][m.ROOT_SCALE] = 1.0
         # the excess was that of the replaced estimate
         state["innovation2"][:] = np.minimum(state["innovation2"], state["sigma2"])
@@ -434,7 +499,9 @@ class OnlineEstimator:
 
     def checkpoint(self) -> Checkpoint:
         """Return a snapshot of the estimate, for `rollback`."""
-        return Checkpoint.of(self._state, self._validated, self._excited_at, self._warmth.seen, self._generation)
+        return Checkpoint.of(
+            self._state, self._validated, self._excited_at, self._warmth.seen, self._generation, self.trust.state()
+        )
 
     def rollback(self, checkpoint: Checkpoint) -> bool:
         """Restore a checkpoint; clear the filters, keep the clock and the counters of frames.
@@ -448,6 +515,7 @@ class OnlineEstimator:
             self._validated, self._excited_at = checkpoint.validated.copy(), checkpoint.excited_at.copy()
             self._warmth.seen[:] = checkpoint.seen
             self._moved = state["moved"].copy()
+            self._take_trust(checkpoint.trust)
         self._watch_active()
         clear_filters(state.floats, state.ints)
         state["scalars"][m.LAST_MOTION] = -np.inf
@@ -464,6 +532,7 @@ class OnlineEstimator:
             "excited_at": self._excited_at.copy(),
             "lost": self._lost,
             "resets": self._resets,
+            **self.trust.state(),
             **({"temperatures": self._warmth.seen.copy()} if self.has_temperature else {}),
         }
 
@@ -485,4 +554,9 @@ class OnlineEstimator:
         self._lost, self._resets = saved.lost, saved.resets
         self._warmth.seen[:] = saved.temperatures
         self._moved = self._state["moved"].copy()
+        self._take_trust(state)
         self.restart_stream(0)
+
+    def _take_trust(self, saved: Mapping[str, Any]) -> None:
+        self.trust.restore(saved)
+        self._next_look = int(self._state.ints[m.UPDATES]) + self._look_updates
