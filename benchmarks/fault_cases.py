@@ -34,16 +34,22 @@ VELOCITY_NOISE = 2e-4  # [rad/s]
 
 #: What is right to say: nothing at all, that the numbers are not to be believed, or new numbers that are right.
 Kind = Literal["clean", "wrong", "usable", "changed"]
+#: After clean motion; that, with an active model; or from the first frame on, where no clean motion was seen.
+Mode = Literal["later", "model", "first"]
 
 
 @dataclass
 class Data:
-    """Frames of an arm: times (N,) [s], channels (N, n), frames that arrive, and the first with the fault."""
+    """Frames of an arm: times (N,) [s], channels (N, n), and the frames that arrive.
+
+    `at` is the first with the fault, and `usual` the torque without it.
+    """
 
     t: FloatArray
     q: FloatArray
     dq: FloatArray
     tau: FloatArray
+    usual: FloatArray
     arrives: BoolArray
     at: int
     joint: int
@@ -99,14 +105,14 @@ def _swap(*channels: str) -> Callable[[Data], None]:
 
 
 def _clip(d: Data) -> None:
-    limit = 0.6 * np.abs(d.tau[: d.at, d.joint]).max()
+    limit = 0.6 * np.abs(d.usual[:, d.joint]).max()
     d.tau[d.at :, d.joint] = np.clip(d.tau[d.at :, d.joint], -limit, limit)
 
 
 def _offset(channel: str, size: float) -> Callable[[Data], None]:
     def apply(d: Data) -> None:
         values = getattr(d, channel)
-        values[d.at :, d.joint] += size * (np.std(values[: d.at, d.joint]) if channel == "tau" else 1.0)
+        values[d.at :, d.joint] += size * (np.std(d.usual[:, d.joint]) if channel == "tau" else 1.0)
 
     return apply
 
@@ -121,7 +127,7 @@ def _clock(factor: float) -> Callable[[Data], None]:
 def _spikes(d: Data) -> None:
     hit = d.rng.random(d.tau.shape) < 0.02
     hit[: d.at] = False
-    d.tau[hit] += np.broadcast_to(3.0 * np.abs(d.tau[: d.at]).max(axis=0), d.tau.shape)[hit] * d.rng.choice(
+    d.tau[hit] += np.broadcast_to(3.0 * np.abs(d.usual).max(axis=0), d.tau.shape)[hit] * d.rng.choice(
         [-1, 1], int(hit.sum())
     )
 
@@ -158,12 +164,12 @@ def _nan(d: Data) -> None:
 
 
 def _noise(d: Data) -> None:
-    std = 10.0 * TORQUE_NOISE * np.abs(d.tau[: d.at]).max(axis=0)
+    std = 10.0 * TORQUE_NOISE * np.abs(d.usual).max(axis=0)
     d.tau[d.at :] += std * d.rng.standard_normal((d.t.size - d.at, d.tau.shape[1]))
 
 
 def _coarse(d: Data) -> None:
-    step = 0.3 * np.std(d.tau[: d.at], axis=0)
+    step = 0.3 * np.std(d.usual, axis=0)
     d.tau[d.at :] = np.round(d.tau[d.at :] / step) * step
 
 
@@ -242,11 +248,12 @@ def truths(model: RobotModel, base: Any, change: Alteration | None) -> FloatArra
     return np.asarray(base.theta(standard_parameters(altered, base.standard)))
 
 
-def case(name: str, robot: str, seed: int, rate_hz: float, active: bool, tail_s: float = FAULT_S) -> dict[str, Any]:
+def case(name: str, robot: str, seed: int, rate_hz: float, mode: Mode) -> dict[str, Any]:
     """Run one fault and return what was said of the parameters each second after it, and which causes were named."""
-    fault = BY_NAME[name]
+    fault, active = BY_NAME[name], mode == "model"
     model, base = arm(robot)
-    clean_s = WATCH_S if active else CLEAN_S
+    clean_s = {"later": CLEAN_S, "model": WATCH_S, "first": 0.0}[mode]
+    tail_s = CLEAN_S + FAULT_S if mode == "first" else FAULT_S
     rng = np.random.default_rng(1000 + seed)
     joint = int(rng.integers(model.n))
     at = round(clean_s * rate_hz)
@@ -259,7 +266,8 @@ def case(name: str, robot: str, seed: int, rate_hz: float, active: bool, tail_s:
     std = TORQUE_NOISE * torque_scale(model, model.inertial)
     tau += std * rng.standard_normal(tau.shape) + correlated_noise(rng, count, rate_hz, CORRELATED * std)
     dq = dq + VELOCITY_NOISE * rng.standard_normal(dq.shape)
-    data = Data(t.copy(), np.round(q / ENCODER) * ENCODER, dq, tau, np.ones(count, bool), at, joint, rng, rate_hz)
+    q = np.round(q / ENCODER) * ENCODER
+    data = Data(t.copy(), q, dq, tau, tau.copy(), np.ones(count, bool), at, joint, rng, rate_hz)
     if fault.apply is not None:
         fault.apply(data)
     has_dq = fault.velocity or bool(seed % 2)
@@ -267,16 +275,17 @@ def case(name: str, robot: str, seed: int, rate_hz: float, active: bool, tail_s:
     settings = OnlineSettings(update_hz=50.0)
     estimator = OnlineEstimator(model, settings, rate_hz, has_dq=has_dq, base=base)
     found = _run(estimator, data, truth, active)
-    return found | {"fault": fault.name, "kind": fault.kind, "robot": robot, "seed": seed, "rate_hz": rate_hz,
-                    "active": active, "joint": model.joints[joint].name, "causes": list(fault.causes)}  # fmt: skip
+    about = {"fault": fault.name, "kind": fault.kind, "robot": robot, "seed": seed, "rate_hz": rate_hz, "mode": mode}
+    return found | about | {"active": active, "joint": model.joints[joint].name, "causes": list(fault.causes)}
 
 
 def _run(estimator: OnlineEstimator, data: Data, truth: tuple[FloatArray, FloatArray], active: bool) -> dict[str, Any]:
-    detector = watcher(estimator)
+    detector = watcher(estimator, capacity_kg=float(estimator.model.inertial[:, 0].sum()))
+    names = tuple(joint.name for joint in estimator.model.joints)
     look, second = round(data.rate_hz / 10), round(data.rate_hz)
     told: list[tuple[float, str, str]] = []
     seconds: list[tuple[int, int, float, str]] = []  # estimated, of them inside, largest error, and another status
-    before = 0
+    before = 0 if data.at else len(estimator.base)
     begun = data.t[data.at]
     for k in np.arange(data.t.size):
         if data.arrives[k]:
@@ -286,9 +295,9 @@ def _run(estimator: OnlineEstimator, data: Data, truth: tuple[FloatArray, FloatA
             theta, covariance = estimator.theta, estimator.covariance
             estimator.adopt(theta, covariance)
             columns = payload_columns(estimator.base, estimator.model)
-            detector.set_model(True, payload_information(columns, covariance))
+            detector.set_model(True, payload_information(columns, covariance), theta)
         if active and k % look == 0 and k > ADOPT_S * data.rate_hz:
-            changes = detector.observe(estimator.take_evidence(), round(data.t[k] * 1e9))
+            changes = detector.observe(estimator.take_evidence(), round(data.t[k] * 1e9), estimator.trust.broken(names))
             told += [(float(data.t[k] - begun), found.kind, found.text) for found in changes]
         if k % second == 0 and k >= data.at - second:
             report = estimator.report()

@@ -34,6 +34,11 @@ Cause = Literal["payload", "friction", "friction_of_all", "sensor_gain", "sensor
 Pace = Literal["abrupt", "gradual", "unknown"]
 
 _RANK = 1e-7  # smallest eigenvalue of the scaled normal equations that counts
+#: Mean square that a named cause may leave at any joint, in units of the usual: twice the noise in root mean square,
+#: as for the online estimate (`rt_core.online.monitors.trust`).  `_CHANCE` of the statistical spread is added, with as
+#: many independent rows as the long-run variance says.
+LEFT = 4.0
+_CHANCE = 3.1  # normal quantile of 1e-3
 _MIN_RAMP = 10  # blocks; a shorter change is a step
 _SPAN_VARIANCE = MIN_SPAN_K**2 / 12.0  # of temperatures evenly over the smallest span that shows a slope [K^2]
 
@@ -176,13 +181,16 @@ class Verdict:
         Rise of the residual, in units of its variance.
     explained : float
         Share of it that the best fit explains.
+    left : float
+        Largest mean square that it leaves at a joint, in units of the largest that is usual there.
     decisive : bool
-        Whether the best leads by the margin and explains the change.
+        Whether the best leads by the margin, explains the change, and leaves little.
     """
 
     fits: tuple[Fit, ...]
     excess: float
     explained: float
+    left: float
     decisive: bool
 
     def share(self, fit: Fit) -> float:
@@ -202,8 +210,18 @@ def judge(
     close = tuple(f for f in fits[1:] if f.score > best.score - margin)
     excess = float(((evidence.gram[:, -1, -1] - evidence.rows * level) / variance).sum())
     explained = best.gain / excess if excess > 0.0 else 0.0
-    decisive = not close and best.score > margin and explained >= least_explained
-    return Verdict((best, *close), excess, explained, decisive)
+    left = _left_by(best, evidence, level, variance)
+    decisive = not close and best.score > margin and explained >= least_explained and left <= 1.0
+    return Verdict((best, *close), excess, explained, left, decisive)
+
+
+def _left_by(best: Fit, evidence: Evidence, level: FloatArray, variance: FloatArray) -> float:
+    """Return the mean square left by a fit at the worst joint, over the largest that is usual; see `LEFT`."""
+    known = (evidence.rows > 0.0) & (level > 0.0)
+    rest = evidence.about(best.hypothesis.select @ best.values).gram[known, -1, -1]
+    rows, usual, long_run = evidence.rows[known], level[known], variance[known]
+    spread = _CHANCE * np.sqrt(2.0 * long_run / (usual * rows))
+    return float((rest / rows / (LEFT * usual * (1.0 + spread))).max(initial=0.0))
 
 
 def _total(terms: Iterable[FloatArray]) -> FloatArray:

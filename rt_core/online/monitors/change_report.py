@@ -91,8 +91,13 @@ def payload_change(
     )
 
 
-def ambiguous_change(verdict: Verdict, joints: tuple[str, ...], least_explained: float, since_ns: int) -> ArmChange:
-    """Report the possible causes of a change; `least_explained` is the share that a cause has to explain."""
+def ambiguous_change(
+    verdict: Verdict, joints: tuple[str, ...], least_explained: float, since_ns: int, doubt: str = ""
+) -> ArmChange:
+    """Report the possible causes of a change; `least_explained` is the share that a cause has to explain.
+
+    `doubt` is what speaks against the first of them.
+    """
     named = [
         {
             "cause": f.hypothesis.cause,
@@ -105,6 +110,10 @@ def ambiguous_change(verdict: Verdict, joints: tuple[str, ...], least_explained:
     text = "the arm has changed: " + " or ".join(_CAUSES[str(c["cause"])].format(c["joint"]) for c in named)
     if verdict.explained < least_explained:
         text += f"; the first explains {max(verdict.explained, 0.0):.0%} of it"
+    elif verdict.left > 1.0:
+        text += "; the first leaves much more than is usual"
+    if doubt:
+        text += f"; but {doubt}"
     concerned = list(dict.fromkeys(str(c["joint"]) for c in named if c["joint"] is not None))
-    data = {"since": since_ns * 1e-9, "joints": concerned, "candidates": named}
+    data = {"since": since_ns * 1e-9, "joints": concerned, "candidates": named, "doubt": doubt}
     return ArmChange("ambiguous", text, data)

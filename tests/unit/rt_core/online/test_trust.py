@@ -12,7 +12,7 @@ from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import RobotModel
 from rt_core.online import EstimateReport, OnlineEstimator, OnlineSettings
-from rt_core.online.monitors.trust import CHANCE, disagreement, physical_rows
+from rt_core.online.monitors.trust import CHANCE, disagreement
 from rt_core.types import FloatArray
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
 from sim_backend.arm.settings import MotionSettings, SimSettings
@@ -120,15 +120,9 @@ def test_disagreement_is_chi_squared_in_what_is_not_free() -> None:
     free = rng.standard_normal((12, 4))
     found = []
     for _ in range(2000):
-        left, freedom = disagreement(mix @ rng.standard_normal(12) + free @ rng.normal(0, 1e3, 4), covariance, free)
+        _, left, freedom = disagreement(mix @ rng.standard_normal(12) + free @ rng.normal(0, 1e3, 4), covariance, free)
         found.append(left)
     assert freedom == 8
     assert np.mean(found) == pytest.approx(8.0, abs=0.4)
     assert np.var(found) == pytest.approx(16.0, rel=0.2)
     assert 0.0 < CHANCE < 0.01
-
-
-def test_physical_rows_are_positive_for_a_real_arm() -> None:
-    model, _ = moving()
-    base = base_parameters(model)
-    assert (physical_rows(model, base) @ base.theta(standard_parameters(model, base.standard)) > 0.0).all()
