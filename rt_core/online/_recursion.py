@@ -144,10 +144,11 @@ class Recursion:
             else:
                 self._invalid += 1
             return False
-        if not (np.isfinite(q).all() and np.isfinite(tau).all()):
-            self._invalid += 1  # masked by the kernel
         t = (t_ns - self._origin_ns) * 1e-9
+        left_out = state.ints[m.MASKED]
         renewed = bool(take_frame(state.floats, state.ints, t, frame))
+        if state.ints[m.MASKED] != left_out and not np.isfinite(frame).all():
+            self._invalid += 1
         if renewed and self.has_temperature:
             self._learn_temperatures()
         if renewed and state.ints[m.UPDATES] - state.ints[m.FLOOR_SET] >= state.ints[m.FLOOR_EVERY]:

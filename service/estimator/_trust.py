@@ -45,7 +45,7 @@ class TrustEvents:
     def document(self) -> dict[str, dict[str, Any]]:
         """Return `trust` and `supply` of a status message."""
         trust, supply = self.estimator.trust, self.estimator.supply
-        joints = [self._names[j] for j in np.flatnonzero(trust.joints)]
+        joints = [self._names[j] for j in np.flatnonzero(trust.joints | trust.velocity.joints)]
         return {
             "trust": {
                 "state": "doubted" if trust.doubted else "believed", "reasons": list(trust.reasons),

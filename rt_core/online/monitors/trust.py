@@ -175,7 +175,7 @@ class TrustMonitor:
             c["restarted"] += 1
             passed = covariance is not None and not any(c[key] for key in _REASONS if key != "restarted")
             if c["restarted"] > _CONFIRM and passed:
-                c["restarted"] = 0
+                c["restarted"] = c["left"] = 0
                 c["age"], c["snapshots"] = _SNAPSHOT_EVERY, 0  # compared with itself from now on
         c["age"] += 1
         if covariance is not None and known is not None and not self.doubted and c["age"] >= _FIRST_SNAPSHOT:
@@ -237,7 +237,7 @@ class TrustMonitor:
                 row[viscous] = scale[viscous]
             value, variance = float(row @ theta), float(row @ covariance @ row)
             if value < -1.0 and variance > 0.0:
-                worst = max(worst, -value / (SIGN_STD * np.sqrt(variance)))
+                worst = max(worst, -value / (SIGN_STD * float(np.sqrt(variance))))
         self.measured["signs"] = worst
         self._count["signs"] = int(worst > 1.0)
 
