@@ -43,6 +43,7 @@ REAL = (
     ("kuka_lwr4/measurements_1.npz", "kuka_lwr4"),
     ("kuka_lwr4/measurements_2.npz", "kuka_lwr4"),
 )
+_CAUSES = ("right", "ambiguous", "wrong", "none")
 _MODES: dict[Mode, str] = {"later": "", "model": ", model active", "first": ", from the first frame"}
 #: They are short, and repeated until so long a stream is full; each seam is a gap, over which the filters begin anew.
 REAL_S = 120.0
@@ -95,6 +96,29 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Return a line for each fault and mode: what is called estimated, how much of it is right, and what was told."""
+    lines = []
+    for mode, name in sorted({(r["mode"], r["fault"]) for r in rows}, key=lambda k: (k[0], list(BY_NAME).index(k[1]))):
+        mine = [r for r in rows if (r["mode"], r["fault"]) == (mode, name)]
+        given, inside = (sum(r[key] for r in mine) for key in ("given", "inside"))
+        told = [r["told_s"] for r in mine if r["told_s"] is not None]
+        again = [r["again_s"] for r in mine if r["again_s"] is not None]
+        line = f"{name + _MODES[mode]:44} {100 * np.mean([r['estimated'] for r in mine]):4.0f} % estimated, "
+        line += f"{100 * inside / given:4.0f} % right" if given else "   - right"
+        line += f", up to {max(r['largest'] for r in mine):4.0f} std"
+        if mine[0]["kind"] == "changed":
+            line += f", believed again after {max(again):g} s" if len(again) == len(mine) else ", not believed again"
+        elif told:
+            line += f", withdrawn after {np.median(told):g} s in {len(told)} of {len(mine)}"
+        if mode == "model":
+            line += ", cause " + ", ".join(
+                f"{sum(r['cause'] == c for r in mine)} {c}" for c in _CAUSES if any(r["cause"] == c for r in mine)
+            )
+        lines.append(line)
+    return lines
+
+
 def real_doubt(folder: Path) -> list[dict[str, Any]]:
     """Return the share of the reports of each real recording, after half a minute, that are doubted."""
     from tests.lab.recordings.real_sets import load_set
@@ -134,17 +158,9 @@ def run(quick: bool = False, names: Iterable[str] = BY_NAME, workers: int = 2) -
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         found = list(pool.map(case, *zip(*todo, strict=True)))
     rows = [f | summary(f) for f in found]
-    lines, problems = [], []
+    lines, problems = table(rows), []
     for r in rows:
-        covered = "-" if r["coverage"] is None else f"{100 * r['coverage']:.0f} %"
-        where = f"{r['fault']}, {r['robot']}, {r['rate_hz']:g} Hz" + _MODES[r["mode"]]
-        told = "" if r["told_s"] is None else f", withdrawn after {r['told_s']:g} s"
-        told += "" if r["again_s"] is None or r["kind"] != "changed" else f", believed again after {r['again_s']:g} s"
-        cause = f", cause {r['cause']} ({r['text'][:60]})" if r["active"] else ""
-        lines.append(
-            f"{where}: {100 * r['estimated']:.0f} % estimated, of these {covered} right, up to {r['largest']:.0f} std"
-            f"{told}{cause}" + (f", else {r['otherwise']}" if r["otherwise"] else "")
-        )
+        where = f"{r['fault']}, {r['robot']}, {r['rate_hz']:g} Hz{_MODES[r['mode']]}"
         if r["kind"] == "changed" and (r["again_s"] is None or r["again_s"] > BELIEVED_AGAIN_S):
             problems.append(f"{where}: not believed again within {BELIEVED_AGAIN_S:g} s")
         if r["kind"] == "clean" and r["estimated"] < TARGET:
@@ -157,7 +173,7 @@ def run(quick: bool = False, names: Iterable[str] = BY_NAME, workers: int = 2) -
     given, inside = (sum(r[key] for r in faulty) for key in ("given", "inside"))
     total = inside / given if given else 1.0
     bad = [r for r in faulty if r["coverage"] is not None and r["coverage"] < TARGET]
-    causes = {c: sum(r["cause"] == c for r in faulty) for c in ("right", "ambiguous", "wrong", "none")}
+    causes = {c: sum(r["cause"] == c for r in faulty) for c in _CAUSES}
     lines.append(
         f"of what is called estimated after {len(faulty)} faults {100 * total:.1f} % of 95 % intervals are right "
         f"(target {100 * TARGET:g} %); below that in {len(bad)} of them; causes {causes}"

@@ -11,12 +11,12 @@ All works on what the estimator has at hand every `LOOK_S` of motion; the kernel
   friction and offsets can explain is projected out: those may change, links do not.  The limit is the chi-squared
   quantile of `CHANCE` for the directions that are left.  The sum of covariances holds for a restarted estimate, whose
   data are others; one that goes on shares data with its snapshot, and exceeds the limit far less often.
-- Left: the same difference with nothing projected out is above the quantile by `MODEL_ERROR`, which allows for stated
-  deviations that a model's error makes two times too small (on real arms 1.4 to 1.7 times, between halves of a
-  recording).  The arm has changed, by less than the noise shows, and the estimate follows too slowly.
+- Left: the same difference with nothing projected out is above the quantile by `MODEL_ERROR`.  The arm has changed, by
+  less than the noise shows, and the estimate follows too slowly.  On real arms stated deviations are 1.4 to 1.7 times
+  too small, variances 2 to 3 times; with the data that both share the statistic comes to two thirds of the quantile.
 - Signs: friction of a joint would drive it at its usual speed, by more than its noise and by more than `SIGN_STD`: the
-  normal quantile of `CHANCE` for 7 joints (3.6), times 2 as above.  Inertias that come out negative say nothing: on
-  real arms a poor excitation and a model's error make them so (KUKA LWR4, joint 7).
+  normal quantile of `CHANCE` for 7 joints (3.6), times 2 for the same reason.  Inertias that come out negative say
+  nothing: on real arms a poor excitation and a model's error make them so (KUKA LWR4, joint 7).
 - Velocity: measured velocities are not those of the positions (`rt_core.online.monitors.velocity`).
 - Restart: noise that stays high, or an estimate that has left its interval, means that it holds data of another arm.
   It starts anew then, and is believed again when the new data by themselves pass all tests.
@@ -42,7 +42,7 @@ LOOK_S = 0.5
 LOUD = 4.0
 CHANCE = 1e-3
 SIGN_STD = 7.3
-MODEL_ERROR = 4.0
+MODEL_ERROR = 2.0
 
 _MEAN = 10  # blocks of the mean that is compared: 5 s
 _LOUD_MEAN, _LOUD_RUN = 6, 8  # blocks of the mean that restarts the estimate, and for how many it has to be loud
@@ -53,18 +53,9 @@ _SNAPSHOT_EVERY = 120
 _CONFIRM = 16  # blocks after a restart from which the estimate can be believed
 _NOISE = ("sigma_sum", "sigma_count", "inflation_sum", "inflation_count")
 _COUNTERS = (
-    "blocks",
-    "age",
-    "loud",
-    "hold",
-    "restarted",
-    "snapshots",
-    "noise",
-    "agreement",
-    "signs",
-    "velocity",
-    "left",
-)
+    "blocks", "age", "loud", "hold", "restarted", "snapshots", "noise", "agreement", "signs", "velocity", "left",
+    "anew",
+)  # fmt: skip
 
 _REASONS = {
     "velocity": "velocity", "noise": "noise", "signs": "signs", "agreement": "disagreement", "restarted": "restarted",
@@ -173,10 +164,9 @@ class TrustMonitor:
             self._restart(state)
         elif c["restarted"]:
             c["restarted"] += 1
-            passed = covariance is not None and not any(c[key] for key in _REASONS if key != "restarted")
-            if c["restarted"] > _CONFIRM and passed:
-                c["restarted"] = c["left"] = 0
-                c["age"], c["snapshots"] = _SNAPSHOT_EVERY, 0  # compared with itself from now on
+            passed = not any(c[key] for key in _REASONS if key != "restarted")
+            if covariance is not None and known is not None and c["restarted"] > _CONFIRM and passed:
+                self._begin_anew(state, theta, covariance, known)
         c["age"] += 1
         if covariance is not None and known is not None and not self.doubted and c["age"] >= _FIRST_SNAPSHOT:
             self._keep(state, theta, covariance, known)
@@ -213,18 +203,34 @@ class TrustMonitor:
         c = self._count
         c["agreement"], c["left"] = 0, 0
         self.measured["agreement"] = self.measured["left"] = 0.0
-        both = known & (self._known[0] > 0.0)
-        if c["snapshots"] and both.any():
-            spread = (covariance + self._covariance[0])[np.ix_(both, both)]
-            try:
-                whole, left, freedom = disagreement((theta - self._theta[0])[both], spread, self._free[both])
-            except np.linalg.LinAlgError:  # not positive definite by rounding: nothing is compared
-                return
-            self.measured["left"] = whole / (MODEL_ERROR * float(chdtri(int(both.sum()), CHANCE)))
+        if not c["snapshots"]:
+            return
+        found = self._difference(0, theta, covariance, known)
+        if found is not None and found[2] > 0:
+            self.measured["agreement"] = found[1] / float(chdtri(found[2], CHANCE))
+            c["agreement"] = int(self.measured["agreement"] > 1.0)
+        # the links are those of before a restart for longer than the rest
+        found = self._difference(1, theta, covariance, known) if c["anew"] else found
+        if found is not None:
+            self.measured["left"] = found[0] / (MODEL_ERROR * float(chdtri(found[3], CHANCE)))
             c["left"] = int(self.measured["left"] > 1.0)
-            if freedom > 0:
-                self.measured["agreement"] = left / float(chdtri(freedom, CHANCE))
-                c["agreement"] = int(self.measured["agreement"] > 1.0)
+
+    def _difference(
+        self, snapshot: int, theta: FloatArray, covariance: FloatArray, known: BoolArray
+    ) -> tuple[float, float, int, int] | None:
+        """Return what `disagreement` does about a snapshot, and the number of parameters; None if there are none."""
+        both = known & (self._known[snapshot] > 0.0)
+        if not both.any():
+            return None
+        spread = (covariance + self._covariance[snapshot])[np.ix_(both, both)]
+        difference = (theta - self._theta[snapshot])[both]
+        if not (np.isfinite(spread).all() and np.isfinite(difference).all()):
+            return None  # the estimate is invalid
+        try:
+            found = disagreement(difference, spread, self._free[both])
+        except np.linalg.LinAlgError:  # not positive definite by rounding: nothing is compared
+            return None
+        return *found, int(both.sum())
 
     def _see_signs(self, theta: FloatArray, covariance: FloatArray, scale: FloatArray) -> None:
         """Look for friction that would drive a joint at its usual speed, by more than the noise."""
@@ -246,14 +252,28 @@ class TrustMonitor:
         c = self._count
         if c["snapshots"] and c["age"] < _SNAPSHOT_EVERY:
             return
-        noise = np.stack([state[name] for name in _NOISE])
-        for kept, value in (
-            (self._theta, theta), (self._covariance, covariance), (self._known, known), (self._noise_levels, noise),
-        ):  # fmt: skip
-            kept[0] = kept[1] if c["snapshots"] else value
-            kept[1] = value
+        if c["snapshots"]:
+            for kept in (self._theta, self._covariance, self._known, self._noise_levels):
+                kept[0] = kept[1]
+        self._take(state, theta, covariance, known, 1)
+        if not c["snapshots"]:
+            self._take(state, theta, covariance, known, 0)
         c["snapshots"] += 1
-        c["age"] = 0
+        c["anew"] = 0
+
+    def _take(
+        self, state: EstimatorState, theta: FloatArray, covariance: FloatArray, known: BoolArray, at: int
+    ) -> None:
+        noise = np.stack([state[name] for name in _NOISE])
+        self._theta[at], self._covariance[at], self._known[at], self._noise_levels[at] = theta, covariance, known, noise
+        self._count["age"] = 0
+
+    def _begin_anew(self, state: EstimatorState, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
+        """Believe an estimate that has begun anew: from now on it is compared with itself."""
+        self._count["restarted"] = self._count["left"] = 0
+        if self._count["snapshots"]:
+            self._take(state, theta, covariance, known, 1)
+            self._count["anew"] = 1
 
     def _restart(self, state: EstimatorState) -> None:
         """Begin anew with the noise levels of before: those since hold what was wrong."""

@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 from rt_core.types import BoolArray, FloatArray
 
 SPAN_S = 0.05
-MISS = 0.04
+MISS = 0.03
 CHANCE = 1e-4
 
 _BLOCKS = 12  # looks that are kept, and how many of them with motion are needed
