@@ -202,7 +202,7 @@ FAULTS = (
     Fault("velocity sign", "wrong", _scale("dq", -1.0), velocity=True),
     Fault("velocity +10 %", "wrong", _scale("dq", 1.1), velocity=True),
     Fault("velocity 20 ms late", "wrong", _late("dq", 0.02), velocity=True),
-    Fault("clipping", "wrong", _clip),
+    Fault("clipping", "wrong", _clip, causes=_SENSOR),
     Fault("torque 5 ms late", "wrong", _late("tau", 0.005)),
     Fault("torque 20 ms late", "wrong", _late("tau", 0.02)),
     Fault("torque filtered, 30 ms", "wrong", _filtered),

@@ -66,10 +66,11 @@ def jobs(quick: bool, names: Iterable[str], seeds: int = 10) -> list[tuple[str, 
 
 def verdict(found: dict[str, Any]) -> str:
     """Return "right", "ambiguous" or "wrong" for the first cause that was named, "none" where none was."""
-    named = next((kind for _, kind, _ in found["told"] if kind != "change"), None)
-    if named is None:
-        return "none"
-    return "right" if named in found["causes"] else "ambiguous" if named == "ambiguous" else "wrong"
+    named, text = next(((kind, text) for _, kind, text in found["told"] if kind != "change"), ("", ""))
+    if named in ("", "ambiguous"):
+        return named or "none"
+    there = named != "sensor_fault" or found["joint"] in text.replace(",", " ").split()
+    return "right" if named in found["causes"] and there else "wrong"
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ ChangeState = Literal["off", "learning", "watching", "classifying"]
 BLOCK_S, BLOCK_PERIODS = 0.5, 5.0
 _MAX_BLOCKS = 120  # kept for the time before an alarm
 _USED = 0.5  # of a block's rows that a joint needs to take part
+_SENSOR_S = 3.0  # of motion before a sensor is blamed: as long as it takes to see that velocities are wrong
 _BACK = 0.2  # share of a cause below which it counts as gone
 
 
@@ -240,7 +241,7 @@ class ChangeDetector:
             if pace != "unknown" or late:
                 change = friction_change(best, pace, joints, self.names, self.places, since_ns)
                 self._explain(best)
-        else:
+        elif len(blocks) * self.block_s >= _SENSOR_S:
             change = self._sensor(best, since_ns)
         if change is None and late:
             change = ambiguous_change(verdict, self.joints, s.explained, since_ns, self._doubt)

@@ -34,10 +34,10 @@ Cause = Literal["payload", "friction", "friction_of_all", "sensor_gain", "sensor
 Pace = Literal["abrupt", "gradual", "unknown"]
 
 _RANK = 1e-7  # smallest eigenvalue of the scaled normal equations that counts
-#: Mean square that a named cause may leave at any joint, in units of the usual: twice the noise in root mean square,
-#: as for the online estimate (`rt_core.online.monitors.trust`).  `_CHANCE` of the statistical spread is added, with as
-#: many independent rows as the long-run variance says.
-LEFT = 4.0
+#: Mean square that a named cause may leave at any joint, in units of the usual.  A sensor or friction that has changed
+#: leaves the noise; of a payload twice the noise in root mean square is allowed, for gears rub more under a load.
+#: `_CHANCE` of the statistical spread is added, with as many independent rows as the long-run variance says.
+LEFT, LEFT_BY_PAYLOAD = 2.0, 4.0
 _CHANCE = 3.1  # normal quantile of 1e-3
 _MIN_RAMP = 10  # blocks; a shorter change is a step
 _SPAN_VARIANCE = MIN_SPAN_K**2 / 12.0  # of temperatures evenly over the smallest span that shows a slope [K^2]
@@ -221,7 +221,8 @@ def _left_by(best: Fit, evidence: Evidence, level: FloatArray, variance: FloatAr
     rest = evidence.about(best.hypothesis.select @ best.values).gram[known, -1, -1]
     rows, usual, long_run = evidence.rows[known], level[known], variance[known]
     spread = _CHANCE * np.sqrt(2.0 * long_run / (usual * rows))
-    return float((rest / rows / (LEFT * usual * (1.0 + spread))).max(initial=0.0))
+    limit = LEFT_BY_PAYLOAD if best.hypothesis.cause == "payload" else LEFT
+    return float((rest / rows / (limit * usual * (1.0 + spread))).max(initial=0.0))
 
 
 def _total(terms: Iterable[FloatArray]) -> FloatArray:

@@ -47,9 +47,10 @@ MODEL_ERROR = 2.0
 _MEAN = 10  # blocks of the mean that is compared: 5 s
 _LOUD_MEAN, _LOUD_RUN = 6, 8  # blocks of the mean that restarts the estimate, and for how many it has to be loud
 _HOLD = 6  # blocks for which noise is held against the estimate after the mean is usual again
-_REFERENCE, _MIN_REFERENCE = 24, 3  # means in the reference: 2 minutes; 15 s
+_REFERENCE, _MIN_REFERENCE = 24, 6  # means in the reference: 2 minutes; 30 s
 _FIRST_SNAPSHOT = 60  # blocks of motion before the first snapshot, while the model still settles
 _SNAPSHOT_EVERY = 120
+_DIVERGED = 1e12  # no parameter of an arm in SI units
 _CONFIRM = 16  # blocks after a restart from which the estimate can be believed
 _NOISE = ("sigma_sum", "sigma_count", "inflation_sum", "inflation_count")
 _COUNTERS = (
@@ -157,11 +158,11 @@ class TrustMonitor:
         if covariance is not None and known is not None and scale is not None:
             self._compare(theta, covariance, known)
             self._see_signs(theta, covariance, scale)
-        over = was_wrong and not (c["noise"] or c["velocity"])
-        # what shaped it is over or adapted to, or it has left its own interval by forgetting fast
-        restart |= bool((over or c["left"]) and not c["restarted"])
+        # what shaped it is over, it has left its own interval by forgetting fast, or it has diverged
+        over = bool(was_wrong and not (c["noise"] or c["velocity"]))
+        restart |= over or bool(c["left"] and not c["restarted"]) or not np.abs(theta).max() < _DIVERGED
         if restart:
-            self._restart(state)
+            self._restart(state, levels=over or not c["restarted"])
         elif c["restarted"]:
             c["restarted"] += 1
             passed = not any(c[key] for key in _REASONS if key != "restarted")
@@ -275,14 +276,19 @@ class TrustMonitor:
             self._take(state, theta, covariance, known, 1)
             self._count["anew"] = 1
 
-    def _restart(self, state: EstimatorState) -> None:
-        """Begin anew with the noise levels of before: those since hold what was wrong."""
+    def _restart(self, state: EstimatorState, *, levels: bool) -> None:
+        """Begin anew, with the noise `levels` of before where those since then hold what was wrong and is over.
+
+        While it goes on, they grow with it: else forgetting would be fast for ever, and take all information.
+        """
         c = self._count
         c["restarted"], c["loud"] = 1, 0
         self._recent[:] = np.nan
-        if c["snapshots"]:
+        if c["snapshots"] and levels:
             for name, value in zip(_NOISE, self._noise_levels[0], strict=True):
                 state[name][:] = value
+        if not np.abs(state["theta"]).max() < _DIVERGED:
+            state["theta"][:] = self._theta[0]  # zero before the first snapshot
 
     # -- results --------------------------------------------------------------------------------
 
