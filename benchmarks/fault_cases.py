@@ -19,6 +19,7 @@ from rt_core.model.base import payload_columns
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
+from rt_core.online.monitors.change_rules import VELOCITY_KNOWN_S
 from rt_core.online.monitors.payload_estimate import payload_information
 from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
@@ -280,7 +281,9 @@ def case(name: str, robot: str, seed: int, rate_hz: float, mode: Mode) -> dict[s
 
 
 def _run(estimator: OnlineEstimator, data: Data, truth: tuple[FloatArray, FloatArray], active: bool) -> dict[str, Any]:
-    detector = watcher(estimator, capacity_kg=float(estimator.model.inertial[:, 0].sum()))
+    assert estimator.model.inertial is not None
+    capacity_kg = float(estimator.model.inertial[:, 0].sum())
+    detector = watcher(estimator, capacity_kg=capacity_kg, least_s=VELOCITY_KNOWN_S if estimator.has_dq else 0.0)
     names = tuple(joint.name for joint in estimator.model.joints)
     look, second = round(data.rate_hz / 10), round(data.rate_hz)
     told: list[tuple[float, str, str]] = []

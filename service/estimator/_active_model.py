@@ -16,7 +16,7 @@ from rt_core.model.base import payload_columns
 from rt_core.model.temperature import TemperatureRange
 from rt_core.online import OnlineEstimator
 from rt_core.online.monitors.change import ChangeDetector
-from rt_core.online.monitors.change_rules import ChangeSettings
+from rt_core.online.monitors.change_rules import VELOCITY_KNOWN_S, ChangeSettings
 from rt_core.online.monitors.drift import Change, DriftDetector
 from rt_core.online.monitors.payload_estimate import payload_information
 from rt_core.online.report import EstimateReport
@@ -95,9 +95,9 @@ class ActiveModel:
 
     def _change(self) -> ChangeDetector:
         e, (names, joints) = self.estimator, self._names()
-        # no arm carries more than itself
-        inertial = e.model.inertial
-        settings = ChangeSettings() if inertial is None else ChangeSettings(capacity_kg=float(inertial[:, 0].sum()))
+        inertial = e.model.inertial  # no arm carries more than itself
+        capacity_kg = np.inf if inertial is None else float(inertial[:, 0].sum())
+        settings = ChangeSettings(capacity_kg=capacity_kg, least_s=VELOCITY_KNOWN_S if e.has_dq else 0.0)
         return ChangeDetector(names, joints, e.base.layout, e.update_s, e.settings.cutoff_hz, settings)
 
     def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -42,7 +42,7 @@ ChangeState = Literal["off", "learning", "watching", "classifying"]
 BLOCK_S, BLOCK_PERIODS = 0.5, 5.0
 _MAX_BLOCKS = 120  # kept for the time before an alarm
 _USED = 0.5  # of a block's rows that a joint needs to take part
-_SENSOR_S = 3.0  # of motion before a sensor is blamed: as long as it takes to see that velocities are wrong
+_SENSOR_S = 3.0  # of motion before friction or a sensor is blamed
 _BACK = 0.2  # share of a cause below which it counts as gone
 
 
@@ -228,7 +228,8 @@ class ChangeDetector:
         since_ns = blocks[0].begun_ns
         change: ArmChange | None = None
         self._doubt = self._broken
-        if self._doubt or not verdict.decisive:
+        least_s = s.least_s if best.hypothesis.cause == "payload" else _SENSOR_S
+        if self._doubt or not verdict.decisive or len(self._since) * self.block_s < least_s:
             pass
         elif best.hypothesis.cause == "payload":
             change = self._payload(sum_of(parts[first:]), variance, blocks)
@@ -241,7 +242,7 @@ class ChangeDetector:
             if pace != "unknown" or late:
                 change = friction_change(best, pace, joints, self.names, self.places, since_ns)
                 self._explain(best)
-        elif len(blocks) * self.block_s >= _SENSOR_S:
+        elif best.hypothesis.cause != "gain_of_all":
             change = self._sensor(best, since_ns)
         if change is None and late:
             change = ambiguous_change(verdict, self.joints, s.explained, since_ns, self._doubt)

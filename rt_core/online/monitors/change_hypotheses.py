@@ -30,7 +30,7 @@ from rt_core.online._state import EXTRA, PAYLOAD
 from rt_core.online.monitors.residual_evidence import Evidence
 from rt_core.types import FloatArray, IntArray
 
-Cause = Literal["payload", "friction", "friction_of_all", "sensor_gain", "sensor_offset"]
+Cause = Literal["payload", "friction", "friction_of_all", "sensor_gain", "sensor_offset", "gain_of_all"]
 Pace = Literal["abrupt", "gradual", "unknown"]
 
 _RANK = 1e-7  # smallest eigenvalue of the scaled normal equations that counts
@@ -89,7 +89,7 @@ class Fit:
 def hypotheses(places: IntArray, source: IntArray, slopes: IntArray | None = None) -> tuple[Hypothesis, ...]:
     """Return all hypotheses about an arm: payload, friction of all joints; per joint friction, sensor gain and offset.
 
-    `places` (n, terms) is from `friction_columns`, `source` (p,) the joint of each parameter, and `slopes` (p,) from
+    The last is a gain of all sensors.  `places` (n, terms) is from `friction_columns`, `source` (p,) the joint of each parameter, and `slopes` (p,) from
     `residual_evidence.slopes`; None if friction does not depend on temperature.
     """
     n, terms = places.shape
@@ -118,6 +118,10 @@ def hypotheses(places: IntArray, source: IntArray, slopes: IntArray | None = Non
             select = np.zeros((n, width, 1))
             select[j, feature, 0] = 1.0
             found.append(_hypothesis(cause, j, select))
+    # a common factor, as of a voltage or a constant: never named alone, but it looks like friction of all joints
+    select = np.zeros((n, width, 1))
+    select[:, width - 2, 0] = 1.0
+    found.append(_hypothesis("gain_of_all", None, select))
     return tuple(found)
 
 

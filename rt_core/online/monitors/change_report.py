@@ -20,6 +20,7 @@ _CAUSES = {
     "friction": "friction of {}",
     "friction_of_all": "friction of all joints",
     "sensor_gain": "the gain of the torque sensor of {}",
+    "gain_of_all": "the gain of all torque sensors",
     "sensor_offset": "the offset of the torque sensor of {}",
 }
 _VERBS = {"payload_attached": "attached", "payload_released": "released", "payload_moved": "moved"}

@@ -11,6 +11,9 @@ from rt_core.online.monitors.change_hypotheses import Fit
 from rt_core.online.monitors.payload_estimate import PRESENT, PayloadEstimate
 from rt_core.types import FloatArray
 
+#: Motion in which `rt_core.online.monitors.velocity` sees a gross error [s].
+VELOCITY_KNOWN_S = 3.0
+
 
 @dataclass(frozen=True)
 class ChangeSettings:
@@ -35,6 +38,8 @@ class ChangeSettings:
         Motion for which the estimate of a new payload settles before detection goes on [s].
     capacity_kg : float
         Largest payload that is believed.
+    least_s : float
+        Motion before a payload is reported [s]: with measured velocities, until it is known whether they are wrong.
     """
 
     false_alarm_hours: float = 10_000.0
@@ -46,6 +51,7 @@ class ChangeSettings:
     classify_s: float = 20.0
     settle_s: float = 5.0
     capacity_kg: float = np.inf
+    least_s: float = 0.0
 
 
 def turns_friction(best: Fit, friction: FloatArray, baseline: FloatArray) -> bool:

@@ -2,18 +2,18 @@
 
 All works on what the estimator has at hand every `LOOK_S` of motion; the kernels know nothing of it.
 
-- Noise: the mean squared innovation of any joint over the last 5 s exceeds `LOUD` times its reference, the median of
+- Noise: the mean squared innovation of any joint over the last 5 s exceeds `LOUD` times its reference, the largest of
   its own 5 s means over the last 2 minutes of quiet motion.  The statistical spread of such a mean is small (with noise
-  correlated over 0.1 s a relative standard deviation of 0.2: `LOUD` lies 15 of them off); the room is for the
-  structural error of a model, which changes with the motion.  It doubles in root mean square at `LOUD` = 4.
+  correlated over 0.1 s a relative standard deviation of 0.2: `LOUD` lies 5 of them above the largest of six); the room
+  is for the structural error of a model, which changes with the motion (on a real arm by a factor of 8).
 - Agreement: the estimate differs from its own snapshot of 1 to 2 minutes ago, or of before a restart, by more than
   chance.  The squared difference is whitened by the sum of both covariances, after what a payload at the flange,
   friction and offsets can explain is projected out: those may change, links do not.  The limit is the chi-squared
   quantile of `CHANCE` for the directions that are left.  The sum of covariances holds for a restarted estimate, whose
-  data are others; one that goes on shares data with its snapshot, and exceeds the limit far less often.
+  data are others; `MODEL_ERROR` times the quantile is then allowed, for on real arms stated deviations are 1.4 to 1.7
+  times too small.  An estimate that goes on shares data with its snapshot, and comes to half of the quantile there.
 - Left: the same difference with nothing projected out is above the quantile by `MODEL_ERROR`.  The arm has changed, by
-  less than the noise shows, and the estimate follows too slowly.  On real arms stated deviations are 1.4 to 1.7 times
-  too small, variances 2 to 3 times; with the data that both share the statistic comes to two thirds of the quantile.
+  less than the noise shows, and the estimate follows too slowly.
 - Signs: friction of a joint would drive it at its usual speed, by more than its noise and by more than `SIGN_STD`: the
   normal quantile of `CHANCE` for 7 joints (3.6), times 2 for the same reason.  Inertias that come out negative say
   nothing: on real arms a poor excitation and a model's error make them so (KUKA LWR4, joint 7).
@@ -39,7 +39,7 @@ from rt_core.online.monitors.velocity import VelocityMonitor
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 LOOK_S = 0.5
-LOUD = 4.0
+LOUD = 2.5
 CHANCE = 1e-3
 SIGN_STD = 7.3
 MODEL_ERROR = 2.0
@@ -185,7 +185,7 @@ class TrustMonitor:
         c = self._count
         have = np.isfinite(self._means).sum(axis=0) >= _MIN_REFERENCE
         usual = np.full(self.n, np.inf)
-        usual[have] = np.nanmedian(self._means[:, have], axis=0)
+        usual[have] = np.nanmax(self._means[:, have], axis=0)
         level = self._mean(_MEAN) / (LOUD * usual)
         self.measured["noise"] = float(np.nan_to_num(level).max(initial=0.0))
         self.joints = level > 1.0
@@ -208,7 +208,8 @@ class TrustMonitor:
             return
         found = self._difference(0, theta, covariance, known)
         if found is not None and found[2] > 0:
-            self.measured["agreement"] = found[1] / float(chdtri(found[2], CHANCE))
+            limit = MODEL_ERROR if c["anew"] or c["restarted"] else 1.0  # without data in common
+            self.measured["agreement"] = found[1] / (limit * float(chdtri(found[2], CHANCE)))
             c["agreement"] = int(self.measured["agreement"] > 1.0)
         # the links are those of before a restart for longer than the rest
         found = self._difference(1, theta, covariance, known) if c["anew"] else found

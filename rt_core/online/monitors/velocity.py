@@ -1,8 +1,9 @@
 """Whether measured velocities are those of the positions, joint by joint.
 
 Over `SPAN_S` the velocity's integral is compared with the change of the position: `I = a*P - b*dP/dt`, with the
-velocity's scale `a` and its delay `b/a`.  Position noise enters only at the ends of the span and velocity noise as its
-mean, so the integral shows per cents where the derivative of a position would drown in rounding.  The systematic part
+velocity's scale `a` and its delay `b/a`, about `b`.  Position noise enters only at the ends of the span and velocity
+noise as its mean, so the integral shows per cents where the derivative of a position would drown in rounding.  The
+systematic part
 
     miss = sqrt(sum(((a - 1)*P - b*dP/dt)^2) / sum(P^2))
 
@@ -48,17 +49,21 @@ def span_sums(q: FloatArray, dq: FloatArray, step: float) -> FloatArray:
     return np.stack([(x * y).sum(axis=1) for x, y in pairs], axis=1)
 
 
-def fitted(sums: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return scale, delay [s] and `miss` of sums (..., 6)."""
+def fitted(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the scale `a` and `b` [s] of sums (..., 6); `b` is zero where the motion does not tell."""
     pp, pd, dd, pi, di, _ = np.moveaxis(sums, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         free = pp * dd - pd * pd
-        solid = free > 1e-6 * pp * dd  # else the delay cannot be told
-        a = np.where(solid, (pi * dd - di * pd) / free, pi / pp)
-        b = np.where(solid, (pd * pi - pp * di) / free, 0.0)
-        e = a - 1.0
-        miss = np.sqrt(np.maximum(e * e * pp - 2.0 * e * b * pd + b * b * dd, 0.0) / pp)
-        return a, np.where(np.abs(a) > 0.1, b / a, 0.0), miss
+        solid = free > 1e-6 * pp * dd
+        return np.where(solid, (pi * dd - di * pd) / free, pi / pp), np.where(solid, (pd * pi - pp * di) / free, 0.0)
+
+
+def missed(a: FloatArray, b: FloatArray, sums: FloatArray) -> FloatArray:
+    """Return `miss` of scales and delays in the motion of `sums` (..., 6)."""
+    pp, pd, dd = np.moveaxis(sums[..., :3], -1, 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        square = (a - 1.0) ** 2 * pp - 2.0 * (a - 1.0) * b * pd + b * b * dd
+        return np.sqrt(np.maximum(square, 0.0) / pp)
 
 
 class VelocityMonitor:
@@ -69,7 +74,7 @@ class VelocityMonitor:
     joints : (n,) bool
         Joints whose velocity is not that of their position.
     scale, delay_s : (n,) float64
-        Of the velocities, NaN where the motion does not tell.
+        Of the velocities, NaN where there was no motion.
     """
 
     def __init__(self, n: int) -> None:
@@ -89,19 +94,21 @@ class VelocityMonitor:
 
     def judge(self) -> None:
         """Judge the blocks that are kept: the last few, which show a new error, and all, which show a small one."""
-        self.scale, self.delay_s, _ = fitted(self.sums.sum(axis=0))
         self.joints = np.zeros_like(self.joints)
         for blocks in (self.sums, self.sums[-_LEAST:]):
             total, used = blocks.sum(axis=0), blocks[:, :, 0] > 0.0
             count = used.sum(axis=0)
-            scale, delay_s, miss = fitted(total)
+            a, b = fitted(total)
+            miss = missed(a, b, total)
             with np.errstate(invalid="ignore", divide="ignore"):
-                others = np.where(used, fitted(total - blocks)[2], 0.0)
+                # the motion is known: only what is fitted varies
+                others = np.where(used, missed(*fitted(total - blocks), total), 0.0)
                 spread = np.where(used, (others - others.sum(axis=0) / count) ** 2, 0.0).sum(axis=0)
                 std = np.sqrt((count - 1.0) / count * spread)
                 found = (count >= _LEAST) & (miss - stdtrit(np.maximum(count - 1, 1), 1.0 - CHANCE) * std > MISS)
             self.joints |= found
-            self.scale, self.delay_s = np.where(found, (scale, delay_s), (self.scale, self.delay_s))
+            first = blocks is self.sums
+            self.scale, self.delay_s = np.where(found | first, (a, b), (self.scale, self.delay_s))
 
     def text(self, names: tuple[str, ...]) -> str:
         """Return what is wrong, for people."""
