@@ -89,8 +89,8 @@ class Fit:
 def hypotheses(places: IntArray, source: IntArray, slopes: IntArray | None = None) -> tuple[Hypothesis, ...]:
     """Return all hypotheses about an arm: payload, friction of all joints; per joint friction, sensor gain and offset.
 
-    The last is a gain of all sensors.  `places` (n, terms) is from `friction_columns`, `source` (p,) the joint of each parameter, and `slopes` (p,) from
-    `residual_evidence.slopes`; None if friction does not depend on temperature.
+    The last is a gain of all sensors.  `places` (n, terms) is from `friction_columns`, `source` (p,) the joint of each
+    parameter, and `slopes` (p,) from `residual_evidence.slopes`; None if friction does not depend on temperature.
     """
     n, terms = places.shape
     width = EXTRA + terms - 1

@@ -7,15 +7,15 @@ All works on what the estimator has at hand every `LOOK_S` of motion; the kernel
   correlated over 0.1 s a relative standard deviation of 0.2: `LOUD` lies 5 of them above the largest of six); the room
   is for the structural error of a model, which changes with the motion (on a real arm by a factor of 8).
 - Agreement: the estimate differs from its own snapshot of 1 to 2 minutes ago, or of before a restart, by more than
-  chance.  The squared difference is whitened by the sum of both covariances, after what a payload at the flange,
-  friction and offsets can explain is projected out: those may change, links do not.  The limit is the chi-squared
-  quantile of `CHANCE` for the directions that are left.  The sum of covariances holds for a restarted estimate, whose
-  data are others; `MODEL_ERROR` times the quantile is then allowed, for on real arms stated deviations are 1.4 to 1.7
-  times too small.  An estimate that goes on shares data with its snapshot, and comes to half of the quantile there.
-- Left: the same difference with nothing projected out is above the quantile by `MODEL_ERROR`.  The arm has changed, by
-  less than the noise shows, and the estimate follows too slowly.
+  chance and `MODEL_ERROR`.  The squared difference is whitened by the sum of both covariances, after what a payload at
+  the flange, friction and offsets can explain is projected out: those may change, links do not.  The limit is the
+  chi-squared quantile of `CHANCE` for the directions that are left, times `MODEL_ERROR`: on real arms deviations
+  between halves of a recording are up to 1.7 times the stated ones, variances 3 times.  The sum of covariances holds
+  for a restarted estimate; one that goes on shares data with its snapshot, and differs less.
+- Left: the same difference with nothing projected out.  The arm has changed, by less than the noise shows, and the
+  estimate follows too slowly.
 - Signs: friction of a joint would drive it at its usual speed, by more than its noise and by more than `SIGN_STD`: the
-  normal quantile of `CHANCE` for 7 joints (3.6), times 2 for the same reason.  Inertias that come out negative say
+  normal quantile of `CHANCE` for 7 joints (3.6), times 1.7 for the same reason.  Inertias that come out negative say
   nothing: on real arms a poor excitation and a model's error make them so (KUKA LWR4, joint 7).
 - Velocity: measured velocities are not those of the positions (`rt_core.online.monitors.velocity`).
 - Restart: noise that stays high, or an estimate that has left its interval, means that it holds data of another arm.
@@ -41,8 +41,8 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 LOOK_S = 0.5
 LOUD = 2.5
 CHANCE = 1e-3
-SIGN_STD = 7.3
-MODEL_ERROR = 2.0
+SIGN_STD = 6.2
+MODEL_ERROR = 3.0
 
 _MEAN = 10  # blocks of the mean that is compared: 5 s
 _LOUD_MEAN, _LOUD_RUN = 6, 8  # blocks of the mean that restarts the estimate, and for how many it has to be loud
@@ -208,8 +208,7 @@ class TrustMonitor:
             return
         found = self._difference(0, theta, covariance, known)
         if found is not None and found[2] > 0:
-            limit = MODEL_ERROR if c["anew"] or c["restarted"] else 1.0  # without data in common
-            self.measured["agreement"] = found[1] / (limit * float(chdtri(found[2], CHANCE)))
+            self.measured["agreement"] = found[1] / (MODEL_ERROR * float(chdtri(found[2], CHANCE)))
             c["agreement"] = int(self.measured["agreement"] > 1.0)
         # the links are those of before a restart for longer than the rest
         found = self._difference(1, theta, covariance, known) if c["anew"] else found
