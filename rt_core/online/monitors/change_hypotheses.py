@@ -8,8 +8,8 @@ With the long-run variance `v` of each joint's residual, its normal equations, s
 give its log-likelihood ratio against no change, `b' G^-1 b / 2`; the long-run variance makes up for correlated rows.
 A coefficient costs half the logarithm of the number of independent rows (Schwarz 1978).  For equal prior probabilities
 the differences are log posterior odds.  A hypothesis is accepted when it leads every other by `log(M/error)`, with M
-hypotheses: by Wald's inequality (1945) a wrong one ever does so with at most the probability `error`, however often
-they are compared.
+hypotheses that may be named: by Wald's inequality (1945) a wrong one ever does so with at most the probability
+`error`, however often they are compared.
 
 During the seconds of a change the temperature of a joint is nearly constant, so that friction and its slope over
 temperature cannot be separated, and a change shared between both would reappear as the arm warms up.  It is attributed
@@ -209,7 +209,7 @@ def judge(
     """Compare hypotheses about the residual of the baseline; `level` (n,) is its usual mean square."""
     independent = float((evidence.rows * level / variance).sum())
     fits = sorted((fit(h, evidence, variance, independent) for h in candidates), key=lambda f: -f.score)
-    margin = np.log(len(fits) / error)
+    margin = np.log(sum(f.hypothesis.cause != "gain_of_all" for f in fits) / error)
     best = fits[0]
     close = tuple(f for f in fits[1:] if f.score > best.score - margin)
     excess = float(((evidence.gram[:, -1, -1] - evidence.rows * level) / variance).sum())

@@ -12,7 +12,7 @@ All works on what the estimator has at hand every `LOOK_S` of motion; the kernel
   chi-squared quantile of `CHANCE` for the directions that are left, times `MODEL_ERROR`: on real arms deviations
   between halves of a recording are up to 1.7 times the stated ones, variances 3 times.  The sum of covariances holds
   for a restarted estimate; one that goes on shares data with its snapshot, and differs less.
-- Left: the same difference with nothing projected out.  The arm has changed, by less than the noise shows, and the
+- Change: the same difference with nothing projected out.  The arm has changed, by less than the noise shows, and the
   estimate follows too slowly.
 - Signs: friction of a joint would drive it at its usual speed, by more than its noise and by more than `SIGN_STD`: the
   normal quantile of `CHANCE` for 7 joints (3.6), times 1.7 for the same reason.  Inertias that come out negative say
@@ -59,7 +59,8 @@ _COUNTERS = (
 )  # fmt: skip
 
 _REASONS = {
-    "velocity": "velocity", "noise": "noise", "signs": "signs", "agreement": "disagreement", "restarted": "restarted",
+    "velocity": "velocity", "noise": "noise", "signs": "signs", "agreement": "disagreement", "left": "change",
+    "restarted": "restarted",
 }  # fmt: skip
 _SIGNS = "friction of a joint would drive it: check signs and order of the channels"
 
@@ -158,9 +159,9 @@ class TrustMonitor:
         if covariance is not None and known is not None and scale is not None:
             self._compare(theta, covariance, known)
             self._see_signs(theta, covariance, scale)
-        # what shaped it is over, it has left its own interval by forgetting fast, or it has diverged
+        # what shaped it is over, or it has diverged
         over = bool(was_wrong and not (c["noise"] or c["velocity"]))
-        restart |= over or bool(c["left"] and not c["restarted"]) or not np.abs(theta).max() < _DIVERGED
+        restart |= over or not np.abs(theta).max() < _DIVERGED
         if restart:
             self._restart(state, levels=over or not c["restarted"])
         elif c["restarted"]:
@@ -194,7 +195,8 @@ class TrustMonitor:
         elif c["hold"]:
             c["hold"] -= 1
         c["noise"] = int(c["hold"] > 0)
-        c["loud"] = c["loud"] + 1 if (self._mean(_LOUD_MEAN) > LOUD * usual).any() else 0
+        # time enough for an encoder that sticks to be found, by the estimate as it is
+        c["loud"] = c["loud"] + 1 if c["left"] or (self._mean(_LOUD_MEAN) > LOUD * usual).any() else 0
         if not self.doubted and c["blocks"] % _MEAN == 0:
             self._means = np.roll(self._means, -1, axis=0)
             self._means[-1] = self._mean(_MEAN)
@@ -212,7 +214,7 @@ class TrustMonitor:
             c["agreement"] = int(self.measured["agreement"] > 1.0)
         # the links are those of before a restart for longer than the rest
         found = self._difference(1, theta, covariance, known) if c["anew"] else found
-        if found is not None:
+        if found is not None and not c["restarted"]:
             self.measured["left"] = found[0] / (MODEL_ERROR * float(chdtri(found[3], CHANCE)))
             c["left"] = int(self.measured["left"] > 1.0)
 
@@ -282,7 +284,7 @@ class TrustMonitor:
         While it goes on, they grow with it: else forgetting would be fast for ever, and take all information.
         """
         c = self._count
-        c["restarted"], c["loud"] = 1, 0
+        c["restarted"], c["loud"], c["left"] = 1, 0, 0
         self._recent[:] = np.nan
         if c["snapshots"] and levels:
             for name, value in zip(_NOISE, self._noise_levels[0], strict=True):
@@ -300,7 +302,7 @@ class TrustMonitor:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Which of "velocity", "noise", "signs", "disagreement" and "restarted" speak against the estimate."""
+        """What speaks against the estimate: values of `_REASONS`."""
         c = self._count
         return tuple(_REASONS[key] for key in _REASONS if c[key])
 
@@ -314,6 +316,7 @@ class TrustMonitor:
             "signs": _SIGNS,
             "disagreement": "the links are no longer those of before, and neither payload nor friction explains it: "
             "check the sensors; if the arm was rebuilt, reset the estimator",
+            "change": "the estimate leaves what it was: something has changed",
             "restarted": "the estimate has begun anew, and the new data do not suffice yet",
         }  # fmt: skip
         return "; ".join(texts[reason] for reason in self.reasons)
