@@ -9,9 +9,10 @@ All works on what the estimator has at hand every `LOOK_S` of motion; the kernel
 - Agreement: the estimate differs from its own snapshot of 1 to 2 minutes ago, or of before a restart, by more than
   chance and `MODEL_ERROR`.  The squared difference is whitened by the sum of both covariances, after what a payload at
   the flange, friction and offsets can explain is projected out: those may change, links do not.  The limit is the
-  chi-squared quantile of `CHANCE` for the directions that are left, times `MODEL_ERROR`: on real arms deviations
-  between halves of a recording are up to 1.7 times the stated ones, variances 3 times.  The sum of covariances holds
-  for a restarted estimate; one that goes on shares data with its snapshot, and differs less.
+  chi-squared quantile of `CHANCE` for the directions that are left, and that for each parameter alone, times
+  `MODEL_ERROR`: on real arms deviations between halves of a recording are up to 1.7 times the stated ones, variances 3
+  times.  The sum of covariances holds for a restarted estimate; one that goes on shares data with its snapshot, and
+  differs less.
 - Change: the same difference with nothing projected out.  The arm has changed, by less than the noise shows, and the
   estimate follows too slowly.
 - Signs: friction of a joint would drive it at its usual speed, by more than its noise and by more than `SIGN_STD`: the
@@ -29,7 +30,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
-from scipy.special import chdtri
+from scipy.special import chdtri, ndtri
 
 from rt_core.model.base import BaseParameters, payload_columns
 from rt_core.model.friction import LAW_COULOMB, LAW_OFFSET, LAW_VISCOUS
@@ -45,13 +46,14 @@ SIGN_STD = 6.2
 MODEL_ERROR = 3.0
 
 _MEAN = 10  # blocks of the mean that is compared: 5 s
-_LOUD_MEAN, _LOUD_RUN = 6, 8  # blocks of the mean that restarts the estimate, and for how many it has to be loud
+_LOUD_MEAN, _LOUD_RUN = 6, 6  # blocks of the mean that restarts the estimate, and for how many it has to be loud
+_STANDING_RUN = 10  # the same while a joint stands
 _HOLD = 6  # blocks for which noise is held against the estimate after the mean is usual again
 _REFERENCE, _MIN_REFERENCE = 24, 6  # means in the reference: 2 minutes; 30 s
 _FIRST_SNAPSHOT = 60  # blocks of motion before the first snapshot, while the model still settles
 _SNAPSHOT_EVERY = 120
 _DIVERGED = 1e12  # no parameter of an arm in SI units
-_CONFIRM = 16  # blocks after a restart from which the estimate can be believed
+_CONFIRM = 14  # blocks after a restart from which the estimate can be believed
 _NOISE = ("sigma_sum", "sigma_count", "inflation_sum", "inflation_count")
 _COUNTERS = (
     "blocks", "age", "loud", "hold", "restarted", "snapshots", "noise", "agreement", "signs", "velocity", "left",
@@ -78,18 +80,25 @@ def friction_terms(base: BaseParameters, n: int) -> IntArray:
     return found
 
 
-def disagreement(difference: FloatArray, covariance: FloatArray, free: FloatArray) -> tuple[float, float, int]:
-    """Return the squared difference (p,) in units of its covariance (p, p), all of it and what `free` leaves of it.
+def disagreement(difference: FloatArray, covariance: FloatArray, free: FloatArray) -> tuple[float, float, int, float]:
+    """Compare a difference (p,) with its covariance (p, p).
 
-    What the columns `free` (p, k) can explain is projected out of the second; its degrees of freedom come last.
+    Returns its square in units of the covariance, what the columns `free` (p, k) cannot explain of it, the degrees of
+    freedom of that, and the largest square of what one parameter alone would explain of it.
     """
     scale = np.sqrt(np.diag(covariance))
     root = cholesky(covariance / np.outer(scale, scale) + 1e-10 * np.eye(scale.size), lower=True)
-    z = solve_triangular(root, difference / scale, lower=True)
-    basis, values, _ = np.linalg.svd(solve_triangular(root, free / scale[:, None], lower=True), full_matrices=False)
+    columns = np.column_stack((difference[:, None], free, np.diag(scale))) / scale[:, None]
+    whitened = solve_triangular(root, columns, lower=True)
+    z, alone = whitened[:, 0], whitened[:, 1 + free.shape[1] :]
+    basis, values, _ = np.linalg.svd(whitened[:, 1 : 1 + free.shape[1]], full_matrices=False)
     basis = basis[:, values > 1e-9 * values.max(initial=1e-300)]
-    whole = float(z @ z)
-    return whole, max(whole - float(basis.T @ z @ (basis.T @ z)), 0.0), scale.size - basis.shape[1]
+    rest = z - basis @ (basis.T @ z)
+    own = alone - basis @ (basis.T @ alone)
+    power = (own**2).sum(axis=0)
+    seen = power > 1e-6 * (alone**2).sum(axis=0)
+    largest = float(((own.T @ rest)[seen] ** 2 / power[seen]).max(initial=0.0))
+    return float(z @ z), float(rest @ rest), scale.size - basis.shape[1], largest
 
 
 class TrustMonitor:
@@ -195,12 +204,12 @@ class TrustMonitor:
         elif c["hold"]:
             c["hold"] -= 1
         c["noise"] = int(c["hold"] > 0)
-        # time enough for an encoder that sticks to be found, by the estimate as it is
         c["loud"] = c["loud"] + 1 if c["left"] or (self._mean(_LOUD_MEAN) > LOUD * usual).any() else 0
         if not self.doubted and c["blocks"] % _MEAN == 0:
             self._means = np.roll(self._means, -1, axis=0)
             self._means[-1] = self._mean(_MEAN)
-        return c["loud"] >= _LOUD_RUN
+        # a joint that stands beside others may have an encoder that sticks, to be found by the estimate as it is
+        return c["loud"] >= (_LOUD_RUN if np.isfinite(self._recent[-1]).all() else _STANDING_RUN)
 
     def _compare(self, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
         c = self._count
@@ -210,17 +219,19 @@ class TrustMonitor:
             return
         found = self._difference(0, theta, covariance, known)
         if found is not None and found[2] > 0:
-            self.measured["agreement"] = found[1] / (MODEL_ERROR * float(chdtri(found[2], CHANCE)))
+            one = float(ndtri(CHANCE / (2.0 * found[4]))) ** 2
+            level = max(found[1] / float(chdtri(found[2], CHANCE)), found[3] / one)
+            self.measured["agreement"] = level / MODEL_ERROR
             c["agreement"] = int(self.measured["agreement"] > 1.0)
         # the links are those of before a restart for longer than the rest
         found = self._difference(1, theta, covariance, known) if c["anew"] else found
         if found is not None and not c["restarted"]:
-            self.measured["left"] = found[0] / (MODEL_ERROR * float(chdtri(found[3], CHANCE)))
+            self.measured["left"] = found[0] / (MODEL_ERROR * float(chdtri(found[4], CHANCE)))
             c["left"] = int(self.measured["left"] > 1.0)
 
     def _difference(
         self, snapshot: int, theta: FloatArray, covariance: FloatArray, known: BoolArray
-    ) -> tuple[float, float, int, int] | None:
+    ) -> tuple[float, float, int, float, int] | None:
         """Return what `disagreement` does about a snapshot, and the number of parameters; None if there are none."""
         both = known & (self._known[snapshot] > 0.0)
         if not both.any():
@@ -341,7 +352,7 @@ class TrustMonitor:
         """Restore what `state` returned; begin anew if it is missing, as in files of earlier versions, or damaged."""
         self.begin()
         fresh = self.state()
-        if any(np.shape(saved.get(key)) != value.shape for key, value in fresh.items()):
+        if any(np.shape(saved.get(key, ())) != value.shape for key, value in fresh.items()):
             return
         arrays = [np.array(saved[key], dtype=fresh[key].dtype) for key in fresh]
         (self._recent, self._means, self._theta, self._covariance, self._known, self._noise_levels, self._moved) = (

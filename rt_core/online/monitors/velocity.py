@@ -63,7 +63,7 @@ def missed(a: FloatArray, b: FloatArray, sums: FloatArray) -> FloatArray:
     pp, pd, dd = np.moveaxis(sums[..., :3], -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         square = (a - 1.0) ** 2 * pp - 2.0 * (a - 1.0) * b * pd + b * b * dd
-        return np.sqrt(np.maximum(square, 0.0) / pp)
+        return np.asarray(np.sqrt(np.maximum(square, 0.0) / pp))
 
 
 class VelocityMonitor:

@@ -126,8 +126,11 @@ def test_disagreement_is_chi_squared_in_what_is_not_free() -> None:
     free = rng.standard_normal((12, 4))
     found = []
     for _ in range(2000):
-        _, left, freedom = disagreement(mix @ rng.standard_normal(12) + free @ rng.normal(0, 1e3, 4), covariance, free)
+        _, left, freedom, largest = disagreement(
+            mix @ rng.standard_normal(12) + free @ rng.normal(0, 1e3, 4), covariance, free
+        )
         found.append(left)
+        assert 0.0 < largest <= left * (1.0 + 1e-9)
     assert freedom == 8
     assert np.mean(found) == pytest.approx(8.0, abs=0.4)
     assert np.var(found) == pytest.approx(16.0, rel=0.2)
