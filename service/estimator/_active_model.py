@@ -16,6 +16,7 @@ from rt_core.model.base import payload_columns
 from rt_core.model.temperature import TemperatureRange
 from rt_core.online import OnlineEstimator
 from rt_core.online.monitors.change import ChangeDetector
+from rt_core.online.monitors.change_rules import VELOCITY_KNOWN_S, ChangeSettings
 from rt_core.online.monitors.drift import Change, DriftDetector
 from rt_core.online.monitors.payload_estimate import payload_information
 from rt_core.online.report import EstimateReport
@@ -94,7 +95,10 @@ class ActiveModel:
 
     def _change(self) -> ChangeDetector:
         e, (names, joints) = self.estimator, self._names()
-        return ChangeDetector(names, joints, e.base.layout, e.update_s, e.settings.cutoff_hz)
+        inertial = e.model.inertial  # no arm carries more than itself
+        capacity_kg = np.inf if inertial is None else float(inertial[:, 0].sum())
+        settings = ChangeSettings(capacity_kg=capacity_kg, least_s=VELOCITY_KNOWN_S if e.has_dq else 0.0)
+        return ChangeDetector(names, joints, e.base.layout, e.update_s, e.settings.cutoff_hz, settings)
 
     def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the names of the parameters and of the joints."""
@@ -262,7 +266,7 @@ class ActiveModel:
     def _refer(self, theta: FloatArray | None, covariance: FloatArray | None, *, adopted: bool) -> None:
         """Set the model to compare with."""
         self._report(self.detector.set_model(theta, covariance, adopted=adopted))  # of the model before
-        self.change.set_model(theta is not None, payload_information(self._payload, covariance))
+        self.change.set_model(theta is not None, payload_information(self._payload, covariance), theta)
 
     def _restore(self, saved: SavedModel) -> None:
         """Restore the saved monitors."""
@@ -285,7 +289,8 @@ class ActiveModel:
 
     def observe_changes(self, t_ns: int) -> None:
         """Detect sudden changes of the arm from its residual up to `t_ns`; ten times a second."""
-        for change in self.change.observe(self.estimator.take_evidence(), t_ns):
+        broken = self.estimator.trust.broken(self._names()[1])
+        for change in self.change.observe(self.estimator.take_evidence(), t_ns, broken):
             self.report_event(change.kind, change.text, {"model": self.model, **change.data})
 
     def snapshot(self) -> dict[str, Any]:

@@ -292,8 +292,9 @@ def online_document(
     """
     used = base.layout.shape[:, 0] if constants is None else constants
     chosen = settings_document(settings)
-    hidden = ("unestimated", "invalid")
+    hidden = ("unestimated", "invalid", "doubted", "starved")
     supported = all(s not in hidden for s in status)
+    verdicts = {"invalid": "not_explained", "doubted": "doubtful"}
     reasons = [] if supported else [f"{sum(s in hidden for s in status)} of {len(status)} parameters are not estimated"]
     return with_digest(
         {
@@ -301,7 +302,7 @@ def online_document(
             "kind": "online",
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "thetad": version("thetad"),
-            "verdict": "ok" if supported else "not_explained" if "invalid" in status else "weak_excitation",
+            "verdict": "ok" if supported else next((v for s, v in verdicts.items() if s in status), "weak_excitation"),
             "reasons": reasons,
             "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
             "data": source,

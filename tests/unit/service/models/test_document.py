@@ -279,3 +279,4 @@ def test_an_online_estimate_keeps_the_constants_it_went_on_with(tmp_path: Path) 
     assert (weak["verdict"], weak["parameters"][0]["value"]) == ("weak_excitation", None)
     assert weak["reasons"] == [f"1 of {p} parameters are not estimated"]
     assert document("invalid")["verdict"] == "not_explained"
+    assert document("doubted")["verdict"] == "doubtful"
