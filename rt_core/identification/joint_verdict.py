@@ -31,8 +31,8 @@ class JointVerdict:
     """The verdict on one joint."""
 
     # "well determined": no parameter is undetermined or from the prior, at least half are determined, and the torque is
-    # explained to 90 %.  "weak": one of these fails.  "undetermined": half of the parameters or more are undetermined or
-    # from the prior, or none is determined or doubtful beside one that is, or the fit as a whole is rejected.  "not
+    # explained to 90 %.  "weak": one of these fails.  "undetermined": half of the parameters or more are undetermined
+    # or from the prior, or none is determined or doubtful beside one that is, or the fit as a whole is rejected.  "not
     # explained": the model does not account for this joint's torque
     word: JointWord
     counts: dict[str, int]  # number of parameters by status

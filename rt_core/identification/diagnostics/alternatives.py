@@ -216,7 +216,7 @@ def fit_gravity(
         columns = mixed(np.swapaxes(mixed(parts, g), -1, -2), g)
         squares = np.einsum("i,bjik,k->bj", e, columns, e)
         s = np.where(profile.live, found[1], 1.0)
-        return -np.sum(np.where(profile.live, counts * np.log(s) + 0.5 * squares / s**2, 0.0), axis=1)
+        return np.asarray(-np.sum(np.where(profile.live, counts * np.log(s) + 0.5 * squares / s**2, 0.0), axis=1))
 
     others = [item for item in tried[2:] if item[0] @ given < _SAME_DIRECTION * size * float(np.linalg.norm(given))]
     axis, other = min(others, key=lambda item: item[1][2])

@@ -7,6 +7,7 @@ the rows: a shifted signal must not move it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy import signal
@@ -73,8 +74,9 @@ class RowFilter:
 def _thinned(piece: SignalPiece, first: int, stride: int) -> SignalPiece:
     if stride == 1:
         return piece
-    return SignalPiece(*(None if x is None else x[first::stride] for x in (
-        piece.t, piece.q, piece.dq, piece.ddq, piece.tau, piece.bridged, piece.temperature)))  # fmt: skip
+    kept = slice(first, None, stride)
+    given: dict[str, Any] = {name: None if x is None else x[kept] for name, x in vars(piece).items()}
+    return SignalPiece(**given)
 
 
 def sampled_torque(
