@@ -200,7 +200,7 @@ def test_frames_with_any_bytes_changed_do_not_end_the_estimator(process: LonePro
 
 
 def test_the_time_without_a_source_is_no_latency(process: LoneProcess) -> None:
-    """A frame of before has renewed the estimate, and the first one after two seconds has it published."""
+    """A frame of before has renewed the estimate, and the first one after the outage has it published."""
     epoch = settled(process)["source_epoch"]
     with zmq.Context() as context, context.socket(zmq.SUB) as results:
         results.rcvtimeo = 20_000
@@ -209,16 +209,18 @@ def test_the_time_without_a_source_is_no_latency(process: LoneProcess) -> None:
 
         def slow() -> int:
             """Latencies above a second, by statistics that are made from now on."""
-            for _ in range(3):
+            while results.poll(0):
+                results.recv()
+            for _ in range(2):  # the first may have been on its way
                 message = decode(results.recv_multipart())
             assert isinstance(message, BodyMessage)
             told = message.body["latency"]
             return sum(n for n, low in zip(told["counts"][1:], told["bounds_us"], strict=True) if low >= 1e6)
 
         before = slow()
-        for lap in (1, 2):
-            time.sleep(2.0 * (lap - 1))
-            for k in range(600):
+        for lap, frames in enumerate((600, 610, 600), 1):  # of two updates one is published: one lap ends between
+            time.sleep(1.2)
+            for k in range(frames):
                 q, tau = motion(k)
                 process.send(process.frame(k, round(1e9 * k / RATE_HZ), epoch=epoch + lap, q=q, tau=tau))
             settled(process)

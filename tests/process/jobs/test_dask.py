@@ -240,22 +240,22 @@ def test_a_worker_that_is_killed_interrupts_its_run_alone(
     ready(dask)  # the nanny starts another one
 
 
-@pytest.mark.parametrize("comes", ["before", "after"])
 def test_a_worker_that_is_lost_while_a_run_starts_ends_it(
-    comes: str, cluster: Processes, dask: DaskBackend, tmp_path: Path, arm2: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Processes, dask: DaskBackend, tmp_path: Path, arm2: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All workers are lost around the moment at which a run becomes a task."""
+    """All workers are lost when a run has been sent, and before its task is known."""
     original = Cluster.begin
 
     def begin(self: Cluster, work: Any) -> Any:
+        task = original(self, work)
+        until(cluster.runners, "the runner")
         lost = threading.Event()
-        task = original(self, work) if comes == "after" else None
         self._loop.call_soon_threadsafe(lambda: (self._update_nodes({}, "its worker was lost"), lost.set()))
         assert lost.wait(PATIENCE_S)
-        return task or original(self, work)
+        return task
 
     ready(dask)
-    folder = folder_of(tmp_path / "run", "compare", ENDLESS | {"robot": str(arm2)})
+    folder = folder_of(tmp_path / "run", "compare", ENDLESS | {"robot": str(arm2), "seconds": 400.0})
     monkeypatch.setattr(Cluster, "begin", begin)
     run = dask.start("run", folder, LIMITS)
     assert ended(run).how == "interrupted"

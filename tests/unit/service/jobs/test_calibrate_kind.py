@@ -257,9 +257,7 @@ def test_what_comes_from_a_prior_is_not_passed_off_as_measured(tmp_path: Path, r
 @pytest.mark.parametrize(
     ("stage", "needed", "method"), [("pso", 4, "pso"), ("base and tool", 3, "lm"), ("scales", 3, "lm"), ("lm", 2, "lm")]
 )
-def test_a_cancelled_job_stops_in_whatever_stage_it_is(
-    tmp_path: Path, robot: Path, stage: str, needed: int, method: str
-) -> None:
+def test_a_cancelled_job_stops_in_any_stage(tmp_path: Path, robot: Path, stage: str, needed: int, method: str) -> None:
     kind, heard = find_kind("calibrate"), list[str]()
     ws = workspace(tmp_path / "run", measurements=write(tmp_path / "m.csv", *rows(True)))
     ws.report = lambda _, what: heard.append(what)  # type: ignore[misc]

@@ -88,9 +88,7 @@ def test_a_model_that_explains_nothing_is_not_written(arm2: Path, arm2_recording
     same(job.metrics, command.json)
 
 
-def test_a_cancelled_identification_stops_in_its_search(
-    stribeck2: Path, stribeck2_recording: Path, tmp_path: Path
-) -> None:
+def test_a_cancelled_identify_stops_in_its_search(stribeck2: Path, stribeck2_recording: Path, tmp_path: Path) -> None:
     kind, heard = find_kind("identify"), list[str]()
     ws = workspace(tmp_path / "run", recording=stribeck2_recording)
     ws.report = lambda _, what: heard.append(what)  # type: ignore[misc]

@@ -226,13 +226,10 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(claim=held, which=st.sets(st.integers(0, 2)))
     def redo(self, claim: tuple[int, int], which: set[int]) -> None:
         job = self.holds(claim)
-        if job is None or not job.parts:
+        if job is None or not job.parts or job.cancel:
             return
         again = [part for number, part in enumerate(self.parts_of(job.id)) if number in which]
         self.queue.redo_parts(job.id, claim[1], [part.id for part in again], "other version")
-        if job.cancel:
-            self.end(job, "cancelled")
-            return
         self.again(job)
         for part in again:
             self.again(part)

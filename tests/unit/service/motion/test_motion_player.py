@@ -119,19 +119,19 @@ def test_goes_on_over_lost_cycles_as_far_as_the_drives_do(lost: int, on: int) ->
 
 
 @pytest.mark.parametrize("shows", [True, False], ids=["set position", "position alone"])
-@pytest.mark.parametrize(("gap", "every"), [(1, 50), (8, 50), (8, 10), (12, 60)])
-def test_over_gap_after_gap_nothing_jumps_and_nothing_runs_away(shows: bool, gap: int, every: int) -> None:
-    """Drives go on along a line for eight cycles, then hold: from there, set positions come back to the motion."""
-    motion = player(bridged=8, amplitude=0.9, following_error=100.0)
+@pytest.mark.parametrize(("bridged", "gap", "every"), [(8, 1, 50), (8, 8, 10), (40, 40, 200), (8, 12, 60)])
+def test_over_gaps_nothing_jumps_or_runs_away(shows: bool, bridged: int, gap: int, every: int) -> None:
+    """Drives go on along a line as far as they bridge, then hold: from there, set positions come back to the motion."""
+    motion = player(bridged, amplitude=0.9, following_error=100.0)
     here = before = motion.motion.centre
     played, seq = [], -1
     for turn in range(6000):
         missed = gap if motion.state == "running" and turn < 4000 and turn % every == 0 else 0
         seq += 1 + missed
         for k in range(missed):
-            before, here = here, here + ((here - before) if k < 8 else 0.0)
+            before, here = here, here + ((here - before) if k < bridged else 0.0)
             played.append(here)
-        shown = here if shows or missed > 8 else None
+        shown = here if shows or missed > bridged else None
         target = motion.step(JointFrame(seq, 0, 0, q=here, setpoint=shown), enabled=True)
         if target is None:
             break
@@ -143,7 +143,7 @@ def test_over_gap_after_gap_nothing_jumps_and_nothing_runs_away(shows: bool, gap
     assert motion.state == "ended", motion.reason
     speed = np.diff(np.array(played), axis=0) / PERIOD_S
     assert (np.abs(speed) <= LIMITS.velocity * 1.001).all()
-    if gap <= 8:  # drives that held for longer stand still at once
+    if gap <= bridged:  # drives that held for longer stand still at once
         bend = (gap + 2) * LIMITS.acceleration * PERIOD_S + 0.11 * LIMITS.velocity
         assert (np.abs(np.diff(speed, axis=0)) <= bend).all()
 
