@@ -69,12 +69,16 @@ class HandGuidingModelSource:
         if invalid_reason:
             raise ControlError("unavailable", f"the model is not valid: {invalid_reason}")
         robot = self._active.robot.source
+        try:
+            speeds = self._active.speeds_of(args) if _brings_model(args) else self._active.speeds
+        except (ValueError, TypeError) as error:
+            raise ControlError("bad_argument", f"speeds of the model: {error}") from error
         digest = values_digest(theta, base.layout.shape[:, 0])
         values = plain_model(model)
         started = None if present is None else present.tolist()
         return {
             "arm": self._arm.name, "model": name, "digest": digest, "values": values, "robot": robot,
-            "temperature": started,
+            "temperature": started, "speeds": None if speeds is None else speeds.tolist(),
         }  # fmt: skip
 
     def _active_values(self) -> tuple[str, FloatArray, BaseParameters]:

@@ -94,7 +94,7 @@ def estimator_values(model: ModelFile) -> dict[str, Any]:
     """Return the values of a model that an estimator adopts, as plain JSON."""
     return {
         "theta": model.theta.tolist(), "constants": model.base.layout.shape[:, 0].tolist(),
-        "covariance": model.covariance.tolist(), "robot": model.robot.sha256, **model.temperature_limits,
+        "covariance": model.covariance.tolist(), "robot": model.robot.sha256, **model.limits,
     }  # fmt: skip
 
 
