@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -250,7 +251,8 @@ def test_a_worker_that_is_lost_while_a_run_starts_ends_it(
         task = original(self, work)
         until(cluster.runners, "the runner")
         lost = threading.Event()
-        self._loop.call_soon_threadsafe(lambda: (self._update_nodes({}, "its worker was lost"), lost.set()))
+        for step in (partial(self._update_nodes, {}, "its worker was lost"), lost.set):
+            self._loop.call_soon_threadsafe(step)
         assert lost.wait(PATIENCE_S)
         return task
 

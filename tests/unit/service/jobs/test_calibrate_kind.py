@@ -260,8 +260,8 @@ def test_what_comes_from_a_prior_is_not_passed_off_as_measured(tmp_path: Path, r
 def test_a_cancelled_job_stops_in_any_stage(tmp_path: Path, robot: Path, stage: str, needed: int, method: str) -> None:
     kind, heard = find_kind("calibrate"), list[str]()
     ws = workspace(tmp_path / "run", measurements=write(tmp_path / "m.csv", *rows(True)))
-    ws.report = lambda _, what: heard.append(what)  # type: ignore[misc]
-    ws.cancelled = lambda: heard.count(stage) >= needed  # type: ignore[misc]
+    ws.report = lambda _, what: heard.append(what)
+    ws.cancelled = lambda: heard.count(stage) >= needed
     with pytest.raises(OperationCancelledError):
         kind.run(kind.read({"robot": str(robot), "measurements": "m", "method": method}), ws)
     assert heard[-needed:] == [stage] * needed

@@ -91,8 +91,8 @@ def test_a_model_that_explains_nothing_is_not_written(arm2: Path, arm2_recording
 def test_a_cancelled_identify_stops_in_its_search(stribeck2: Path, stribeck2_recording: Path, tmp_path: Path) -> None:
     kind, heard = find_kind("identify"), list[str]()
     ws = workspace(tmp_path / "run", recording=stribeck2_recording)
-    ws.report = lambda _, what: heard.append(what)  # type: ignore[misc]
-    ws.cancelled = lambda: sum(what.startswith("search") for what in heard) >= 2  # type: ignore[misc]
+    ws.report = lambda _, what: heard.append(what)
+    ws.cancelled = lambda: sum(what.startswith("search") for what in heard) >= 2
     with pytest.raises(OperationCancelledError):
         kind.run(kind.read({"recording": "r", "robot": str(stribeck2), "method": "pso"}), ws)
     assert not list((tmp_path / "run").iterdir())

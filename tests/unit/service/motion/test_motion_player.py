@@ -155,6 +155,6 @@ def test_a_joint_without_values_is_not_judged_and_an_arm_without_limits_not_move
     assert motion.step(frame(off), enabled=True) is None
     assert "joint_3" in motion.reason
     for name in ("lower", "upper", "velocity"):
-        joints = (replace(MODEL.joints[0], **{name: np.inf}), *MODEL.joints[1:])
+        joints = (replace(MODEL.joints[0], **{name: np.inf}), *MODEL.joints[1:])  # type: ignore[arg-type]
         with pytest.raises(MotionError, match="joint_1"):
             MotionPlayer(replace(MODEL, joints=joints), ArmMotionSettings(), PERIOD_S)
