@@ -65,7 +65,7 @@ def random_arm(rng: np.random.Generator) -> RobotModel:
         com, size = rng.uniform(-0.2, 0.2, 3), rng.uniform(0.05, 0.2, 3)
         tensor = mass * (np.diag(np.sum(size**2) - size**2) + com @ com * np.eye(3) - np.outer(com, com))
         links[k] = [mass, *(mass * com), tensor[0, 0], tensor[0, 1], tensor[1, 1], *tensor[2, :2], tensor[2, 2]]
-    scale = 0.6 ** np.arange(n)
+    scale = np.asarray(0.6 ** np.arange(n), dtype=np.float64)
     viscous, coulomb, offset = (scale * rng.uniform(low, high, n) for low, high in ((1, 6), (1, 6), (-1, 1)))
     dynamics = JointDynamics(0.3 * scale, viscous, coulomb, offset)
     gravity = np.array([0.0, 0.0, -9.81]) if rng.random() < 0.7 else np.array([0.0, 9.81, 0.0])
@@ -93,19 +93,19 @@ def recording(model: RobotModel, rng: np.random.Generator, kind: str, amount: fl
     tau = tau + NOISE * size * rng.standard_normal(tau.shape)
     q = q + ENCODER * rng.standard_normal(q.shape)
     dq = dq + 1e-3 * rng.standard_normal(q.shape)
-    j = int(rng.integers(1, model.n))
+    wrong = int(rng.integers(1, model.n))
     if kind == "zero":
-        q[:, j] += amount * np.radians(3.0)
+        q[:, wrong] += amount * np.radians(3.0)
     if kind == "torque_late":
         tau = np.stack([np.interp(t - amount * 4e-3, t, x) for x in tau.T], axis=1)
     if kind == "velocity_late":
         dq = np.stack([np.interp(t - amount * 10e-3, t, x) for x in dq.T], axis=1)
     if kind == "torque_scale":
-        tau[:, j] *= 1.0 + 0.1 * amount
+        tau[:, wrong] *= 1.0 + 0.1 * amount
     if kind == "torque_sign":
-        tau[:, j] *= -1.0
+        tau[:, wrong] *= -1.0
     if kind == "torques_swapped":
-        tau[:, [j - 1, j]] = tau[:, [j, j - 1]]
+        tau[:, [wrong - 1, wrong]] = tau[:, [wrong, wrong - 1]]
     return t, q, dq, tau
 
 

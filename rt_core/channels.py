@@ -18,8 +18,9 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 FaultKind = Literal["wrap", "dropout", "jump", "rollover"]
 
 #: A step this many times the larger ones beside it is a jump.  Motion below a tenth of half the sample rate changes its
-#: steps by less than a factor of two within five samples.  No false alarm in 3000 random motions at 100 to 1000 Hz, with
-#: noise, coarse encoders, held samples and rests; a jump of 20 times the 90 % step was found in 41 % of 300, of 30 in all.
+#: steps by less than a factor of two within five samples.  No false alarm in 3000 random motions at 100 to 1000 Hz
+#: with noise, coarse encoders, held samples and rests; a jump of 20 times the 90 % step was found in 41 % of 300, of
+#: 30 times in all.
 JUMP = 20.0
 #: Neighbours on each side, and which of their steps in descending order a jump is compared with: the second, since the
 #: first may belong to another jump.

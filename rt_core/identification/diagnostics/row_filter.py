@@ -7,7 +7,6 @@ the rows: a shifted signal must not move it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy import signal
@@ -75,8 +74,11 @@ def _thinned(piece: SignalPiece, first: int, stride: int) -> SignalPiece:
     if stride == 1:
         return piece
     kept = slice(first, None, stride)
-    given: dict[str, Any] = {name: None if x is None else x[kept] for name, x in vars(piece).items()}
-    return SignalPiece(**given)
+    return SignalPiece(
+        piece.t[kept], piece.q[kept], piece.dq[kept], piece.ddq[kept], piece.tau[kept],
+        None if piece.bridged is None else piece.bridged[kept],
+        None if piece.temperature is None else piece.temperature[kept],
+    )  # fmt: skip
 
 
 def sampled_torque(
