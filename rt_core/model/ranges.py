@@ -17,9 +17,9 @@ from rt_core.types import BoolArray, FloatArray
 
 #: Share of the samples that a range covers: the largest few are noise, and differ between runs of one motion.
 COVERED = 0.995
-#: A use leaves a range beyond this multiple of it, so that a repetition of the motion does not: between two runs of one
-#: motion speeds differed by less than 1.005 and loads by up to 1.21 (LWR4, EMPS), between halves of simulated motions both
-#: by 1.03 (95 % of 152 joints and halves).
+#: A use leaves a range beyond this multiple of it, so that a repetition of the motion does not: between the two runs of
+#: the LWR4 speeds differed by less than 1.005 and loads by up to 1.21, between halves of simulated motions both by 1.03
+#: (95 % of 156 pairs).
 LEAVES = 1.25
 
 
