@@ -23,26 +23,15 @@ WORSE_LIMIT = 1.1  # growth of a joint's rms error above which the present model
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """Result of a comparison.
+    """Result of a comparison."""
 
-    Attributes
-    ----------
-    better : bool
-        Whether the candidate is significantly better, and clearly worse at no joint.
-    gain : float
-        Mean drop of the squared residual over the joints, as a share of the present model's; negative if worse.
-    z : float
-        That gain over its standard error, Student-distributed with one degree of freedom less than there are blocks;
-        NaN with fewer than `MIN_BLOCKS` blocks.
-    ratio : (n,) float64
-        Rms residual of the candidate over the present model's; NaN for a joint without samples.
-    reason : str
-    """
-
-    better: bool
+    better: bool  # whether the candidate is significantly better, and clearly worse at no joint
+    # mean drop of the squared residual over the joints, as a share of the present model's; negative if worse
     gain: float
+    # that gain over its standard error, Student-distributed with one degree of freedom less than there are blocks; NaN
+    # with fewer than `MIN_BLOCKS` blocks
     z: float
-    ratio: FloatArray
+    ratio: FloatArray  # (n,) rms residual of the candidate over the present model's; NaN for a joint without samples
     reason: str
 
 

@@ -68,32 +68,16 @@ Sliding = Callable[[], FloatArray]
 
 @dataclass(frozen=True)
 class Start:
-    """Start of a joint from rest.
+    """Start of a joint from rest."""
 
-    Attributes
-    ----------
-    t_s : float
-        Time [s], on the frames' clock.
-    joint : int
-    direction : int
-        1 or -1.
-    torque : float
-        Static friction at that instant [N*m or N], positive: torque less load, in the direction of motion.
-    std : float
-        Its standard deviation by noise.
-    common_std : float
-        Its standard deviation by the uncertain instant and load, whose errors are similar at each start.
-    left_out : str
-        Key of `LEFT_OUT`; empty if the start counts.
-    """
-
-    t_s: float
+    t_s: float  # time [s], on the frames' clock
     joint: int
-    direction: int
-    torque: float
-    std: float
+    direction: int  # 1 or -1
+    torque: float  # static friction at that instant [N*m or N], positive: torque less load, in the direction of motion
+    std: float  # its standard deviation by noise
+    # its standard deviation by the uncertain instant and load, whose errors are similar at each start
     common_std: float
-    left_out: LeftOut | Literal[""] = ""
+    left_out: LeftOut | Literal[""] = ""  # key of `LEFT_OUT`; empty if the start counts
 
 
 class StartDetector:

@@ -44,41 +44,21 @@ _WHY = tuple(LEFT_OUT)
 
 @dataclass(frozen=True)
 class JointBreakaway:
-    """Breakaway friction of one joint.
+    """Breakaway friction of one joint."""
 
-    Attributes
-    ----------
-    value, std, lower, upper : float or None
-        [N*m or N], 95 %; None where it is `unestimated`.
-    scatter : float or None
-        Standard deviation of single starts about the value.
-    status : {"unestimated", "estimated", "stale"}
-    reason : str
-        Why there is no value, or why it is stale; empty if it is estimated.
-    starts : int
-        Number of starts in the value.
-    last_t : float or None
-        Time of the latest start [s], on the frames' clock; None before the first on this clock.
-    seen : int
-        Number of starts since the beginning, rejected ones included.
-    left_out : dict of str to int
-        Number of rejected starts by reason (`LEFT_OUT`).
-    changes : int
-        Number of detected changes.
-    """
-
+    # value, std, lower, upper: [N*m or N], 95 %; None where it is `unestimated`
     value: float | None
     std: float | None
     lower: float | None
     upper: float | None
-    scatter: float | None
+    scatter: float | None  # standard deviation of single starts about the value
     status: BreakawayStatus
-    reason: str
-    starts: int
-    last_t: float | None
-    seen: int
-    left_out: dict[LeftOut, int]
-    changes: int
+    reason: str  # why there is no value, or why it is stale; empty if it is estimated
+    starts: int  # number of starts in the value
+    last_t: float | None  # time of the latest start [s], on the frames' clock; None before the first on this clock
+    seen: int  # number of starts since the beginning, rejected ones included
+    left_out: dict[LeftOut, int]  # number of rejected starts by reason (`LEFT_OUT`)
+    changes: int  # number of detected changes
 
 
 class BreakawayTracker:

@@ -20,18 +20,10 @@ from rt_core.types import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Evidence:
-    """Sums over a block of rows.
+    """Sums over a block of rows."""
 
-    Attributes
-    ----------
-    gram : (n, d, d) float64
-        Products of the features of each joint; the last is the residual.
-    rows : (n,) float64
-        Number of rows summed: those in use and clean of reversals.
-    """
-
-    gram: FloatArray
-    rows: FloatArray
+    gram: FloatArray  # (n, d, d) products of the features of each joint; the last is the residual
+    rows: FloatArray  # (n,) number of rows summed: those in use and clean of reversals
 
     def about(self, baseline: FloatArray) -> Evidence:
         """Return the evidence about the residual less `baseline` (n, d - 1), coefficients of the features."""

@@ -42,21 +42,12 @@ AGAIN_S = 0.3
 
 @dataclass(frozen=True)
 class StationaryTorque:
-    """Torque residuals of joints, evaluated as if the resting ones stood.
+    """Torque residuals of joints, evaluated as if the resting ones stood."""
 
-    Attributes
-    ----------
-    residual : (n,) float64
-        Torque that the estimate does not explain [N*m or N].
-    limit : (n,) float64
-        Largest residual due to dry friction, noise and uncertainty of the estimate; infinite for unknown joints.
-    noise : (n,) float64
-        Smallest significant change of a torque.
-    """
-
-    residual: FloatArray
+    residual: FloatArray  # (n,) torque that the estimate does not explain [N*m or N]
+    # (n,) largest residual due to dry friction, noise and uncertainty of the estimate; infinite for unknown joints
     limit: FloatArray
-    noise: FloatArray
+    noise: FloatArray  # (n,) smallest significant change of a torque
 
 
 class StuckEncoderMonitor:
