@@ -1,9 +1,7 @@
 """M-estimation with one weight per pose, for poses that do not fit.
 
-A bad pose is bad in all its coordinates, so that the weight depends on the standardised length `u` of its residual and
-is one below a limit `c`.  The limits give 95 % efficiency for `k` normal coordinates,
-`(E[psi'/k + (1 - 1/k) psi/u])^2 / (E[psi^2]/k) = 0.95`, with `u` chi-distributed with `k` degrees of freedom
-(Maronna et al. 2019, section 6.4, for the location of a vector).
+The weight depends on the standardised length `u` of a pose's residual and is one below a limit `c` of 95 % efficiency
+for `k` normal coordinates, `(E[psi'/k + (1 - 1/k) psi/u])^2 / (E[psi^2]/k) = 0.95` (Maronna et al. 2019, section 6.4).
 """
 
 from __future__ import annotations

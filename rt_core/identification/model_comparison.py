@@ -1,9 +1,7 @@
 """Paired comparison of the residuals of two models on the same data.
 
-Squared residuals of one motion are correlated in time, so they are averaged over blocks much longer than the filters.
-The differences of the blocks are compared with their own scatter, widened by the remaining correlation with the next
-block.  A joint counts in units of the present model's mean squared residual, so that large joints do not hide small
-ones.
+Squared residuals are averaged over blocks much longer than the filters, and the differences of the blocks compared with
+their own scatter.  A joint counts in units of the present model's mean squared residual.
 """
 
 from __future__ import annotations

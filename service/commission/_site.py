@@ -1,7 +1,4 @@
-"""One arm of a daemon for commissioning: frames at rest, recorded motions, jobs.
-
-All motion uses `arm` and `run_trajectory` (`service.client.Runs`), with their permits, checks and stops.
-"""
+"""One arm of a daemon for commissioning: frames at rest, recorded motions (`service.client.Runs`), jobs."""
 
 from __future__ import annotations
 

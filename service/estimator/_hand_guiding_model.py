@@ -1,8 +1,4 @@
-"""Models for hand guiding: the verbs `guiding_model` and `validity`.
-
-The estimator has the active model, and may take the time to make a controller's arrays from it; the acquisition may
-not.
-"""
+"""Models for hand guiding: the verbs `guiding_model` and `validity`, for which an acquisition has no time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Outside forces on a simulated arm.
+"""Outside forces on a simulated arm: a force and a moment in the base frame, on a point fixed to a link.
 
-A force and a moment, in directions of the base frame, act on a point fixed to a link.  At the joints they are `J' f`
-with the Jacobian of that point at each stage of the integration, added to motor torque.  They are constant between two
-samples.
+At the joints they are `J' f` with the Jacobian of that point at each stage of the integration.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""True dynamics, sensors and drives of an arm, packed in the arrays of the kernels.
-
-The truth is the model's `inertial` and `dynamics`; events of the settings and `PackedArm.set_dynamics` change it.
-"""
+"""True dynamics, sensors and drives of an arm, packed in the arrays of the kernels, and events that change them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Services of the PLC runtime: values by address, name and handle; symbols and types; sum commands.
-
-Invalid requests raise `AdsError`.
-"""
+"""Services of the PLC runtime: values by address, name and handle; symbols and types; sum commands."""
 
 from __future__ import annotations
 

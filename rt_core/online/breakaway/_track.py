@@ -1,11 +1,8 @@
 """Breakaway friction of each joint from its starts: a value with its interval, or the reason for having none.
 
-The value is the mean of the last starts, weighted by their noise and by the joint's scatter, which is learned.  Its
-interval is Student's and includes the common error of all starts, by load and instant, which does not average out, and
-the difference of the two directions.  If the latest starts of a direction consistently differ from its earlier ones,
-the joint has changed, and the earlier starts are discarded.
-
-Times are of the frames' clock.  After a restart of the clock earlier starts have negative times, lower bounds of age.
+The value is the mean of the last starts, weighted by their noise and the learned scatter of the joint.  Its interval is
+Student's and includes the common error of all starts and the difference of the two directions.  If the latest starts of
+a direction consistently differ from its earlier ones, the earlier ones are discarded.  Times are of the frames' clock.
 """
 
 from __future__ import annotations

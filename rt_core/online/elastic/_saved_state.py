@@ -1,7 +1,4 @@
-"""Save and restore the state of the online estimator of an elastic joint.
-
-The state holds the estimate, noise levels and counts, but no filters: they are cleared as after a gap.
-"""
+"""Save and restore the estimate of an elastic joint; filters are not saved, but cleared as after a gap."""
 
 from __future__ import annotations
 

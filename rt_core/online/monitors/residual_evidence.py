@@ -1,9 +1,7 @@
 """Evidence about causes of the active model's residual: products of features, summed over rows.
 
-The residual of a joint is the torque that the active model does not explain.  Its features are the columns of possible
-changes: the ten parameters of a payload at the flange, each friction term of the joint, the predicted torque (for the
-gain of a sensor) and one (for its offset).  Their products with each other and with the residual, summed over a block
-of rows, are the normal equations of every hypothesis about that block, so that the rows need not be kept.
+Features are the columns of possible changes: a payload at the flange, each friction term of the joint, the predicted
+torque (for the gain of a sensor) and one (for its offset).  The sums are the normal equations of every hypothesis.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Detect a stuck encoder: constant position under torque that should move the joint.
 
-The torque of a standing joint balances gravity and the motion of the others, within its dry friction.  A joint with a
-stuck encoder goes on turning: its torque changes as in motion, and the model, which takes it to stand, does not explain
-it.  Under a brake, in contrast, the motor torque is constant.
-
-If one encoder sticks, the torques of all joints are evaluated at a wrong position.  A joint already found to stand is
-therefore blamed only if no other one is, and of several joints the one that stopped last.
+A joint with a stuck encoder goes on turning: its torque changes as in motion, and the model, which takes it to stand,
+does not explain it.  Under a brake, in contrast, the motor torque is constant.  If one encoder sticks, the torques of
+all joints are wrong, so of several joints the one that stopped last is blamed.
 """
 
 from __future__ import annotations
