@@ -70,10 +70,9 @@ def tuning(loss: Loss, width: int) -> float:
 
 
 def scale(lengths: FloatArray, width: int, loss: Loss, spent: float = 0.0) -> float:
-    """Estimate the standard deviation of one coordinate from lengths (N,) of residuals of `width` coordinates.
+    """Estimate the standard deviation of a coordinate from lengths (N,) of residuals of `width` coordinates.
 
-    The root-mean-square for "squares"; otherwise from the median, which is robust against outliers.  `spent` is the
-    share of the degrees of freedom used by a fit.
+    Root mean square for "squares", else by the median; a fit used the share `spent` of the degrees of freedom.
     """
     if loss == "squares":
         found = float(np.sqrt(np.mean(lengths**2) / width))

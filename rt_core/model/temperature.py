@@ -1,5 +1,4 @@
-"""Temperatures of joints: plausibility of reported values, and the range that a model was identified at and holds in.
-"""
+"""Temperatures of joints: plausibility of reported values, and the range of a model's data, in which it holds."""
 
 from __future__ import annotations
 

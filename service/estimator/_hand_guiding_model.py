@@ -33,13 +33,7 @@ _RENEW_K = 0.5
 
 
 class HandGuidingModelSource:
-    """Handlers of the verbs `guiding_model` and `validity`.
-
-    Parameters
-    ----------
-    arm : ArmConfig
-        Where it has a table `guiding`, everything is compiled now.
-    """
+    """Handlers of the verbs `guiding_model` and `validity`; compiles everything now if `arm` has a table `guiding`."""
 
     def __init__(self, arm: ArmConfig, active: ActiveModel) -> None:
         self._arm, self._active = arm, active

@@ -1,5 +1,4 @@
-"""Trajectory files: `trajectory.json` (a Fourier series) and tables (CSV), which name joints and units; their requests.
-"""
+"""Trajectory files, with names of joints and units: `trajectory.json` (a Fourier series) and tables; their requests."""
 
 from __future__ import annotations
 

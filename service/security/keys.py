@@ -1,5 +1,4 @@
-"""CURVE keys of the daemon and of clients in files, in the form of ZeroMQ certificates (`zmq.auth.load_certificate`).
-"""
+"""CURVE keys of the daemon and of clients in files, in the form of ZeroMQ's certificates (`load_certificate`)."""
 
 from __future__ import annotations
 

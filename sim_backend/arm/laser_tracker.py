@@ -1,5 +1,4 @@
-"""A simulated laser tracker with noise and bad readings, and an arm whose true geometry differs from the nominal one.
-"""
+"""A simulated laser tracker with noise and bad readings, and an arm whose geometry differs from the nominal one."""
 
 from __future__ import annotations
 

@@ -42,10 +42,7 @@ class _Step:
 
 
 def _steps(model: RobotModel, settings: SimSettings) -> list[_Step]:
-    """Return the steps of all events in the order of time.
-
-    Raises `SimulationConfigError` for an unknown joint, or overlapping changes of one value.
-    """
+    """Return the steps of all events in order of time; `SimulationConfigError`: unknown joint, overlapping changes."""
     names = [joint.name for joint in model.joints]
     steps: list[_Step] = []
     changing: dict[tuple[int, str], float] = {}

@@ -1,5 +1,4 @@
-"""Settings of a simulated arm and of its motion, tables of a daemon's TOML file; joints are named as in the robot file.
-"""
+"""Settings of a simulated arm and of its motion: tables of a TOML file, with joints named as in the robot file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Format of recording files: an MCAP file with one channel `<robot>/frame` and one record `thetad.recording` per robot.
-"""
+"""Format of recording files: MCAP with one channel `<robot>/frame` and one record `thetad.recording` per robot."""
 
 from __future__ import annotations
 

@@ -90,10 +90,7 @@ def standard_deviations(
     data: CompressedTorque, state: LinearFit, profiles: Mapping[int, Profile], without: tuple[int, ...],
     sigma: FloatArray,
 ) -> FloatArray:  # fmt: skip
-    """Return the standard deviations (p,) of the base parameters, with the effect of constants without bounds.
-
-    Infinite for undetermined parameters, and where the variance is negative by more than rounding.
-    """
+    """Return the standard deviations (p,) of the base parameters, infinite for undetermined ones."""
     p = len(data.base)
     variance = np.diag(state.covariance)[:p].copy()
     for c, found in profiles.items():

@@ -81,18 +81,7 @@ class Start:
 
 
 class StartDetector:
-    """Detect starts in the frames of an arm of `n` joints.
-
-    Parameters
-    ----------
-    n : int
-    rate_hz : float
-        Frame rate.
-    load : callable
-        See `Load`.
-    sliding : callable or None
-        See `Sliding`; None if Coulomb friction is unknown.
-    """
+    """Detect starts in the frames of an arm of `n` joints; see `Load` and `Sliding` (None if unknown)."""
 
     def __init__(self, n: int, rate_hz: float, load: Load, sliding: Sliding | None = None) -> None:
         self.n, self.rate_hz = n, float(rate_hz)
@@ -117,18 +106,10 @@ class StartDetector:
         self._left: int | None = None  # index of the first frame in motion
 
     def push(self, t_s: float, x: FloatArray, q: FloatArray, tau: FloatArray) -> list[Start]:
-        """Process a frame; return the starts found, mostly none.
+        """Process a frame at `t_s` [s]; return the starts found, mostly none.
 
-        Parameters
-        ----------
-        t_s : float
-            Time [s].
-        x : (n,) float64
-            Positions of the motors on the joint side, or of the joints if only these are measured.
-        q : (n,) float64
-            Positions of the joints.
-        tau : (n,) float64
-            Torques of the motors on the joint side; NaN, here or in a position, for an invalid frame.
+        `x` (n,) are positions of the motors on the joint side, or of the joints if only these are measured, `q` (n,)
+        those of the joints, `tau` (n,) the motors' torques on the joint side; NaN anywhere for an invalid frame.
         """
         row, n = self._chunk[self._filled], self.n
         row[0] = t_s
@@ -217,10 +198,7 @@ class StartDetector:
         return [first, *(Start(m, k, way, np.nan, np.nan, np.nan, "together") for k, m, _, way in moments[1:])]
 
     def _moment(self, j: int, left: int) -> tuple[float, float, int] | None:
-        """Return when joint `j` began to move [s], half the width of that interval [s], and its direction.
-
-        None if it did not move.
-        """
+        """Return when joint `j` began to move [s], half the width of that interval [s], and its direction; or None."""
         assert self._level is not None
         t, way = self._frames[left:, 0], self._x[left:, j] - self._level[j]
         band = self._band[j]

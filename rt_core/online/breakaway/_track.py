@@ -141,13 +141,7 @@ class BreakawayTracker:
         return {"starts": starts, "counts": self._counts.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state, with a new clock.
-
-        Raises
-        ------
-        ValueError
-            If it is of another arm, or damaged; the tracker is then unchanged.
-        """
+        """Restore a saved state, with a new clock; `ValueError` if it does not fit, without a change."""
         starts = np.array(state.get("starts"), dtype=np.float64)
         counts = np.array(state.get("counts"), dtype=np.int64)
         if starts.shape != self._starts.shape or counts.shape != self._counts.shape:
@@ -176,10 +170,7 @@ def _left_behind(old: FloatArray, new: FloatArray) -> float | None:
 
 
 def _between_directions(known: FloatArray, mean: float, common: float) -> float:
-    """Return the distance of the directions of starts (k, 5) from `mean`, beyond chance and their `common` error.
-
-    An error of the load separates the directions by twice its size.  Zero if one of them has fewer than two starts.
-    """
+    """Return the distance of the directions of starts (k, 5) from `mean`, beyond chance and their `common` error."""
     away = [known[known[:, 4] == direction] for direction in (-1.0, 1.0)]
     if min(len(starts) for starts in away) < 2:
         return 0.0
