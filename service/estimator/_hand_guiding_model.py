@@ -1,8 +1,4 @@
-"""Models for hand guiding: the verbs `guiding_model` and `validity`.
-
-The estimator has the active model, and may take the time to make a controller's arrays from it; the acquisition may
-not.
-"""
+"""Models for hand guiding: the verbs `guiding_model` and `validity`, for which an acquisition has no time."""
 
 from __future__ import annotations
 
@@ -37,13 +33,7 @@ _RENEW_K = 0.5
 
 
 class HandGuidingModelSource:
-    """Handlers of the verbs `guiding_model` and `validity`.
-
-    Parameters
-    ----------
-    arm : ArmConfig
-        Where it has a table `guiding`, everything is compiled now.
-    """
+    """Handlers of the verbs `guiding_model` and `validity`; compiles everything now if `arm` has a table `guiding`."""
 
     def __init__(self, arm: ArmConfig, active: ActiveModel) -> None:
         self._arm, self._active = arm, active

@@ -48,10 +48,7 @@ class ConsistentFit:
     dynamics: JointDynamics  # the effects of `phi` on the joint side; those at a coupled motor are in `phi` alone
     # (p, p) posterior covariance of `theta`, from noise and the prior's uncertainty, given the weight
     covariance: FloatArray
-    # (P, P) the same of `phi`; the prior's in directions that torque does not determine
-    standard_covariance: FloatArray
     link_weight: float  # of the prior of links; `1/sqrt(weight)` is its assumed relative error
-    effect_weight: float  # of the prior of known effects, likewise
     smallest_eigenvalue: FloatArray  # (n,) of each link's pseudo-inertia; positive
     divergence: FloatArray  # (n,) distance of each link from its prior
     # (p,) share of each base parameter's information that comes from the data rather than the prior, 0 to 1
@@ -250,7 +247,6 @@ def fit_consistent(
     divergence = point.penalties(reference)[: 10 * model.n].reshape(model.n, 10).sum(axis=1)
     least = np.array([np.linalg.eigvalsh(pseudo_inertia(link))[0] for link in inertial])
     return ConsistentFit(
-        phi, base.theta(phi), inertial, joint_dynamics(model, base.standard, phi), covariance, spread.T @ spread, links,
-        effects, least, divergence, np.clip(1.0 - from_prior / np.diag(covariance), 0.0, 1.0), minimum.iterations,
-        belief, narrow,
+        phi, base.theta(phi), inertial, joint_dynamics(model, base.standard, phi), covariance, links, least, divergence,
+        np.clip(1.0 - from_prior / np.diag(covariance), 0.0, 1.0), minimum.iterations, belief, narrow,
     )  # fmt: skip

@@ -1,7 +1,4 @@
-"""Promotion of a model to an arm's active one: judged on data that it was not fitted to.
-
-The job only judges. The executor stores the promotion together with the job's success, in one transaction.
-"""
+"""Promotion of a model to the active one, judged on data it was not fitted to; the executor stores the promotion."""
 
 from __future__ import annotations
 
