@@ -48,6 +48,7 @@ class ConsistentFit:
     dynamics: JointDynamics  # the effects of `phi` on the joint side; those at a coupled motor are in `phi` alone
     # (p, p) posterior covariance of `theta`, from noise and the prior's uncertainty, given the weight
     covariance: FloatArray
+    variances: FloatArray  # (P,) of `phi`, likewise
     link_weight: float  # of the prior of links; `1/sqrt(weight)` is its assumed relative error
     smallest_eigenvalue: FloatArray  # (n,) of each link's pseudo-inertia; positive
     divergence: FloatArray  # (n,) distance of each link from its prior
@@ -167,7 +168,7 @@ def viscous_scales(found: ConsistentFit, layout: ParameterLayout, model: RobotMo
     for kind in (True, False):
         chosen = (layout.law == LAW_VISCOUS) & (prismatic[layout.joint] == kind)
         if np.count_nonzero(chosen) > 1:  # one joint alone tells nothing of others
-            second = found.phi[chosen] ** 2 + np.diag(found.standard_covariance)[chosen]
+            second = found.phi[chosen] ** 2 + found.variances[chosen]
             out[chosen] = float(np.sqrt(second.mean()))
     return out
 
@@ -247,6 +248,7 @@ def fit_consistent(
     divergence = point.penalties(reference)[: 10 * model.n].reshape(model.n, 10).sum(axis=1)
     least = np.array([np.linalg.eigvalsh(pseudo_inertia(link))[0] for link in inertial])
     return ConsistentFit(
-        phi, base.theta(phi), inertial, joint_dynamics(model, base.standard, phi), covariance, links, least, divergence,
-        np.clip(1.0 - from_prior / np.diag(covariance), 0.0, 1.0), minimum.iterations, belief, narrow,
+        phi, base.theta(phi), inertial, joint_dynamics(model, base.standard, phi), covariance, (spread**2).sum(axis=0),
+        links, least, divergence, np.clip(1.0 - from_prior / np.diag(covariance), 0.0, 1.0), minimum.iterations, belief,
+        narrow,
     )  # fmt: skip
