@@ -20,8 +20,9 @@ from rt_core.model.base import BaseParameters, base_parameters, payload_columns
 from rt_core.model.inertia import inertial_vector, transform_inertial
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
-from rt_core.online.monitors.change import ChangeDetector, ChangeSettings
+from rt_core.online.monitors.change import ChangeDetector
 from rt_core.online.monitors.change_report import ArmChange
+from rt_core.online.monitors.change_rules import ChangeSettings
 from rt_core.online.monitors.payload_estimate import payload_information
 from rt_core.types import FloatArray
 from sim_backend.arm.packed import torque_scale

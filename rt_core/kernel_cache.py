@@ -1,8 +1,7 @@
-"""On-disk cache of compiled kernels that survives damaged files.
+"""On-disk cache of compiled kernels that survives damaged files, which numba's own does not.
 
-Numba trusts its own cache files: after a torn write a process would fail at each start or run damaged machine code, and
-two processes that compile at once may swap their files.  Here each file carries a digest of its content, and its name
-depends on everything that the code depends on.  An unreadable file counts as absent and its code is compiled again.
+Each file carries a digest of its content, and its name depends on everything that the code depends on.  An unreadable
+file counts as absent and its code is compiled again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Singular values and least squares that converge for every finite matrix.
 
-LAPACK's divide and conquer (`gesdd`, `gelsd`), the default of NumPy and SciPy, sometimes fails to converge on a finite
-matrix of deficient rank.  These functions then fall back to the QR iteration (`gesvd`, `gelss`), which is two to three
-times slower.
+LAPACK's divide and conquer (`gesdd`, `gelsd`) sometimes does not; then the slower QR iteration (`gesvd`, `gelss`) does.
 """
 
 from __future__ import annotations

@@ -11,30 +11,18 @@ from rt_core.types import BoolArray, FloatArray
 
 @dataclass(frozen=True)
 class Metrics:
-    """Torque error over the rows in use.
+    """Torque error over the rows in use."""
 
-    Attributes
-    ----------
-    relative_error : float
-        2-norm of the error over that of the torque, all joints stacked.
-    rmse, mae, maximum : (n,) float64
-        Per joint [N*m or N].
-    R : (n,) float64
-        Correlation of measured and predicted torque; NaN where one of them is constant.
-    explained : (n,) float64
-        Share of the torque's variance that the prediction explains (1 - mean squared error over the torque's
-        variance about its mean); negative where the mean alone predicts better.
-    count : (n,) int64
-        Rows in use.
-    """
-
-    relative_error: float
+    relative_error: float  # 2-norm of the error over that of the torque, all joints stacked
+    # rmse, mae, maximum: (n,) per joint [N*m or N]
     rmse: FloatArray
     mae: FloatArray
     maximum: FloatArray
-    R: FloatArray
+    R: FloatArray  # (n,) correlation of measured and predicted torque; NaN where one of them is constant
+    # (n,) share of the torque's variance that the prediction explains (1 - mean squared error over the torque's
+    # variance about its mean); negative where the mean alone predicts better
     explained: FloatArray
-    count: FloatArray
+    count: FloatArray  # (n,) rows in use
 
     def as_dict(self) -> dict[str, float | list[float | None]]:
         """Return numbers for JSON; NaN becomes None."""

@@ -58,11 +58,7 @@ class Attached:
 
 
 def attach(link: Link, config: AdsConfig) -> Attached:
-    """Connect if the link is not open, check the PLC and its variables, and wait until its program counts.
-
-    Raises `DriverConfigError` if variables, axes or sizes do not fit; `DriverConnectionError` without a connection, not
-    in run mode, or if the program does not count.
-    """
+    """Connect if not open, check the PLC and its variables, wait until its program counts; raises `DriverError`."""
     state = link.state()[0] if link.is_open else link.open()[0]
     check_running(link, state)
     program = _looked_up(link, config)

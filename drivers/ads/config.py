@@ -1,7 +1,4 @@
-"""Configuration of an arm behind a TwinCAT PLC: `[arm.driver]` with `kind = "ads"`.
-
-`[[arm.driver.axis]]` lists the joints in the order of the model, with the units of each axis.
-"""
+"""Configuration of an arm behind a TwinCAT PLC: `[arm.driver]` with `kind = "ads"`."""
 
 from __future__ import annotations
 

@@ -123,10 +123,7 @@ def tested_poses(sample: Sample, use: BoolArray) -> BoolArray:
 
 
 def with_sockets(model: ErrorModel, sample: Sample, use: BoolArray, x: FloatArray) -> FloatArray:
-    """Return errors `x` (P,) with each socket at the mean ball position of its fitted poses, `use` (N,), or of all.
-
-    Other measurements leave `x` unchanged.
-    """
+    """Return errors `x` (P,) with each socket at the mean ball position of its fitted poses, `use` (N,), or of all."""
     if sample.point is None or sample.length is not None:
         return x
     p, _ = model.predict(sample.q, x, sample.load)
@@ -143,8 +140,7 @@ def with_sockets(model: ErrorModel, sample: Sample, use: BoolArray, x: FloatArra
 def leave_one_out(sample: Sample, use: BoolArray) -> FloatArray:
     """Return factors (N,) that turn residuals of `with_sockets` into distances from the mean of the *other* poses.
 
-    If none of a socket's n poses is fitted (`use`, (N,)), the mean includes the pose itself and its residual is too
-    small by (n - 1) / n.  All other factors are 1.
+    A mean of n that includes the pose itself (not in `use`, (N,)) makes the residual too small by (n - 1) / n.
     """
     factor = np.ones(len(sample))
     if sample.point is None or sample.length is not None:

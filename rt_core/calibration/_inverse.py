@@ -29,10 +29,7 @@ _EXACT = 1e-12  # [m]
 
 @jit
 def joint_jacobian(frames: FloatArray, revolute: BoolArray, J: FloatArray) -> None:
-    """Fill `J` (6, n): velocity and angular velocity of the measured frame for each joint, in the chain's base.
-
-    `frames` (n + 2, 12) are from `rt_core.calibration._chain.walk`.
-    """
+    """Fill `J` (6, n): velocities of the measured frame for each joint, in the chain's base; `frames` as of `walk`."""
     n = revolute.shape[0]
     end = frames[n + 1]
     for k in range(n):
@@ -52,10 +49,7 @@ def descend(
     placements: FloatArray, revolute: BoolArray, lower: FloatArray, upper: FloatArray, target: FloatArray, width: int,
     length: float, iterations: int, tolerance: float, q: FloatArray,
 ) -> float:  # fmt: skip
-    """Move `q` (n,) until the measured frame is at `target` (12,); return the residual, rotations times `length`.
-
-    `width` is 3 for the position only, 6 with orientation.
-    """
+    """Move `q` (n,) until 3 (position) or 6 coordinates, `width`, of the measured frame are at `target` (12,)."""
     n = q.shape[0]
     frames = np.empty((n + 2, 12))
     turn = np.empty(9)
@@ -127,11 +121,10 @@ def inverse_kinematics(
     model: ErrorModel, x: FloatArray, position: FloatArray, rotation: FloatArray | None, start: FloatArray, *,
     length: float = 0.2, tolerance: float = 1e-10,
 ) -> tuple[FloatArray, float]:  # fmt: skip
-    """Return joint positions (n,) near `start`, within the limits, that bring the measured frame to a target.
+    """Return joint positions (n,) near `start`, within the limits, and the remaining error [m] at a target.
 
-    The target is a `position` (3,) [m] and a `rotation` (3, 3), None for any, of the arm with errors `x` (P,).
-    Rotation angles are weighted by `length` [m].  The second value is the remaining error [m]: below `tolerance`, or
-    far above it if the target is out of reach.
+    The target is a `position` (3,) [m] and a `rotation` (3, 3), None for any, of the arm with errors `x` (P,). Rotation
+    angles are weighted by `length` [m].  A target out of reach has an error far above `tolerance`.
     """
     target = np.append(np.eye(3).ravel() if rotation is None else np.ravel(rotation), position)
     lower, upper = limits_of(model)

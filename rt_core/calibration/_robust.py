@@ -1,9 +1,7 @@
 """M-estimation with one weight per pose, for poses that do not fit.
 
-A bad pose is bad in all its coordinates, so that the weight depends on the standardised length `u` of its residual and
-is one below a limit `c`.  The limits give 95 % efficiency for `k` normal coordinates,
-`(E[psi'/k + (1 - 1/k) psi/u])^2 / (E[psi^2]/k) = 0.95`, with `u` chi-distributed with `k` degrees of freedom
-(Maronna et al. 2019, section 6.4, for the location of a vector).
+The weight depends on the standardised length `u` of a pose's residual and is one below a limit `c` of 95 % efficiency
+for `k` normal coordinates, `(E[psi'/k + (1 - 1/k) psi/u])^2 / (E[psi^2]/k) = 0.95` (Maronna et al. 2019, section 6.4).
 """
 
 from __future__ import annotations
@@ -72,10 +70,9 @@ def tuning(loss: Loss, width: int) -> float:
 
 
 def scale(lengths: FloatArray, width: int, loss: Loss, spent: float = 0.0) -> float:
-    """Estimate the standard deviation of one coordinate from lengths (N,) of residuals of `width` coordinates.
+    """Estimate the standard deviation of a coordinate from lengths (N,) of residuals of `width` coordinates.
 
-    The root-mean-square for "squares"; otherwise from the median, which is robust against outliers.  `spent` is the
-    share of the degrees of freedom used by a fit.
+    Root mean square for "squares", else by the median; a fit used the share `spent` of the degrees of freedom.
     """
     if loss == "squares":
         found = float(np.sqrt(np.mean(lengths**2) / width))

@@ -1,9 +1,7 @@
 """Check of the torque along a small motion against the gravity of the description's links.
 
-A joint that is inverted in all its signals passes every other check, and where the arm is symmetric about its zero its
-own gravity torque agrees as well: that of a link above a vertical zero is odd in the angle.  So the torque is also
-compared with that of an arm with this joint mirrored (`gravity_terms`).  For several joints that are inverted together
-see `mirror_images`.
+A joint that is inverted in all its signals passes every other check, and this one where the arm is symmetric about its
+zero.  So the torque is also compared with that of an arm with this joint mirrored (`gravity_terms`).
 """
 
 from __future__ import annotations

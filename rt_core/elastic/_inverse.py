@@ -73,10 +73,7 @@ def inverse_regression(problem: JointProblem, x: FloatArray, free: BoolArray, sp
 
 
 def _deflection_of(problem: JointProblem, x: FloatArray, torque: FloatArray, largest: float) -> FloatArray | None:
-    """Return the deflections (r, K) of the spring at torques (r, K); None unless it is increasing over the data.
-
-    Torques beyond the maximum of a softening spring get the deflection of the maximum.
-    """
+    """Return deflections (r, K) at torques (r, K), up to the maximum of a softening spring; None unless increasing."""
     k1, k2 = problem.get(x, "k1"), problem.get(x, "k2")
     if min(k1, k1 + 3.0 * k2 * largest**2) <= 0.0:
         return None

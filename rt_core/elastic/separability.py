@@ -1,9 +1,8 @@
 """Separability of rotor and link inertias of an arm with elastic joints.
 
-Where motor and link move alike, some rotor inertias (usually those of the first joints) are not separable from those of
-their links: the rigid model combines them in one parameter.  Separated, they depend on the difference of the two
-accelerations.  If that is encoder noise, least squares still gives values with small standard deviations, since noise
-separates columns as motion does.  So these parameters are withheld unless the difference is that of a spring.
+Where motor and link move alike, some rotor inertias are not separable from those of their links.  If the difference of
+the accelerations is encoder noise, least squares still gives values with small standard deviations, since noise
+separates columns as motion does; so these parameters are withheld unless the difference is that of a spring.
 """
 
 from __future__ import annotations

@@ -62,10 +62,7 @@ def from_eigenvalues(eigenvalues: FloatArray, kind: Objective) -> float:
 def measure_gradient(
     information: FloatArray, kind: Objective, scaled: bool, order: float | None = None
 ) -> tuple[float, FloatArray]:
-    """Return measure `kind` of `information` (p, p) and its symmetric derivative (p, p).
-
-    With `order` it is the smooth form of the module docstring, which for `condition` is a logarithm.
-    """
+    """Return measure `kind` of `information` (p, p), smooth with `order`, and its symmetric derivative (p, p)."""
     M, length = scaled_to_unit(information) if scaled else (information, np.ones(information.shape[0]))
     values, vectors = np.linalg.eigh(M)
     top = float(values[-1])

@@ -24,15 +24,10 @@ def turning(v: FloatArray) -> BoolArray:
 
 
 def reversal_times(series: Motion, basis: Basis, directions: FloatArray) -> FloatArray:
-    """Return times (M,) [s] around each zero, and each near miss, of the velocities `dq @ directions.T` of `series`.
+    """Return times (M,) [s] around each zero and near miss of the velocities `dq @ directions.T` of `series`.
 
-    Parameters
-    ----------
-    series : Motion
-    basis : Basis
-        A grid of one period, with at most one reversal per step.
-    directions : (m, n) float64
-        Motor velocity by joint velocities, a row for each.
+    `basis` is a grid of one period, with at most one reversal per step; each of the `directions` (m, n) is motor
+    velocity by joint velocities.
     """
     _, dq, _ = series.sample(basis.times)
     v = dq @ directions.T
@@ -66,10 +61,7 @@ def reversal_times(series: Motion, basis: Basis, directions: FloatArray) -> Floa
 
 
 def reversal_states(states: States, directions: FloatArray, speed: float) -> States:
-    """Return states at the reversals of motors between the samples `states` (N, n), at `speed` in both directions.
-
-    Interpolated linearly between neighbouring samples, which is fast enough for a search.
-    """
+    """Return states at the reversals of motors, interpolated between `states` (N, n), at `speed` in both directions."""
     v = states[1] @ directions.T
     samples, motors = np.nonzero(turning(v))
     after = (samples + 1) % v.shape[0]

@@ -1,10 +1,8 @@
 """Search by derivatives: smooth measure within limits, by an augmented Lagrangian and L-BFGS.
 
-Every sample of every limit is an inequality `g <= 0` with its own multiplier (Powell, Hestenes, Rockafellar; Nocedal
-and Wright 2006, section 17.4); the adjoint gives the derivative of all of them together with that of the measure
-(`rt_core.excitation.fused`).  Non-smooth measures are replaced by smooth ones whose order doubles from stage to stage
-(`rt_core.excitation._measure`).  A limit that the check of the whole period finds violated between the samples of the
-search is tightened by that amount, and the last stage repeated.
+Every sample of every limit is an inequality `g <= 0` with its own multiplier (Nocedal and Wright 2006, section 17.4).
+Non-smooth measures are replaced by smooth ones whose order doubles from stage to stage (`_measure`).  A limit that is
+violated between the samples of the search is tightened by that amount, and the last stage repeated.
 """
 
 from __future__ import annotations

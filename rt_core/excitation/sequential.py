@@ -1,8 +1,6 @@
 """Design in addition to earlier data: excite what they left undetermined.
 
-Earlier rows `W_0` of the regression, divided by the noise, have the information `W_0'W_0 = R'R`, with `R` the triangle
-of a QR factorisation or of the online estimator.  A new motion of `rows` rows adds its own, and the objective is the
-measure of the sum per row of the new motion (`rt_core.excitation.objective.Excitation`).
+The objective is the measure of the information of both, `R'R` of the earlier rows divided by their noise.
 """
 
 from __future__ import annotations

@@ -21,75 +21,48 @@ MIN_F0_HZ, MAX_F0_HZ = 1e-4, 100.0
 
 @dataclass(frozen=True)
 class ExcitationSettings:
-    """Series, objective, limits and search effort of a design.
+    """Series, objective, limits and search effort of a design."""
 
-    Attributes
-    ----------
-    objective : {"condition", "d_optimal", "e_optimal"}
-        Minimise the condition number of the stacked base regressor `W` (HYP, DYN) or `-log det` of the information
-        `W'W` per row, or maximise its smallest eigenvalue.
-    scaled : bool
-        Scale the columns of `W` to a root-mean-square of one first: units and sizes of the parameters, and the torque
-        of the motion, then do not matter.
-    columns : {"all", "rigid"}
-        Base parameters that count: those of links, friction, rotors and offsets, or of the links alone.
-    rest : bool
-        Begin and end a period at rest, with zero acceleration (HYP).
-    f0_hz, harmonics : float, int
-        Base frequency, 1e-4 to 100 Hz, whose inverse is the period, and number of harmonics.
-    f_avoid_hz : float or None
-        Upper limit of the harmonics, such as the lowest resonance of the arm (DYN).
-    samples : int or None
-        Samples per period in the search; 20 per period of the highest harmonic if None.
-    position_fraction, velocity_fraction, acceleration_fraction, effort_fraction : float
-        Share of each joint's limits that the motion may use; of the position range about its middle.
-    acceleration : tuple of float or None
-        Limit for each joint [rad/s^2] or [m/s^2]; if None five times the velocity limit per second.
-    workspace : tuple of (low, high) for x, y, z, or None
-        Box in the base frame [m] for the tip.
-    regions : tuple of Box and Sphere
-        Further regions, for any point of the arm (`rt_core.excitation.workspace_regions`).
-    bodies : tuple of Capsule
-        Parts of the arm and its surroundings that must not touch.
-    clearance_m : float
-        Minimum distance of bodies [m].
-    pairs : tuple of pairs of names, or None
-        Bodies to compare; if None all that are not on the same or neighbouring links.
-    skip_pairs : tuple of pairs of names
-        Bodies not to compare, such as shapes that overlap at their joint in every posture.
-    slow_share : float
-        Minimum share of time below `slow_velocity` for each joint, to show friction in the Stribeck region.
-    slow_velocity : tuple of float or None
-        Of each joint [rad/s] or [m/s]; if None a tenth of the velocity limit.
-    penalty : float or None
-        Added to the objective per unit of relative excess over a limit, summed over joints and quantities (HYP:
-        `f = cond + rho`).  If None, see `rt_core.excitation.design.Designer.slope`.
-    starts, particles, iterations : int
-        Independent searches, size of the swarm or population, and iterations of each (HYP: 70 and 200).
-    """
-
+    # minimise the condition number of the stacked base regressor `W` (HYP, DYN) or `-log det` of the information `W'W`
+    # per row, or maximise its smallest eigenvalue
     objective: Objective = "condition"
+    # scale the columns of `W` to a root-mean-square of one first: units and sizes of the parameters, and the torque of
+    # the motion, then do not matter
     scaled: bool = True
+    # base parameters that count: those of links, friction, rotors and offsets, or of the links alone
     columns: Columns = "all"
-    rest: bool = True
+    rest: bool = True  # begin and end a period at rest, with zero acceleration (HYP)
+    # f0_hz, harmonics: base frequency, 1e-4 to 100 Hz, whose inverse is the period, and number of harmonics
     f0_hz: float = 0.1
     harmonics: int = 5
-    f_avoid_hz: float | None = None
-    samples: int | None = None
+    f_avoid_hz: float | None = None  # upper limit of the harmonics, such as the lowest resonance of the arm (DYN)
+    samples: int | None = None  # samples per period in the search; 20 per period of the highest harmonic if None
+    # position_fraction, velocity_fraction, acceleration_fraction, effort_fraction: share of each joint's limits that
+    # the motion may use; of the position range about its middle
     position_fraction: float = 0.95
     velocity_fraction: float = 0.8
     acceleration_fraction: float = 0.8
     effort_fraction: float = 0.8
+    # limit for each joint [rad/s^2] or [m/s^2]; if None five times the velocity limit per second
     acceleration: tuple[float, ...] | None = None
+    # box in the base frame [m] for the tip
     workspace: tuple[tuple[float, float], tuple[float, float], tuple[float, float]] | None = None
+    # further regions, for any point of the arm (`rt_core.excitation.workspace_regions`)
     regions: tuple[Region, ...] = ()
-    bodies: tuple[Capsule, ...] = ()
-    clearance_m: float = 0.0
+    bodies: tuple[Capsule, ...] = ()  # parts of the arm and its surroundings that must not touch
+    clearance_m: float = 0.0  # minimum distance of bodies [m]
+    # bodies to compare; if None all that are not on the same or neighbouring links
     pairs: tuple[tuple[str, str], ...] | None = None
+    # bodies not to compare, such as shapes that overlap at their joint in every posture
     skip_pairs: tuple[tuple[str, str], ...] = ()
+    # minimum share of time below `slow_velocity` for each joint, to show friction in the Stribeck region
     slow_share: float = 0.0
+    # of each joint [rad/s] or [m/s]; if None a tenth of the velocity limit
     slow_velocity: tuple[float, ...] | None = None
+    # added to the objective per unit of relative excess over a limit, summed over joints and quantities (HYP:
+    # `f = cond + rho`); if None, see `rt_core.excitation.design.Designer.slope`
     penalty: float | None = None
+    # independent searches, size of the swarm or population, and iterations of each (HYP: 70 and 200)
     starts: int = 1
     particles: int = 70
     iterations: int = 200

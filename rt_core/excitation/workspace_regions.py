@@ -137,7 +137,6 @@ class WorkspaceLimits:
     region_point: IntArray  # (r,) point of each region
     region_kind: IntArray  # (r,) 0 for a box, 1 for inside a sphere, -1 for outside
     region_shape: FloatArray  # (r, 6) low and high corner, or centre and radius
-    region_names: tuple[str, ...]
     pairs: IntArray  # (P, 4) points at start and end of one axis, and of the other
     reach: FloatArray  # (P,) sum of both radii and the clearance [m]
     pair_names: tuple[str, ...]
@@ -207,7 +206,7 @@ class WorkspaceLimits:
         return cls(
             np.array(links, dtype=np.int64), np.array(local, dtype=np.float64).reshape(-1, 3),
             np.array(points, dtype=np.int64), np.array(kinds, dtype=np.int64),
-            np.array(shapes, dtype=np.float64).reshape(-1, 6), tuple(region.name for region in regions),
+            np.array(shapes, dtype=np.float64).reshape(-1, 6),
             np.array([ends[one.name] + ends[other.name] for one, other in chosen], dtype=np.int64).reshape(-1, 4),
             np.array([one.radius + other.radius + clearance_m for one, other in chosen]),
             tuple(f"{one.name} to {other.name}" for one, other in chosen),

@@ -19,79 +19,37 @@ _POSITIVE = (
 
 @dataclass(frozen=True)
 class ZeroForceSettings:
-    """Settings of hand guiding.  Torque is in N*m or N, by the kind of each joint.
+    """Settings of hand guiding.  Torque is in N*m or N, by the kind of each joint."""
 
-    Attributes
-    ----------
-    friction_share : float
-        Share of the model's friction that is compensated, 0 to 1; limited to `MAX_SHARE`.
-    damping_time_s : float
-        Damping, as the time in which it slows the smallest inertia of a joint to 1/e [s].
-    speed_share : float
-        Speed limit as a share of each joint's velocity limit.
-    speed_limit : tuple of float or None
-        Speed limit of each joint [rad/s or m/s], where it is below that of `speed_share`.
-    braking_time_s : float
-        Damping above 70 % of the speed limit, as `damping_time_s`; less where delay does not allow so much.
-    torque_share : float
-        Torque limit as a share of each joint's effort limit.
-    torque_limit : tuple of float or None
-        Torque limit of each joint, in place of `torque_share`; needed where a joint has no effort limit.
-    torque_rise_s : float
-        Minimum time of the torque from zero to its limit [s].
-    limited_s : float
-        A hold is requested if a joint's torque is limited for this long [s].
-    wall_share : float
-        Share of a joint's range, at either end, with a spring and a damper.
-    ramp_s : float
-        Time from hold to guiding, and from guiding to hold on request [s].
-    alarm_ramp_s : float
-        Time from guiding to hold after an alarm [s].
-    hold_hz : float
-        Natural frequency of the hold.
-    residual_time_s : float
-        Time above the friction margin from which the residual shows that the model is not valid [s].
-    takeover_residual_s : float
-        The same while the arm is taken over and must not be pushed [s].
-    takeover_watch_s : float
-        Time after the ramp during which this applies [s]: an arm that moves by itself does so then.
-    residual_filter_s : float
-        Time constant of the torque residual [s].
-    residual_floor : float
-        Residual that is always allowed, as a share of the torque limit.
-    missing_s : float
-        A hold is requested after this time without a usable sample [s].
-    frozen_s : float
-        Time for which measured torque may be constant to the bit in all joints [s]; infinite for drives whose torque
-        has no noise.
-    delay_cycles : int
-        Whole cycles from a sample until its torque begins to act.
-    observer_hz : float
-        Bandwidth of the velocity observer, where velocity is not measured.
-    """
-
-    friction_share: float = 0.75
-    damping_time_s: float = 0.15
-    speed_share: float = 0.25
+    friction_share: float = 0.75  # share of the model's friction that is compensated, 0 to 1; limited to `MAX_SHARE`
+    damping_time_s: float = 0.15  # damping, as the time in which it slows the smallest inertia of a joint to 1/e [s]
+    speed_share: float = 0.25  # speed limit as a share of each joint's velocity limit
+    # speed limit of each joint [rad/s or m/s], where it is below that of `speed_share`
     speed_limit: tuple[float, ...] | None = None
+    # damping above 70 % of the speed limit, as `damping_time_s`; less where delay does not allow so much
     braking_time_s: float = 0.005
-    torque_share: float = 0.9
+    torque_share: float = 0.9  # torque limit as a share of each joint's effort limit
+    # torque limit of each joint, in place of `torque_share`; needed where a joint has no effort limit
     torque_limit: tuple[float, ...] | None = None
-    torque_rise_s: float = 0.05
-    limited_s: float = 0.1
-    wall_share: float = 0.05
-    ramp_s: float = 1.0
-    alarm_ramp_s: float = 0.1
-    hold_hz: float = 3.0
+    torque_rise_s: float = 0.05  # minimum time of the torque from zero to its limit [s]
+    limited_s: float = 0.1  # a hold is requested if a joint's torque is limited for this long [s]
+    wall_share: float = 0.05  # share of a joint's range, at either end, with a spring and a damper
+    ramp_s: float = 1.0  # time from hold to guiding, and from guiding to hold on request [s]
+    alarm_ramp_s: float = 0.1  # time from guiding to hold after an alarm [s]
+    hold_hz: float = 3.0  # natural frequency of the hold
+    # time above the friction margin from which the residual shows that the model is not valid [s]
     residual_time_s: float = 4.0
-    takeover_residual_s: float = 0.3
+    takeover_residual_s: float = 0.3  # the same while the arm is taken over and must not be pushed [s]
+    # time after the ramp during which this applies [s]: an arm that moves by itself does so then
     takeover_watch_s: float = 1.0
-    residual_filter_s: float = 0.05
-    residual_floor: float = 0.002
-    missing_s: float = 0.005
+    residual_filter_s: float = 0.05  # time constant of the torque residual [s]
+    residual_floor: float = 0.002  # residual that is always allowed, as a share of the torque limit
+    missing_s: float = 0.005  # a hold is requested after this time without a usable sample [s]
+    # time for which measured torque may be constant to the bit in all joints [s]; infinite for drives whose torque has
+    # no noise
     frozen_s: float = 0.02
-    delay_cycles: int = 1
-    observer_hz: float = 60.0
+    delay_cycles: int = 1  # whole cycles from a sample until its torque begins to act
+    observer_hz: float = 60.0  # bandwidth of the velocity observer, where velocity is not measured
 
     def __post_init__(self) -> None:
         """Check the ranges; raise `ValueError`."""

@@ -30,10 +30,10 @@ _NAMED = 3  # parameters listed in a reason
 class JointVerdict:
     """The verdict on one joint."""
 
-    # "well determined": no parameter is undetermined, from the prior or doubtful, at least half are determined, and the
-    # torque is explained to 90 %.  "weak": one of these fails.  "undetermined": half of the parameters or more are
-    # undetermined or from the prior, or none is determined or doubtful beside one that is, or the fit as a whole is
-    # rejected.  "not explained": the model does not account for this joint's torque
+    # "well determined": no parameter is undetermined or from the prior, at least half are determined, and the torque is
+    # explained to 90 %.  "weak": one of these fails.  "undetermined": half of the parameters or more are undetermined
+    # or from the prior, or none is determined or doubtful beside one that is, or the fit as a whole is rejected.  "not
+    # explained": the model does not account for this joint's torque
     word: JointWord
     counts: dict[str, int]  # number of parameters by status
     reason: str  # one short sentence
@@ -104,11 +104,12 @@ def _judge(
         return ("undetermined" if most else "weak"), f"the motion does not determine {names}{taken}"
     if explained < WELL_EXPLAINED:
         return "weak", f"only {100.0 * explained:.0f} % of its torque's variance is explained"
-    if count["doubtful"]:
-        return "weak", f"{count['doubtful']} of {total} parameters are doubtful: something is not modelled"
-    small = count["weak"] + count["dropped"]
+    small, doubtful = count["weak"] + count["dropped"], count["doubtful"]
+    if doubtful > _HALF * total:
+        return "weak", "something is not modelled: its values are doubtful, see the verdict"
     if count["determined"] < _HALF * total:
-        return "weak", f"{small} of {total} parameters are too small to be known well"
-    if small:
-        return "well determined", f"{small} of {total} parameters are small, and known to be small"
-    return "well determined", f"all {total} parameters are known"
+        also = f", {doubtful} more doubtful" if doubtful else ""
+        return "weak", f"{small} of {total} parameters are too small to be known well{also}"
+    parts = [f"{small} of {total} parameters are small, and known to be small"] if small else []
+    parts += [f"{doubtful} of {total} doubtful"] if doubtful else []
+    return "well determined", "; ".join(parts) or f"all {total} parameters are known"

@@ -1,9 +1,7 @@
 """Paired comparison of the residuals of two models on the same data.
 
-Squared residuals of one motion are correlated in time, so they are averaged over blocks much longer than the filters.
-The differences of the blocks are compared with their own scatter, widened by the remaining correlation with the next
-block.  A joint counts in units of the present model's mean squared residual, so that large joints do not hide small
-ones.
+Squared residuals are averaged over blocks much longer than the filters, and the differences of the blocks compared with
+their own scatter.  A joint counts in units of the present model's mean squared residual.
 """
 
 from __future__ import annotations
@@ -23,26 +21,15 @@ WORSE_LIMIT = 1.1  # growth of a joint's rms error above which the present model
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """Result of a comparison.
+    """Result of a comparison."""
 
-    Attributes
-    ----------
-    better : bool
-        Whether the candidate is significantly better, and clearly worse at no joint.
-    gain : float
-        Mean drop of the squared residual over the joints, as a share of the present model's; negative if worse.
-    z : float
-        That gain over its standard error, Student-distributed with one degree of freedom less than there are blocks;
-        NaN with fewer than `MIN_BLOCKS` blocks.
-    ratio : (n,) float64
-        Rms residual of the candidate over the present model's; NaN for a joint without samples.
-    reason : str
-    """
-
-    better: bool
+    better: bool  # whether the candidate is significantly better, and clearly worse at no joint
+    # mean drop of the squared residual over the joints, as a share of the present model's; negative if worse
     gain: float
+    # that gain over its standard error, Student-distributed with one degree of freedom less than there are blocks; NaN
+    # with fewer than `MIN_BLOCKS` blocks
     z: float
-    ratio: FloatArray
+    ratio: FloatArray  # (n,) rms residual of the candidate over the present model's; NaN for a joint without samples
     reason: str
 
 

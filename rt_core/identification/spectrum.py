@@ -1,8 +1,4 @@
-"""Power spectral density of signals with gaps.
-
-Welch's method (1967): Hann windows that overlap by half, only within runs of consecutive rows in use of one piece, so
-that no window spans a gap.
-"""
+"""Power spectral density by Welch's method (1967), in windows that span no gap."""
 
 from __future__ import annotations
 

@@ -43,8 +43,6 @@ class TotalSolution:
 
     solution: Solution  # `inverse_root` is that of the normal matrix less the noise in it
     noise_factor: float  # `mu`: ratio of the noise in the data to the given noise; 1 without `torque_std`
-    # signal-to-noise power ratio of the worst direction that was kept; infinite without noise in the regressor
-    power_ratio: float
 
 
 def white_noise_level(x: FloatArray) -> FloatArray:
@@ -220,4 +218,4 @@ def _solve(stack: Stack, noise: FloatArray, relative: bool, sigma: FloatArray, i
         stack.prior + step, stack.spread(step, leverage), sigma, F @ turned / np.sqrt(left), supported, rank,
         least.condition_number, least.scaled_condition_number, leverage, iteration,
     )  # fmt: skip
-    return TotalSolution(solution, mu, 1.0 / largest if largest > 0.0 else float("inf"))
+    return TotalSolution(solution, mu)

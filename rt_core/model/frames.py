@@ -29,11 +29,29 @@ def link_poses(model: RobotModel, q: FloatArray) -> FloatArray:
     return poses
 
 
+def _shift(model: RobotModel, own: FloatArray, others: FloatArray) -> FloatArray:
+    """Return the translation (4, 4) that brings the joint axes of `others` (n, 4, 4) closest to those of `own`.
+
+    Only the shift across an axis shows; one that no axis shows, such as along the axes of a planar arm, is zero.
+    """
+    rows, right = [np.zeros((3, 3))], [np.zeros(3)]
+    for joint, pose, other in zip(model.joints, own, others, strict=True):
+        if joint.kind == "revolute":
+            axis = pose[:3, :3] @ joint.axis
+            across = np.eye(3) - np.outer(axis, axis)
+            rows.append(across)
+            right.append(across @ (pose[:3, 3] - other[:3, 3]))
+    out = np.eye(4)
+    out[:3, 3] = np.linalg.lstsq(np.vstack(rows), np.concatenate(right), rcond=_TOLERANCE)[0]
+    return out
+
+
 def inertial_in_frames_of(model: RobotModel, other: RobotModel) -> FloatArray:
     """Return the link parameters (n, 10) of `other` about the link frames of `model`.
 
     The conventions may differ, such as DH and URDF, for the same arm with the same zero positions: then each link's two
-    frames are fixed to one another.  The base frames may differ if the first link frames are the same. Raises
+    frames are fixed to one another.  The base frames may differ, too, by a fixed shift, or by any pose if the first
+    link frames are the same; base and link names do not count.  Raises
     `FramesError` if `other` has no link parameters or other joints, or its links move differently.
     """
     if other.inertial is None:
@@ -43,7 +61,7 @@ def inertial_in_frames_of(model: RobotModel, other: RobotModel) -> FloatArray:
     rng = np.random.default_rng(0)
     postures = np.vstack((np.zeros(model.n), rng.uniform(-1.0, 1.0, (_POSTURES, model.n))))
     own, others = (np.array([link_poses(m, q) for q in postures]) for m in (model, other))
-    bases = (np.eye(4), own[0, 0] @ np.linalg.inv(others[0, 0]))
+    bases = (np.eye(4), own[0, 0] @ np.linalg.inv(others[0, 0]), _shift(model, own[0], others[0]))
     found = [np.linalg.inv(own) @ base @ others for base in bases]
     spreads = [np.abs(between - between[0]).max(axis=(0, 2, 3)) for between in found]
     best = int(np.argmin([spread.max() for spread in spreads]))

@@ -1,8 +1,4 @@
-"""Temperatures of joints: plausibility of reported values, and the range that a model was identified at.
-
-The model of friction over temperature holds in the range of its data only: a straight line between 20 and 40 degC does
-not extrapolate to -40 degC.
-"""
+"""Temperatures of joints: plausibility of reported values, and the range of a model's data, in which it holds."""
 
 from __future__ import annotations
 

@@ -34,10 +34,7 @@ def initial_state(
     model: RobotModel, base: BaseParameters, settings: OnlineSettings, rate_hz: float, has_dq: bool, bank: FilterBank,
     parallel: FloatArray, factor: int, prior: FloatArray,
 ) -> tuple[EstimatorState, FloatArray]:  # fmt: skip
-    """Return the state that starts from base parameters `prior` (p,), and the root (p,) of its information.
-
-    Every `factor`-th frame of `rate_hz` updates the parameters; `bank` and `parallel` are the filters.
-    """
+    """Return the state that starts from base parameters `prior` (p,), and the root (p,) of its information."""
     n, p = model.n, len(base)
     layout = base.layout
     terms = friction_columns(layout, n).shape[1]

@@ -17,11 +17,7 @@ def describe(
     model: RobotModel, base: BaseParameters, settings: OnlineSettings, rate_hz: float, factor: int, has_dq: bool,
     delay_s: float,
 ) -> tuple[str, dict[str, Any]]:  # fmt: skip
-    """Return the hash that a saved state must match, and the metadata for subscribers.
-
-    `factor` frames of `rate_hz` [Hz] make an update.  The velocity constants of friction are not part of the hash: a
-    saved state has its own.
-    """
+    """Return the hash that a saved state must match, without friction's constants, and the metadata for subscribers."""
     names = {
         "robot": model.name, "joints": [j.name for j in model.joints],
         "torque_units": ["N*m" if j.kind == "revolute" else "N" for j in model.joints],

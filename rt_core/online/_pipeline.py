@@ -22,6 +22,9 @@ from rt_core.types import FloatArray, IntArray
 #: samples left out for it.
 GAP_STEPS = 2.75
 MAX_LOST = 0.3
+#: The same for losses by the source's count, after which drives without a set value may have jerked: only where they
+#: come so often that otherwise nothing would be learned.
+MAX_COUNTED_LOST = 0.5
 #: Samples within this many periods of the cut-off of a lost frame are left out: the state filters reach that far.
 GUARD_PERIODS = 1.0
 #: Samples left out after a loss, in lengths of the loss, while the arm catches up.
@@ -169,8 +172,8 @@ def _leave_out(ints: IntArray, last: int, sample: int, goes_on: bool) -> None:
 def _near_lost(floats: FloatArray, ints: IntArray, lost: float) -> bool:
     """Check whether the sample in the middle of the filters is too near to a lost frame.
 
-    `lost` flags the latest sample: 2 by the source's count, 1 by the time stamps, 0 for none.  Losses by time stamps
-    are ignored if they are frequent.
+    `lost` flags the latest sample: 2 by the source's count, 1 by the time stamps, 0 for none.  Losses are ignored if
+    they are frequent, for then those of a network or a slow logger, which the arm does not feel.
     """
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
     length, guard, newest = ints[m.LENGTH], ints[m.GUARD], ints[m.RING_COUNT]
@@ -183,8 +186,9 @@ def _near_lost(floats: FloatArray, ints: IntArray, lost: float) -> bool:
             _leave_out(ints, m.LAST_LOST, ahead, ahead > 0 and bridged[(ahead - 1) % length] == 2.0)
     near = bool(ahead - ints[m.LAST_BRIDGED] <= 2 * guard)
     s[m.BRIDGED_SHARE] += s[m.A_BRIDGED] * ((1.0 if near else 0.0) - s[m.BRIDGED_SHARE])
-    if near and ahead - ints[m.LAST_LOST] > 2 * guard and s[m.BRIDGED_SHARE] > MAX_LOST:
-        near = False
+    if near:
+        counted = ahead - ints[m.LAST_LOST] <= 2 * guard
+        near = s[m.BRIDGED_SHARE] <= (MAX_COUNTED_LOST if counted else MAX_LOST)
     if near:
         ints[m.BRIDGED] += 1
     return near

@@ -26,10 +26,7 @@ _LEARNED = (
 
 @dataclass(frozen=True, eq=False)
 class SavedState:
-    """Further contents of a saved state: `validated` and `excited_at` (p,), and counters.
-
-    `temperatures` (2, n) are the lowest and highest ones the estimate is based on, NaN if unknown.
-    """
+    """Further contents of a saved state; `temperatures` (2, n) are the range of the estimate's data, NaN if unknown."""
 
     validated: FloatArray
     excited_at: FloatArray
@@ -39,13 +36,7 @@ class SavedState:
 
 
 def take_saved(saved: Mapping[str, Any], state_hash: str, state: m.EstimatorState, p: int) -> SavedState:
-    """Fill `state`, of an estimator of `p` parameters, from `saved` and return the other contents.
-
-    Raises
-    ------
-    ValueError
-        If the state is of another format, model or settings, or damaged; then `state` has not changed.
-    """
+    """Fill `state` of `p` parameters from `saved`, return the rest; `ValueError`, without a change, if it is wrong."""
     if saved.get("format") not in (*EARLIER, STATE_FORMAT):
         known = ", ".join(map(str, EARLIER))
         raise ValueError(f"state format {saved.get('format')!r}, this version reads {known} and {STATE_FORMAT}")
@@ -87,15 +78,10 @@ def take_saved(saved: Mapping[str, Any], state_hash: str, state: m.EstimatorStat
 def _from_earlier(
     version: int, floats: FloatArray, ints: IntArray, present: m.EstimatorState
 ) -> tuple[FloatArray, IntArray]:
-    """Map the two arrays of a state of format `version`, one of `EARLIER`, field by field.
+    """Map the two arrays of a state of format `version`, one of `EARLIER`; `ValueError` if they are not of its layout.
 
     Fields added since have their initial values.  `present` is a state of the same robot and settings; only its layout
     and constants are used.
-
-    Raises
-    ------
-    ValueError
-        If the arrays do not have the layout of that format.
     """
     fields = m.FIELDS[: m.FIELDS.index(_FIRST_ADDED[version])]
     added = len(m.FIELDS) - len(fields)

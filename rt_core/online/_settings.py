@@ -7,46 +7,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OnlineSettings:
-    """Filters, forgetting and reports of the online estimator.
+    """Filters, forgetting and reports of the online estimator."""
 
-    Attributes
-    ----------
-    cutoff_hz : float
-        Cut-off (-6 dB) of the linear-phase low-pass on position, velocity and torque, and of the parallel filter on
-        both sides of the regression.
-    update_hz : float
-        Rate of the parameter updates; every frame enters through the filters.
-    memory_s : float
-        Longest memory: for a constant model, data this old have lost 1 - 1/e of their weight.
-    alpha, beta : float
-        Variable forgetting (HIT eq. 44), per frame: lambda = (1 - alpha) + alpha*exp(beta*e^2).
-    excess_on, excess_off : float
-        Forgetting speeds up when a joint's mean squared innovation exceeds `excess_on` times its usual level, until it
-        is below `excess_off` times that level.
-    innovation_s : float
-        Averaging time of that mean squared innovation [s].
-    excitation_s : float
-        Window of the excitation report [s]; it covers the last one to two windows.
-    stale_s : float
-        An estimate not excited for this long is reported as stale [s].
-    min_velocity : tuple of float or None
-        Samples of joint `j` count only where |dq_j| is at least this [rad/s or m/s], and never below
-        `RobotModel.standstill_velocity`.
-    max_gap_s : float or None
-        Missing frames are bridged up to this long [s]; None for a quarter period of the cut-off.
-    """
-
+    # cut-off (-6 dB) of the linear-phase low-pass on position, velocity and torque, and of the parallel filter on both
+    # sides of the regression
     cutoff_hz: float = 10.0
-    update_hz: float = 100.0
-    memory_s: float = 120.0
+    update_hz: float = 100.0  # rate of the parameter updates; every frame enters through the filters
+    memory_s: float = 120.0  # longest memory: for a constant model, data this old have lost 1 - 1/e of their weight
+    # alpha, beta: variable forgetting (HIT eq. 44), per frame: lambda = (1 - alpha) + alpha*exp(beta*e^2)
     alpha: float = 0.05
     beta: float = -4.68
+    # excess_on, excess_off: forgetting speeds up when a joint's mean squared innovation exceeds `excess_on` times its
+    # usual level, until it is below `excess_off` times that level
     excess_on: float = 6.0
     excess_off: float = 1.5
-    innovation_s: float = 0.3
-    excitation_s: float = 5.0
-    stale_s: float = 60.0
+    innovation_s: float = 0.3  # averaging time of that mean squared innovation [s]
+    excitation_s: float = 5.0  # window of the excitation report [s]; it covers the last one to two windows
+    stale_s: float = 60.0  # an estimate not excited for this long is reported as stale [s]
+    # samples of joint `j` count only where |dq_j| is at least this [rad/s or m/s], and never below
+    # `RobotModel.standstill_velocity`
     min_velocity: tuple[float, ...] | None = None
+    # missing frames are bridged up to this long [s]; None for a quarter period of the cut-off
     max_gap_s: float | None = None
 
     def __post_init__(self) -> None:

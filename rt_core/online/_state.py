@@ -1,8 +1,6 @@
-"""State of an online estimator: two flat arrays with named fields.
+"""State of an online estimator: two flat arrays with named fields, because a jitted call pays for every array argument.
 
-A jitted call pays for every array argument.  All numbers of an estimator therefore lie in one float and one integer
-array; fields are views at offsets listed at the head of the integer array.  The two arrays are the complete state, and
-what is saved.
+Fields are views at offsets listed at the head of the integer array.  The two arrays are the complete state.
 """
 
 from __future__ import annotations

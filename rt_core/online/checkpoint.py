@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rt_core.online import _state as m
 from rt_core.types import FloatArray, IntArray
@@ -22,6 +24,8 @@ class Checkpoint:
         Lowest and highest temperatures that the estimate is based on [degC].
     generation : int
         Generation of the estimate; see `OnlineEstimator.generation`.
+    trust : mapping
+        State of the `TrustMonitor`.
     """
 
     floats: FloatArray
@@ -30,14 +34,16 @@ class Checkpoint:
     excited_at: FloatArray
     seen: FloatArray
     generation: int
+    trust: Mapping[str, Any]
 
     @classmethod
     def of(
-        cls, state: m.EstimatorState, validated: FloatArray, excited_at: FloatArray, seen: FloatArray, generation: int
-    ) -> Checkpoint:
+        cls, state: m.EstimatorState, validated: FloatArray, excited_at: FloatArray, seen: FloatArray, generation: int,
+        trust: Mapping[str, Any],
+    ) -> Checkpoint:  # fmt: skip
         """Copy the state of an estimator."""
         floats, ints = state.floats.copy(), state.ints.copy()
-        return cls(floats, ints, validated.copy(), excited_at.copy(), seen.copy(), generation)
+        return cls(floats, ints, validated.copy(), excited_at.copy(), seen.copy(), generation, trust)
 
     def put_into(self, state: m.EstimatorState) -> None:
         """Copy the snapshot into `state`, except for its time and counters of frames."""

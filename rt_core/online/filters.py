@@ -43,19 +43,13 @@ def low_pass(cutoff_hz: float, rate_hz: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class FilterBank:
-    """Taps of equal odd length (L,), latest sample last: an output is `taps @ window`.
+    """Taps of equal odd length (L,), latest sample last: an output is `taps @ window`."""
 
-    Attributes
-    ----------
-    smooth, first : (L,) float64
-        Wide low-pass, and its derivative [1/s].
-    slope, second : (L,) float64
-        First [1/s] and second [1/s^2] derivative of the low-pass at the cut-off: acceleration from a measured velocity,
-        or from position.
-    """
-
+    # smooth, first: (L,) wide low-pass, and its derivative [1/s]
     smooth: FloatArray
     first: FloatArray
+    # slope, second: (L,) first [1/s] and second [1/s^2] derivative of the low-pass at the cut-off: acceleration from a
+    # measured velocity, or from position
     slope: FloatArray
     second: FloatArray
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from rt_core.types import BoolArray, FloatArray
 
-EstimateStatus = Literal["unestimated", "estimated", "stale", "frozen", "invalid"]
+EstimateStatus = Literal["unestimated", "estimated", "stale", "frozen", "invalid", "doubted", "starved"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class EstimateReport:
     validated : (p,) float64
         Last value that the data supported, NaN before the first.
     status : tuple of str
-        "unestimated", "estimated", "stale", "frozen" or "invalid" per parameter.
+        "unestimated", "estimated", "stale", "frozen", "invalid", "doubted" or "starved" per parameter.
     excited : (p,) bool
         Whether the last few seconds alone would determine the parameter.
     scale : (p,) float64

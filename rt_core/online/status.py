@@ -13,7 +13,7 @@ from rt_core.online.monitors.temperatures import JointTemperatures
 from rt_core.online.report import EstimateStatus
 from rt_core.types import BoolArray, FloatArray, IntArray
 
-STATUS: tuple[EstimateStatus, ...] = ("estimated", "stale", "frozen", "unestimated", "invalid")
+STATUS: tuple[EstimateStatus, ...] = ("estimated", "stale", "frozen", "unestimated", "invalid", "doubted", "starved")
 STATUSES_WITH_VALUE = 3  # the first three statuses are of usable values
 
 #: A parameter is excited if, by the last few seconds alone, one standard deviation of it moves the torque by at most
@@ -35,9 +35,13 @@ def supported(theta: FloatArray, std: FloatArray, effect: FloatArray) -> BoolArr
 
 def judge(
     state: EstimatorState, base: BaseParameters, friction: Friction, warmth: JointTemperatures, known: BoolArray, *,
-    stale: BoolArray, frozen: bool,
+    stale: BoolArray, frozen: bool, doubted: bool, starved: bool,
 ) -> IntArray:  # fmt: skip
-    """Return indices (p,) into `STATUS`; `known` (p,) are supported, `stale` (p,) not excited for long."""
+    """Return indices (p,) into `STATUS`; `known` (p,) are supported, `stale` (p,) not excited for long.
+
+    `doubted` are all, or those of a joint whose innovations make it forget fast; `starved` are all where frames
+    come and none can be learned from.
+    """
     layout = base.layout
     with np.errstate(invalid="ignore", divide="ignore"):
         unexplained = state["innovation2"] > _UNEXPLAINED * state["torque2"]
@@ -45,6 +49,11 @@ def judge(
     status = np.full(known.size, STATUS.index("frozen")) if frozen else stale.astype(np.int64)
     status[~known | _lacks_constants(base, friction) | warmth.unseen(layout)] = STATUS.index("unestimated")
     touches = state["touches"] > 0.0
+    if starved:
+        status[status < STATUSES_WITH_VALUE] = STATUS.index("starved")
+    # an arm that stops at once shows an excess that is none of the parameters
+    doubtful = doubted | (touches & (state["excess"] > 0.0) & (not frozen)).any(axis=1)
+    status[doubtful & (status < STATUSES_WITH_VALUE)] = STATUS.index("doubted")
     status[(touches & unexplained).any(axis=1) | ~np.isfinite(state["theta"])] = STATUS.index("invalid")
     if layout.has_temperature:
         status[_of_friction(base) & warmth.lacking[layout.joint]] = STATUS.index("invalid")

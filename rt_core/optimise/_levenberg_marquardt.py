@@ -32,11 +32,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 def damped_step(
     gradient: FloatArray, normal: FloatArray, damping: FloatArray, to_lower: FloatArray, to_upper: FloatArray
 ) -> FloatArray | None:
-    """Return the step (d,) of `(normal + diag(damping)) step = -gradient` with `to_lower` <= `step` <= `to_upper`.
-
-    `gradient`, `damping`, `to_lower`, `to_upper` (d,), `normal` (d, d).  None if the damped matrix is not positive
-    definite.
-    """
+    """Return the step (d,) of `(normal + diag(damping)) step = -gradient` in bounds; None if not positive definite."""
     held = ((to_lower == 0.0) & (gradient > 0.0)) | ((to_upper == 0.0) & (gradient < 0.0))
     step = np.zeros(gradient.size)
     damped = normal.copy()
@@ -63,10 +59,7 @@ def damped_step(
 def descend(
     run: SearchRun, settings: Settings, x: FloatArray, cost: float, iterations: int
 ) -> Literal["iterations", "damping", "over"]:
-    """Take at most `iterations` trial steps from `x` (d,) of cost `cost`.
-
-    Returns the reason of the end: their number, the damping above its limit, or the end of the search.
-    """
+    """Take at most `iterations` trial steps from `x` (d,) of cost `cost`; return the reason of the end."""
     lower, upper = run.problem.lower, run.problem.upper
     mu = settings.mu_start
     scale = np.ones(x.size) if settings.scaling == "none" else np.zeros(x.size)

@@ -54,10 +54,9 @@ class TorqueRange:
         self._last_ns = np.zeros(self._limits.size, dtype=np.int64)
 
     def marked(self, frame: JointFrame) -> tuple[JointFrame, list[Clipped]]:
-        """Return a copy of `frame` in which clipped joints are invalid, and the joints to report.
+        """Return a copy of `frame` (itself if nothing is clipped) without clipped joints, and the joints to report.
 
-        A joint is reported at the first frame, and every ten minutes while it goes on, by `t_host_ns`. Without a
-        clipped joint the result is `frame` itself, which is never changed.
+        A joint is reported at the first frame, and every ten minutes while it goes on, by `t_host_ns`.
         """
         tau = self._torque(frame)
         if tau is None:

@@ -1,8 +1,7 @@
 """The acquisition process of one arm: driver in, frames out.
 
-It never waits for a slow consumer, unless the source can wait (`DriverInfo.lossless`). Before the first frame it waits
-until the estimator, and the recorder if there is one, have subscribed: each also subscribes to a topic that marks it,
-which the publishing socket sees.
+It never waits for a slow consumer, unless the source can wait (`DriverInfo.lossless`).  Before the first frame it waits
+until estimator and recorder have subscribed to a topic that marks each, which the publishing socket sees.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""JSON schemas of the messages that a bridge sends.
-
-Only plain types, as in recordings, because viewers refuse unions: a missing value is null all the same.
-"""
+"""JSON schemas of a bridge's messages: plain types only, as viewers refuse unions; a missing value is null."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Convert a daemon's messages to what a viewer shows: named, bounded, at a lower rate, without invalid numbers.
-
-Free of sockets and viewers: messages in, messages out.
-"""
+"""Convert a daemon's messages to what a viewer shows: named, bounded, at a lower rate, without invalid numbers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""Foxglove live connection: a WebSocket server for viewers, based on Foxglove's SDK.
+"""Foxglove live connection: a read-only WebSocket server for viewers, based on Foxglove's SDK.
 
-The SDK runs its own threads. For each viewer it queues at most `BACKLOG` messages and drops the oldest when the viewer
-is slow, so sending never blocks. It does not report how many it drops.
-
-The connection is read-only: the server accepts no messages, parameters or requests from viewers.
+For each viewer the SDK queues at most `BACKLOG` messages and drops the oldest, so sending never blocks.
 """
 
 from __future__ import annotations

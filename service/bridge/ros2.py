@@ -1,7 +1,4 @@
-"""Description of a daemon for a ROS 2 node: topics, types, quality of service, fields and units.
-
-The node itself is not part of this package, because ROS 2 cannot be installed by pip; `examples/ros2` has one.
-"""
+"""Description of a daemon for a ROS 2 node (`examples/ros2`): topics, types, quality of service, fields and units."""
 
 from __future__ import annotations
 

@@ -100,8 +100,9 @@ class Connection:
             self.close()
             raise ClientError(f"{endpoint}: cannot connect: {error.strerror}") from error
 
-    def _arrives(self, deadline: float) -> bool:
-        """Wait for a message until `deadline` of `time.monotonic`; raises `NotAdmittedError`."""
+    def _arrives(self, deadline: float, event: int = zmq.POLLIN) -> bool:
+        """Wait for a message, or room for one, until `deadline` of `time.monotonic`; raises `NotAdmittedError`."""
+        self._poller.modify(self._socket, event)
         while True:
             if self._refused:
                 raise NotAdmittedError(f"{self.endpoint}: {self._refused}")
@@ -173,10 +174,13 @@ class Control(Connection):
             The daemon refuses this client.
         """
         self._id += 1
-        self._socket.send(encode_request(Request(self._id, verb, args)))
         deadline = time.monotonic() + timeout_s
+        message = encode_request(Request(self._id, verb, args))
+        sent = self._arrives(deadline, zmq.POLLOUT)  # a connection that was refused takes no message
+        if sent:
+            self._socket.send(message)
         while True:
-            if not self._arrives(deadline):
+            if not sent or not self._arrives(deadline):
                 raise UnreachableError(
                     f"{self.endpoint}: no answer within {timeout_s:g} s{self._hint or '; is the daemon running?'}"
                 )

@@ -13,11 +13,7 @@ from service.commission.settings import Payload
 
 @dataclass(frozen=True)
 class TorqueSource:
-    """Source of an arm's torque: `channel` "tau", or "current" if no torque is delivered.
-
-    `scaled`: whether it is a torque, and not current times gear ratio with unknown torque constants; `units` are those
-    of `torque`, joint by joint.
-    """
+    """Source of an arm's torque: `channel` "tau", or "current", not `scaled` if the torque constants are unknown."""
 
     channel: str
     scaled: bool
@@ -41,10 +37,7 @@ def torque_source(robot: RobotFile, channels: Collection[str]) -> TorqueSource |
 
 
 def check_source(robot: RobotFile, channels: Collection[str], payload: Payload | None) -> TorqueSource:
-    """Return the torque source.
-
-    Raises `StepFailedError`: there is none, or the torque constants are neither stated nor identifiable by `payload`.
-    """
+    """Return the torque source; `StepFailedError` if there is none, or one whose constants are unknown."""
     source = torque_source(robot, channels)
     if source is None:
         raise StepFailedError(

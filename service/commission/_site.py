@@ -1,7 +1,4 @@
-"""One arm of a daemon for commissioning: frames at rest, recorded motions, jobs.
-
-All motion uses `arm` and `run_trajectory` (`service.client.Runs`), with their permits, checks and stops.
-"""
+"""One arm of a daemon for commissioning: frames at rest, recorded motions (`service.client.Runs`), jobs."""
 
 from __future__ import annotations
 
@@ -52,10 +49,7 @@ Follow = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class Frames:
-    """Frames as arrays: times (N,) [s], counts (N,), and channels (N, n).
-
-    `rate_hz` is the nominal rate of the source, 0 if unknown.
-    """
+    """Frames as arrays: times (N,) [s], counts (N,), channels (N, n), and the source's nominal rate, 0 if unknown."""
 
     t: FloatArray
     seq: IntArray
@@ -84,13 +78,10 @@ class Move:
 
 
 class Site:
-    """An arm of a running daemon; `arm` is optional where there is only one.
+    """An arm of a running daemon; `arm` is optional where there is only one. `CommissionError`: none, or no recorder.
 
     `drives` is the SHA-256 of `[arm.driver]`: counts, gears and signs are unchanged as long as it is the same.
-    `permit_max_s` is the longest permit that the arm grants. `journal` holds the owner of a recording in progress, to
-    recognise one's own after a kill.
-
-    Raises `CommissionError`: there is no such arm, or it has no recorder.
+    `journal` holds the owner of a recording in progress, to recognise one's own after a kill.
     """
 
     def __init__(self, control: Control, arm: str | None = None) -> None:
@@ -122,10 +113,7 @@ class Site:
     # ------------------------------------------------------------ at rest
 
     def rest(self, seconds: float) -> Frames:
-        """Receive the arm's frames for so long by their own clock, because a daemon that still compiles sends few.
-
-        Raises `StepFailedError`: there are no frames.
-        """
+        """Receive frames for so long by their own clock (a daemon that compiles sends few); `StepFailedError`: none."""
         topics = [f"{self.arm}/frame", f"{self.arm}/meta"]
         with Subscriber(self._frames, topics, _FRAME_S, key=self.control.key) as stream:
             frames: list[JointFrame] = []
@@ -165,8 +153,7 @@ class Site:
         """Arm, run a trajectory of `for_s` [s] over all its periods, and record it under `name`.
 
         `make` takes the drives' set position (n,) and the measured one (n,), and returns the trajectory.
-
-        Raises `StepFailedError`: refused; nothing has moved.
+        `StepFailedError`: refused; nothing has moved.
         """
         self._check_recorder()
         for last in (False, True):
@@ -186,10 +173,7 @@ class Site:
     def _attempt(
         self, make: Make, for_s: float, periods: int, name: str, on_progress: Follow | None
     ) -> tuple[dict[str, Any], str]:
-        """Arm, run and record once; return the arm's report of the run, and the path of the recording.
-
-        A run lost in the middle counts as stopped; it was recorded until then.
-        """
+        """Arm, run and record once; return the report of the run (stopped, if lost in the middle) and the recording."""
         report: dict[str, Any] = {"run": None, "reason": ""}
 
         def follow(now: Mapping[str, Any]) -> None:
@@ -281,10 +265,7 @@ class Site:
     def job(
         self, kind: str, parameters: Mapping[str, Any], on_progress: Callable[[JobDetail], None] | None = None
     ) -> JobDetail:
-        """Queue a job of the arm and wait for it; cancel it if the wait is interrupted.
-
-        Raises `StepFailedError`: it is refused, fails, or is cancelled.
-        """
+        """Queue a job of the arm and wait for it; cancel it if interrupted; `StepFailedError` unless it succeeds."""
         try:
             id = self.jobs.submit(kind, parameters, arm=self.arm)["id"]
         except ControlError as error:
@@ -301,10 +282,7 @@ class Site:
 
 
 def fetch(job: JobDetail, folder: Path) -> dict[str, Path]:
-    """Copy the results of a job into `folder`, checked by hash; return them by name.
-
-    Raises `StepFailedError`: a result cannot be read, or is damaged.
-    """
+    """Copy the results of a job into `folder`, checked by hash, or `StepFailedError`; return them by name."""
     outcome = job["outcome"]
     results = {} if outcome is None else outcome["results"]
     for name, entry in results.items():

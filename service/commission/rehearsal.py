@@ -1,8 +1,4 @@
-"""Rehearsal of a commissioning: a simulated arm in a daemon of its own.
-
-The simulated arm differs from the description: masses, rotor inertias and friction by some ten per cent, as a real arm
-differs from its data sheet. The commissioning does not use its true values.
-"""
+"""Rehearsal of a commissioning: a simulated arm in a daemon of its own, which differs from the description."""
 
 from __future__ import annotations
 

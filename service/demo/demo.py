@@ -1,10 +1,7 @@
 """Demonstration of the complete workflow with a simulated arm.
 
-A daemon of its own runs the arm through an exciting motion and then an independent one. The online estimate is taken at
-the end of the first; the batch model is identified from its recording. Both predict the second motion, and both are
-compared with the arm's true parameters.
-
-The arm is simulated in the acquisition, or behind servo drives on EtherCAT or a PLC (`service.demo.hardware`).
+A daemon runs the arm through an exciting motion and then an independent one, which the online estimate and the batch
+model of the first predict. Both are compared with the arm's true parameters.
 """
 
 from __future__ import annotations

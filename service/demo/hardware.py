@@ -1,8 +1,4 @@
-"""Hardware of a demonstration: simulated drives at the far end of a virtual cable, or a simulated PLC on loopback.
-
-Drives need a network namespace: this process and its later children move to it. The machine's network is unchanged, and
-the namespace disappears with the last of these processes.
-"""
+"""Hardware of a demonstration: simulated drives on a virtual cable, in a network namespace, or a PLC on loopback."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Installation as a system service: files, commands, and obstacles.
-
-A plan is made from the files of `deploy/` and compared with the host; nothing is written until it is applied.
-"""
+"""Installation as a system service: a plan of files and commands, its obstacles, and its application."""
 
 from __future__ import annotations
 

@@ -193,8 +193,7 @@ def _list(numbers: Iterable[int]) -> str:
 def check_card(card: Card, others: Sequence[str], coalescing: str | None, silent: str = "") -> Iterator[Finding]:
     """Yield the findings about one card; `others` are the names of all cards of the host.
 
-    `coalescing` is the output of `ethtool -c`: empty if the card does not coalesce, None if there is none; `silent`
-    says why not, and is empty if ethtool is missing.
+    `coalescing` is the output of `ethtool -c`, empty if off; None if there is none, and `silent` says why not.
     """
     if not card.exists:
         known = ", ".join(others) or "none"

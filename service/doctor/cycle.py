@@ -1,7 +1,4 @@
-"""Trial of a cycle: a loop like that of an acquisition, which only sleeps, and how late it wakes.
-
-`python -m service.doctor.cycle` runs it in a process of its own, because its settings cannot be undone.
-"""
+"""Trial of a cycle: how late a loop that only sleeps wakes; in a process of its own, as settings cannot be undone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Facts about a host, read from files in /proc, /sys, /run and /etc below a root folder.
-
-Nothing is judged here. Unknown facts are None.
-"""
+"""Facts about a host from files in /proc, /sys, /run and /etc below a root folder; None if unknown."""
 
 from __future__ import annotations
 

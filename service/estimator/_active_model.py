@@ -13,9 +13,11 @@ import numpy as np
 
 from drivers.files.robots.file import RobotFile
 from rt_core.model.base import payload_columns
+from rt_core.model.ranges import checked_speeds
 from rt_core.model.temperature import TemperatureRange
 from rt_core.online import OnlineEstimator
 from rt_core.online.monitors.change import ChangeDetector
+from rt_core.online.monitors.change_rules import VELOCITY_KNOWN_S, ChangeSettings
 from rt_core.online.monitors.drift import Change, DriftDetector
 from rt_core.online.monitors.payload_estimate import payload_information
 from rt_core.online.report import EstimateReport
@@ -39,7 +41,7 @@ class SavedModel:
     `theta` and `constants` (p,) are those of the adopted model; None, with an empty `adopted`, without one. `compared`
     is the digest of the model that the states `detector` and `change` belong to; `change` is empty in files of versions
     without it. `temperatures` are those that the adopted model was identified at, None where friction does not follow
-    them.
+    them. `speeds` (n,) are those that its friction was identified up to, None where the model does not say.
     """
 
     adopted: str
@@ -51,6 +53,7 @@ class SavedModel:
     detector: Mapping[str, Any]
     change: Mapping[str, Any]
     temperatures: TemperatureRange | None = None
+    speeds: FloatArray | None = None
 
 
 class ActiveModel:
@@ -84,6 +87,7 @@ class ActiveModel:
         self._digest = ""  # of the active model's values
         self._temperatures: TemperatureRange | None = None  # of its identification
         self._reported_temperature = "ok"
+        self.speeds: FloatArray | None = None  # (n,) that its friction was identified up to
         self.detector = self._detector()
         self.change = self._change()
         self._payload = payload_columns(estimator.base, estimator.model)
@@ -94,7 +98,10 @@ class ActiveModel:
 
     def _change(self) -> ChangeDetector:
         e, (names, joints) = self.estimator, self._names()
-        return ChangeDetector(names, joints, e.base.layout, e.update_s, e.settings.cutoff_hz)
+        inertial = e.model.inertial  # no arm carries more than itself
+        capacity_kg = np.inf if inertial is None else float(inertial[:, 0].sum())
+        settings = ChangeSettings(capacity_kg=capacity_kg, least_s=VELOCITY_KNOWN_S if e.has_dq else 0.0)
+        return ChangeDetector(names, joints, e.base.layout, e.update_s, e.settings.cutoff_hz, settings)
 
     def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the names of the parameters and of the joints."""
@@ -119,12 +126,14 @@ class ActiveModel:
             self._restore(saved)
             self._adopted, self.model, self._compared = saved.adopted, saved.model, saved.compared
             self._predict_by(saved.theta, saved.constants, saved.temperatures)
+            self.speeds = saved.speeds
             return
         self._saved = saved
         if configured is not None:
             constants = configured.base.layout.shape[:, 0]
             self.model = self._configured
             self._predict_by(configured.theta, constants, configured.temperatures)
+            self.speeds = None if configured.ranges is None else configured.ranges.speed
             self._compare(configured.theta, constants, configured.covariance)
 
     def read(self, state: Mapping[str, Any]) -> SavedModel | None:
@@ -145,14 +154,14 @@ class ActiveModel:
         theta = constants = None
         if adopted:
             theta, constants = (self._saved_values(given, name) for name in ("theta", "constants"))
-        temperatures = self._range(given.get("temperatures"))
+        temperatures, speeds = self._range(given.get("temperatures")), self.speeds_of(given)
         detector = {key.removeprefix("drift_"): value for key, value in given.items() if key.startswith("drift_")}
         self._detector().restore(detector)
         change = {key.removeprefix("change_"): value for key, value in given.items() if key.startswith("change_")}
         if change:
             self._change().restore(change)
         return SavedModel(
-            adopted, model or None, configured, theta, constants, compared, detector, change, temperatures
+            adopted, model or None, configured, theta, constants, compared, detector, change, temperatures, speeds
         )
 
     def _saved_values(self, given: Mapping[str, Any], name: str) -> FloatArray:
@@ -171,6 +180,8 @@ class ActiveModel:
             values |= {"theta": self._theta, "constants": self._constants}
             if self._temperatures is not None:
                 values["temperatures"] = np.stack((self._temperatures.lower, self._temperatures.upper))
+            if self.speeds is not None:
+                values["speeds"] = self.speeds
         values |= {f"drift_{key}": value for key, value in self.detector.state().items()}
         values |= {f"change_{key}": value for key, value in self.change.state().items()}
         return {_PREFIX + key: value for key, value in values.items()}
@@ -184,6 +195,10 @@ class ActiveModel:
     def _range(self, limits: object) -> TemperatureRange | None:
         """Return the temperature range of a model from plain values; raises `ValueError` or `TypeError`."""
         return None if limits is None else TemperatureRange.from_plain(limits, self.estimator.model.n)
+
+    def speeds_of(self, given: Mapping[str, Any]) -> FloatArray | None:
+        """Return the speeds (n,) of a model from plain values; raises `ValueError` or `TypeError` if they are none."""
+        return checked_speeds(given.get("speeds"), self.estimator.model.n)
 
     def _keep(self, theta: FloatArray | None, temperatures: TemperatureRange | None) -> None:
         self._temperatures = None if theta is None else temperatures
@@ -206,13 +221,17 @@ class ActiveModel:
         try:
             theta, constants, covariance = (_array(args.get(name)) for name in ("theta", "constants", "covariance"))
             self._check_covariance(theta, covariance)
-            seen = self._range(args.get("temperatures"))
+            seen, speeds = self._range(args.get("temperatures")), self.speeds_of(args)
             self._check_range(theta, seen)
             adopted = self._take(theta, constants, covariance, seen, model) if adopt else False
             if not adopt:
                 self._predict_by(theta, constants, seen)
         except (ValueError, TypeError) as error:
-            raise ControlError("bad_argument", f"theta, constants, covariance or temperatures: {error}") from error
+            raise ControlError(
+                "bad_argument", f"theta, constants, covariance, temperatures or speeds: {error}"
+            ) from error
+        if not adopt or adopted:
+            self.speeds = None if theta is None else speeds
         if not adopt:
             self._compare(theta, constants, covariance)
             self._saved, self._adopted = None, ""
@@ -262,7 +281,7 @@ class ActiveModel:
     def _refer(self, theta: FloatArray | None, covariance: FloatArray | None, *, adopted: bool) -> None:
         """Set the model to compare with."""
         self._report(self.detector.set_model(theta, covariance, adopted=adopted))  # of the model before
-        self.change.set_model(theta is not None, payload_information(self._payload, covariance))
+        self.change.set_model(theta is not None, payload_information(self._payload, covariance), theta)
 
     def _restore(self, saved: SavedModel) -> None:
         """Restore the saved monitors."""
@@ -285,7 +304,8 @@ class ActiveModel:
 
     def observe_changes(self, t_ns: int) -> None:
         """Detect sudden changes of the arm from its residual up to `t_ns`; ten times a second."""
-        for change in self.change.observe(self.estimator.take_evidence(), t_ns):
+        broken = self.estimator.trust.broken(self._names()[1])
+        for change in self.change.observe(self.estimator.take_evidence(), t_ns, broken):
             self.report_event(change.kind, change.text, {"model": self.model, **change.data})
 
     def snapshot(self) -> dict[str, Any]:

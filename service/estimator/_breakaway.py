@@ -91,12 +91,12 @@ class BreakawayTracking:
         if not self._explained:
             unexplained[:] = True
         status = np.array(e.report().status)
-        unexplained[e.base.layout.joint[status == "invalid"]] = True
+        unexplained[e.base.layout.joint[np.isin(status, ("invalid", "doubted"))]] = True
         return torque, np.where(unexplained, np.inf, std)
 
     def _sliding(self) -> FloatArray:
         e = self.estimator
-        has_value = ~np.isin(e.report().status, ("unestimated", "invalid"))
+        has_value = ~np.isin(e.report().status, ("unestimated", "invalid", "doubted"))
         return sliding_friction(e.base, np.where(has_value, e.theta, 0.0), e.covariance, e.model.n, e.temperature)
 
     def _report_change(self, joint: int, before: float) -> None:

@@ -23,28 +23,11 @@ _SAME = 1e-6
 
 
 class ElasticTracker:
-    """The online estimate of one joint.
+    """The online estimate of one joint; `ValueError` if the file's values or settings are impossible at this rate.
 
-    Frames are gathered and taken together at the update rate: for each by itself the call would cost more than what is
-    called.
-
-    Parameters
-    ----------
-    index : int
-        Its place in the frames.
-    rate_hz : float
-        Of the frames.
-    forgetting : float or None
-        A constant factor in place of the variable one.
-    top_velocity : float or None
-        No frame is faster [rad/s]; None for what the file says.
-    from_current : bool
-        The motor's torque is the torque constant times the current; else `tau` is, on the joint side.
-
-    Raises
-    ------
-    ValueError
-        If the file's values or settings cannot be, or not at this rate.
+    Frames are gathered and taken together at the update rate, because a call for each would cost more than its work.
+    `forgetting` is a constant factor instead of the variable one; no frame is faster than `top_velocity` [rad/s], None
+    for the file's; `from_current`: the motor's torque is torque constant times current, else it is `tau`.
     """
 
     def __init__(
@@ -139,14 +122,7 @@ class ElasticTracker:
 
 
 def make_tracker(spring: ElasticConfig, model: RobotModel, channels: Sequence[str], rate_hz: float) -> ElasticTracker:
-    """Make the estimate that one `[[arm.elastic]]` describes.
-
-    Raises
-    ------
-    ConfigError
-        The joint is unknown, the frames do not show its spring, or the file cannot serve, or is of another drive than
-        the robot file's.
-    """
+    """Make the estimate of one `[[arm.elastic]]`; `ConfigError` if joint, frames or file do not fit it."""
     names = [joint.name for joint in model.joints]
     if spring.joint not in names:
         raise ConfigError(f"joint: robot {model.name!r} has no joint {spring.joint!r}; it has {', '.join(names)}")

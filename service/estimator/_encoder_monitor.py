@@ -28,16 +28,8 @@ _MARGIN_S = 0.2  # before a joint stopped: frames until then are good
 class EncoderMonitor:
     """Monitors the encoders of an arm; see `rt_core.online.monitors.stuck_encoder`.
 
-    A stuck encoder is detected some seconds later; the estimate is then rolled back to a checkpoint from before.
-
-    Parameters
-    ----------
-    report_event : callable
-        Takes events.
-    take_snapshot : callable
-        Returns the state of other consumers, to be rolled back with the estimate.
-    rollback : callable
-        Takes that state and the time from which frames are wrong [ns]; returns data for the event.
+    A stuck encoder is detected some seconds later; the estimate is then rolled back to a checkpoint from before. What
+    `take_snapshot` returns of other consumers is given to `rollback`, with the time from which frames are wrong [ns].
     """
 
     def __init__(

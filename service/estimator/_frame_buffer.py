@@ -32,16 +32,9 @@ _HEAD_BYTES = 4096  # of a window's file, beside its frames
 
 
 class FrameBuffer:
-    """Rings of the last `window_s` seconds of frames; `push` costs a few microseconds and allocates nothing.
+    """Rings of the last `window_s` seconds (0: none) of frames; `push` takes a few microseconds and allocates nothing.
 
-    Parameters
-    ----------
-    window_s : float
-        0 keeps nothing.
-    n : int
-        Number of joints.
-    channels : sequence of str
-        Those of `drivers.frame.CHANNELS` that the source delivers; the set points are not kept.
+    Kept are the `channels` that the source delivers, but for set points.
     """
 
     def __init__(self, window_s: float, rate_hz: float, n: int, channels: Sequence[str]) -> None:
@@ -158,11 +151,7 @@ class FrameBuffer:
     def copy(self, frames: range, truncations: int) -> dict[str, NDArray[Any]]:
         """Copy frames that `select` returned at this count of `truncations`, also while `push` runs in another thread.
 
-        Raises
-        ------
-        ControlError
-            They were overwritten, because copying took longer than the margin; or frames were dropped meanwhile, which
-            may be among them.
+        `ControlError`: they were overwritten, as copying took longer than the margin, or perhaps dropped meanwhile.
         """
         count = len(frames)
         sources = {"stamps": self._stamps.T, "valid": self._valid, **self._rings}

@@ -1,8 +1,4 @@
-"""Models for hand guiding: the verbs `guiding_model` and `validity`.
-
-The estimator has the active model, and may take the time to make a controller's arrays from it; the acquisition may
-not.
-"""
+"""Models for hand guiding: the verbs `guiding_model` and `validity`, for which an acquisition has no time."""
 
 from __future__ import annotations
 
@@ -37,13 +33,7 @@ _RENEW_K = 0.5
 
 
 class HandGuidingModelSource:
-    """Handlers of the verbs `guiding_model` and `validity`.
-
-    Parameters
-    ----------
-    arm : ArmConfig
-        Where it has a table `guiding`, everything is compiled now.
-    """
+    """Handlers of the verbs `guiding_model` and `validity`; compiles everything now if `arm` has a table `guiding`."""
 
     def __init__(self, arm: ArmConfig, active: ActiveModel) -> None:
         self._arm, self._active = arm, active
@@ -69,12 +59,16 @@ class HandGuidingModelSource:
         if invalid_reason:
             raise ControlError("unavailable", f"the model is not valid: {invalid_reason}")
         robot = self._active.robot.source
+        try:
+            speeds = self._active.speeds_of(args) if _brings_model(args) else self._active.speeds
+        except (ValueError, TypeError) as error:
+            raise ControlError("bad_argument", f"speeds of the model: {error}") from error
         digest = values_digest(theta, base.layout.shape[:, 0])
         values = plain_model(model)
         started = None if present is None else present.tolist()
         return {
             "arm": self._arm.name, "model": name, "digest": digest, "values": values, "robot": robot,
-            "temperature": started,
+            "temperature": started, "speeds": None if speeds is None else speeds.tolist(),
         }  # fmt: skip
 
     def _active_values(self) -> tuple[str, FloatArray, BaseParameters]:

@@ -1,12 +1,8 @@
 """Reply to the verb `prior`: the robot's description beside the present estimate.
 
-The description is a robot file or a URDF, from CAD or a data sheet; a value that it leaves out is missing, not zero.
-The active model is not used.
-
-Friction curves hold the terms that depend on a joint's velocity, and its torque offset, as in
-`rt_core.identification.friction_curve`; friction that follows temperature is that at the reference temperature. They
-have no point at standstill, where the holding torque is no function of velocity. The band is that of the estimated
-terms; velocity constants are taken as given.
+A value that the description leaves out is missing, not zero. Friction curves hold the terms that depend on a joint's
+velocity, and its torque offset, at the reference temperature. The band is that of the estimated terms; velocity
+constants are taken as given.
 """
 
 from __future__ import annotations

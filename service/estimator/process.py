@@ -27,6 +27,7 @@ from service.estimator._encoder_monitor import EncoderMonitor
 from service.estimator._frame_buffer import MIN_SHARE, FrameBuffer, save_request
 from service.estimator._hand_guiding_model import HandGuidingModelSource
 from service.estimator._prior import PriorSource
+from service.estimator._trust import TrustEvents
 from service.estimator.elastic_tracking import elastic_tracking
 from service.io.state_file import FILE_NAME, StateError, StateWriter, load_state, set_aside
 from service.protocol.control import ControlError
@@ -100,6 +101,7 @@ class EstimatorProcess:
         look_s = max(1e-9 * WATCH_NS, 1.0 / self.arm.publish.estimate_hz)
         self.encoders = EncoderMonitor(self.estimator, self._on_event, self._snapshot, self._on_stuck)
         self.active = ActiveModel(self.estimator, robot, self._on_event, look_s, lambda: self.encoders.invalid_reason)
+        self.trust = TrustEvents(self.estimator, self._on_event)
         self.breakaway = BreakawayTracking(
             self.estimator, lambda: self.active.settled and not self.encoders.stuck, self._on_event
         )
@@ -194,7 +196,9 @@ class EstimatorProcess:
         if t_ns >= self._next_torque_ns and not suppressed:
             self._next_torque_ns = max(self._next_torque_ns + self._torque_ns, t_ns + self._torque_ns // 2)
             self._publish_torque()
-        if t_ns >= self._next_estimate_ns and (self._renewed or self._lacking or self.encoders.stuck):
+        if t_ns >= self._next_estimate_ns and (
+            self._renewed or self._lacking or self.encoders.stuck or self.trust.starved
+        ):
             if self._next_estimate_ns == _NEVER:  # torque between two updates: then neither waits for the other
                 self._next_torque_ns = t_ns + self._torque_ns // 2
             self._next_estimate_ns = max(self._next_estimate_ns + self._estimate_ns, t_ns + self._estimate_ns // 2)
@@ -251,6 +255,7 @@ class EstimatorProcess:
     def _publish_estimate(self) -> None:
         renewed, self._renewed = self._renewed, False
         report = self.estimator.report()
+        self.trust.check()
         if report.t_ns >= self._next_watch_ns and not self.encoders.stuck:
             self._next_watch_ns = report.t_ns + WATCH_NS
             self.active.observe(report)
@@ -328,6 +333,7 @@ class EstimatorProcess:
             **self.active.status(),
             "breakaway": self.breakaway.document(),
             "encoders": self.encoders.document(),
+            **self.trust.document(),
             **self.frame_subscriber.counts(),
         }
 

@@ -81,8 +81,7 @@ class Forwarder:
 class ThrottledForwarder(Forwarder):
     """A forwarder of at most `rate_hz` messages a second for each topic with frames, torques or estimates.
 
-    For programs that draw: messages are unchanged, and of the frequent ones only the latest of each turn is sent. They
-    pass through Python, which costs time: nothing is subscribed to while no client is connected.
+    It sends the latest of each turn. Messages pass through Python, so nothing is subscribed to without a client.
     """
 
     rate_hz: float = 50.0

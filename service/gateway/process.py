@@ -1,8 +1,7 @@
 """The gateway process: publishes the private messages of the arms' processes on TCP ports.
 
-The messages pass through libzmq's own proxy, one thread for each port, and never through Python, except those of the
-throttled forwarder. Nothing passes the other way: what subscribers send stays in this process, and the supervisor
-restarts it if they make it too large.
+They pass through libzmq's own proxy, never through Python, except those of the throttled forwarder. What subscribers
+send stays in this process, and the supervisor restarts it if they make it too large.
 """
 
 from __future__ import annotations

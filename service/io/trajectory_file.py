@@ -1,8 +1,4 @@
-"""Trajectory files: `trajectory.json` (a Fourier series) and tables of comma-separated values.
-
-Both name the joints in order and the units of their positions, so that a reader can check them against the arm.
-Requests hold the same as a map, never a path, because the daemon may run elsewhere.
-"""
+"""Trajectory files, with names of joints and units: `trajectory.json` (a Fourier series) and tables; their requests."""
 
 from __future__ import annotations
 

@@ -76,8 +76,7 @@ class AutoIdentification:
     def _schedule_began(self, arm: str, settings: ReidentifyConfig, storage: JobStorage, now_ns: int) -> int:
         """Return when an arm's schedule began that has queued nothing yet [ns since 1970].
 
-        The time is kept as an event: a daemon that never runs for `every_h` at a time would otherwise begin anew at
-        each start.
+        An event keeps it: a daemon that never runs for `every_h` would otherwise begin anew at each start.
         """
         if settings.every_h is None:
             return now_ns
@@ -246,10 +245,7 @@ class AutoIdentification:
             self.reidentify(name, why, promote, storage, self._queued(name, trigger, storage))
 
     def _cancel_own_jobs(self, arm: str, storage: JobStorage, since_ns: int = 0, until_ns: int | None = None) -> None:
-        """Cancel jobs that the daemon queued by itself: no model of a faulty sensor's frames may become active.
-
-        With times [ns since 1970], only jobs created between them.
-        """
+        """Cancel jobs queued by the daemon itself (created between times [ns since 1970]), whose sensor was faulty."""
         for job in storage.queue.recent(("queued", "running"), arm=arm, limit=1000):
             then = job.created_ns >= since_ns and (until_ns is None or job.created_ns <= until_ns)
             if then and job.origin != "request" and not job.cancel:

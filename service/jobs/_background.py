@@ -29,10 +29,7 @@ class BackgroundWork:
         self._begun: list[tuple[Future[Any], Callable[[Callable[[], Any]], None]]] = []
 
     def begin(self, work: Callable[[], T], then: Callable[[Callable[[], T]], None]) -> None:
-        """Begin `work`; `then` gets a function that returns its result, or raises its error.
-
-        Raises `ControlError` while too much work is under way.
-        """
+        """Begin `work`; `then` gets a function that returns its result or raises its error; `ControlError`: busy."""
         if len(self._begun) >= _MAX:
             raise ControlError("failed", f"{_MAX} requests are at work on large files already; try again later")
         self._begun.append((self._pool.submit(work), then))

@@ -20,8 +20,7 @@ def back_up(
 ) -> dict[str, int | str]:
     """Copy the queue, the results and windows that it names, and `states` by arm; return a summary.
 
-    Files that are in `target` already are not read again. This may run in any thread. Raises `StoreError` or `OSError`
-    if what is at `target` is a queue in use, it cannot be written, or the process is `stopping`.
+    Files already in `target` are not read again. This may run in any thread, until `stopping`; raises `StoreError`.
     """
     target.mkdir(parents=True, exist_ok=True)
     storage.queue.store.backup(target / FILE_NAME)

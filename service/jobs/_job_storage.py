@@ -34,10 +34,9 @@ class JobStorage:
 
     @classmethod
     def open(cls, directory: Path, path_policy: PathPolicy | None = None) -> JobStorage:
-        """Open the storage in `directory`, which is made if missing; a damaged queue is salvaged.
+        """Open the storage in `directory`, made if missing; salvage a damaged queue. `StoreError`: a retry may help.
 
-        Clients may name files within `path_policy`; None: any. Raises `StoreError` if the queue cannot be used now; a
-        retry may help.
+        Clients may name files within `path_policy`; None: any.
         """
         salvaged = None
         try:

@@ -77,6 +77,15 @@ class TemperatureTable(_Table):
     upper: list[_Number | None]
 
 
+class RangesTable(_Table):
+    """Speed and load of each joint that the model was identified up to, and its temperatures then, where recorded."""
+
+    speed: list[_NotNegative]
+    load: list[_NotNegative]
+    lower_c: list[_Number | None] | None
+    upper_c: list[_Number | None] | None
+
+
 class JointEntry(_Table):
     """Determination of one joint."""
 
@@ -120,6 +129,7 @@ class ModelDocument(_Table):
     constants: list[ConstantEntry] = []
     joints: list[JointEntry] = []
     temperature: TemperatureTable | None = None
+    ranges: RangesTable | None = None
     needs_gravity: list[str] = []
     standard: list[_Number] | None = None
     parameters: list[ParameterEntry]

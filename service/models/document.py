@@ -24,13 +24,15 @@ from drivers.files.robots.file import RobotFile, robot_from_source
 from rt_core.identification.identify import Identification, finding_text
 from rt_core.identification.joint_verdict import verdicts_of
 from rt_core.identification.preprocess import SignalSettings
+from rt_core.identification.rows import Rows
 from rt_core.model.base import BaseParameters, base_parameters, needing_gravity
 from rt_core.model.friction import REFERENCE_TEMPERATURE
 from rt_core.model.parameters import friction_constants, with_constants
+from rt_core.model.ranges import IdentifiedRanges, extent
 from rt_core.model.robot import RobotModel
-from rt_core.model.temperature import TemperatureRange
+from rt_core.model.temperature import MAX_C, MIN_C, TemperatureRange
 from rt_core.types import FloatArray
-from service.models._schema import SIZE_LIMIT, SettingsTable, TemperatureTable, check_document, read_yaml
+from service.models._schema import SIZE_LIMIT, RangesTable, SettingsTable, TemperatureTable, check_document, read_yaml
 from service.models.origin import origin_of
 
 FORMAT = "thetad-model/1"
@@ -51,7 +53,8 @@ class ModelFile:
     `robot` is the embedded description; its model has the friction constants that were found. `settings` say how the
     signals were prepared; a validation prepares its own the same way. `document` is the whole file. `standard` (P,) is
     a full set of standard parameters that is physically consistent link by link, where the method gives one.
-    `temperatures` are those that friction was identified at; None if it does not follow them.
+    `temperatures` are those that friction was identified at; None if it does not follow them.  `ranges` are speeds,
+    loads and, where recorded, temperatures of the identification; older and online models have none.
     """
 
     path: Path
@@ -63,6 +66,7 @@ class ModelFile:
     document: dict[str, Any]
     standard: FloatArray | None = None
     temperatures: TemperatureRange | None = None
+    ranges: IdentifiedRanges | None = None
 
     @property
     def fit_error(self) -> float | None:
@@ -71,9 +75,10 @@ class ModelFile:
         return None if value is None else float(value)
 
     @property
-    def temperature_limits(self) -> dict[str, Any]:
-        """`temperatures` as arguments for an estimator; an empty map where friction does not follow them."""
-        return {} if self.temperatures is None else {"temperatures": self.temperatures.plain}
+    def limits(self) -> dict[str, Any]:
+        """Temperatures, where friction follows them, and speeds, where known, as arguments for an estimator."""
+        seen = {} if self.temperatures is None else {"temperatures": self.temperatures.plain}
+        return seen if self.ranges is None else seen | {"speeds": self.ranges.speed.tolist()}
 
     @property
     def origin(self) -> str:
@@ -215,6 +220,7 @@ def batch_document(
             ],
             "standard": None if consistent is None else [float(v) for v in consistent.phi],
             **temperature_table(result.temperatures),
+            "ranges": ranges_of(result.rows, recording).plain,
             **_without_gravity(result.model, result.base),
             "parameters": parameter_table(result.base, result.theta, result.std, result.status, HIDDEN),
             "theta": [float(v) for v in result.theta],
@@ -238,7 +244,7 @@ def findings_document(result: Identification) -> list[dict[str, Any]]:
 
 
 #: What predictions and readers use; its digest shows a change.
-_VALUES = ("parameters", "theta", "covariance", "standard", "constants", "temperature")
+_VALUES = ("parameters", "theta", "covariance", "standard", "constants", "temperature", "ranges")
 
 
 def with_digest(document: dict[str, Any]) -> dict[str, Any]:
@@ -248,6 +254,17 @@ def with_digest(document: dict[str, Any]) -> dict[str, Any]:
 
 def _values_digest(document: Mapping[str, Any]) -> str:
     return digest({key: document[key] for key in _VALUES if document.get(key) is not None})
+
+
+def ranges_of(rows: Rows, recording: Recording) -> IdentifiedRanges:
+    """Return speeds and loads of the rows in use, and the temperatures that were recorded meanwhile."""
+    lower = upper = None
+    if "temperature" in recording.channels:
+        seen = recording.channels["temperature"][(recording.t >= rows.t[0]) & (recording.t <= rows.t[-1])]
+        possible = [c[(c >= MIN_C) & (c <= MAX_C)] for c in seen.T]
+        lower = np.array([x.min() if x.size else np.nan for x in possible])
+        upper = np.array([x.max() if x.size else np.nan for x in possible])
+    return IdentifiedRanges(extent(rows.dq, rows.use), extent(rows.tau, rows.use), lower, upper)
 
 
 def temperature_table(seen: TemperatureRange | None) -> dict[str, Any]:
@@ -292,8 +309,9 @@ def online_document(
     """
     used = base.layout.shape[:, 0] if constants is None else constants
     chosen = settings_document(settings)
-    hidden = ("unestimated", "invalid")
+    hidden = ("unestimated", "invalid", "doubted", "starved")
     supported = all(s not in hidden for s in status)
+    verdicts = {"invalid": "not_explained", "doubted": "doubtful"}
     reasons = [] if supported else [f"{sum(s in hidden for s in status)} of {len(status)} parameters are not estimated"]
     return with_digest(
         {
@@ -301,7 +319,7 @@ def online_document(
             "kind": "online",
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "thetad": version("thetad"),
-            "verdict": "ok" if supported else "not_explained" if "invalid" in status else "weak_excitation",
+            "verdict": "ok" if supported else next((v for s, v in verdicts.items() if s in status), "weak_excitation"),
             "reasons": reasons,
             "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
             "data": source,
@@ -424,7 +442,20 @@ def _checked(path: Path, document: dict[str, Any]) -> ModelFile:
     if standard is not None and standard.shape != (len(base.standard),):
         raise ValueError(f"standard has {standard.size} values, not {len(base.standard)}: the file is damaged")
     temperatures = _temperatures(table.temperature, base, robot.model.n)
-    return ModelFile(path, robot, base, theta, covariance, settings, document, standard, temperatures)
+    ranges = _ranges(table.ranges, robot.model.n)
+    return ModelFile(path, robot, base, theta, covariance, settings, document, standard, temperatures, ranges)
+
+
+def _ranges(table: RangesTable | None, n: int) -> IdentifiedRanges | None:
+    if table is None:
+        return None
+    lists = (table.speed, table.load, table.lower_c, table.upper_c)
+    if any(values is not None and len(values) != n for values in lists):
+        raise ValueError(f"ranges: expected {n} values each: the file is damaged")
+    speed, load, lower, upper = (None if values is None else np.array(values, dtype=np.float64) for values in lists)
+    assert speed is not None
+    assert load is not None
+    return IdentifiedRanges(speed, load, lower, upper)
 
 
 def _temperatures(table: TemperatureTable | None, base: BaseParameters, n: int) -> TemperatureRange | None:

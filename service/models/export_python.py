@@ -26,6 +26,7 @@ from rt_core.model.friction import (
     LAW_VISCOUS_TEMPERATURE,
     TEMPERATURE,
 )
+from rt_core.model.ranges import LEAVES
 from rt_core.types import FloatArray
 from service.models.document import ModelFile
 from service.models.export_urdf import plain_text
@@ -35,7 +36,7 @@ _PYTHON = '''"""Joint torque of {robot}, identified by thetad ({kind}, {method})
     tau = torque(q, dq, ddq{argument})
 
 takes and gives sequences of {n} numbers: position [rad or m], velocity, acceleration{takes}; torque [N*m or N].
-Needs nothing but Python.  Verdict of the identification: {verdict}.
+Needs nothing but Python.  Verdict of the identification: {verdict}.{ranges}
 """
 
 from math import cos, exp, sin, tanh
@@ -91,7 +92,7 @@ def _effect(law, position, speed, acceleration, load, constant, exponent, smooth
 
 def torque(q, dq, ddq{argument}):
     """Joint torques for one state: recursive Newton-Euler, then the joint effects."""
-{check}    w = dw = (0.0, 0.0, 0.0)
+{check}{fast}    w = dw = (0.0, 0.0, 0.0)
     a = _times(-1.0, GRAVITY)
     frames = []
     for i, (A0, A1, A2, P, D, axis, revolute) in enumerate(JOINTS):
@@ -130,6 +131,11 @@ def torque(q, dq, ddq{argument}):
     return tau
 '''
 
+# Additional check of a model that says up to which speeds it was identified.
+_FAST = """    for joint, (v, limit) in enumerate(zip(dq, SPEEDS)):
+        if limit > 0.0 and abs(v) > {leaves} * limit:
+            warn(f"joint {joint + 1} is faster than {leaves} x {limit:.3g}, where its friction was identified")
+"""
 # Additional part of a model whose friction follows temperature.
 _WITH_TEMPERATURE = {
     "argument": ", temperature",
@@ -170,6 +176,13 @@ def to_python(model_file: ModelFile) -> str:
             **_WITH_TEMPERATURE,
             "range": f"# Per joint, what friction was identified at [degC].\nTEMPERATURES = {(lower, upper)!r}\n",
         }
+    ranges, fast = model_file.ranges, {"fast": "", "ranges": ""}
+    if ranges is not None:
+        fast["fast"] = _FAST.replace("{leaves}", f"{LEAVES:g}")
+        fast["ranges"] = f"\nIts {ranges.text(model)}; beyond that it warns."
+        words["imports"] = "from warnings import warn\n"
+        words["range"] += "# Per joint, the speed that friction was identified up to.\n"
+        words["range"] += f"SPEEDS = {_numbers(ranges.speed)}\n"
     links = np.zeros((model.n, 10))
     effects: list[tuple[object, ...]] = []
     for c in range(len(base.standard)):
@@ -196,7 +209,7 @@ def to_python(model_file: ModelFile) -> str:
         recording=plain_text(model_file.origin), verdict=document["verdict"], n=model.n,
         gravity=_numbers(model.gravity), joints=block(list(joints)),
         meaning=_NOT_BODIES if model_file.standard is None else _BODIES, links=block([_numbers(row) for row in links]),
-        effects=block(list(effects)), **words,
+        effects=block(list(effects)), **words, **fast,
     )  # fmt: skip
 
 

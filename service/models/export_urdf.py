@@ -120,6 +120,8 @@ def to_urdf(model_file: ModelFile) -> tuple[str, list[str]]:
         f"gravity in the base frame {' '.join(f'{g:.9g}' for g in model.gravity)}; "
         f"URDF has no place for: {', '.join(rest)}"
     )
+    if model_file.ranges is not None:
+        comment += f"; {plain_text(model_file.ranges.text(model))}"
     effects = joint_effects(model, base, phi)
     for word, values in (("viscous", effects.viscous), ("Coulomb", effects.coulomb)):
         warnings += [

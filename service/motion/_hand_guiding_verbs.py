@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from rt_core.model.ranges import IdentifiedRanges, checked_speeds
 from rt_core.model.robot import RobotModel
 from rt_core.safety import PermitError
+from rt_core.types import FloatArray
 from service.config.hand_guiding import GuidingConfig
 from service.config.load import ArmConfig
 from service.models.hand_guiding_arrays import guiding_model
@@ -30,6 +32,7 @@ _ASK_S = 0.5
 _SILENT_S = 5.0
 _SETTINGS = ("friction_share", "damping_time_s", "speed_share")
 _GIVEN = {"theta", "constants", "robot", "name"}
+_OPTIONAL = {"temperatures", "speeds"}
 #: Guiding ends when the remaining friction comes so near to its compensated share.
 _FRICTION_MARGIN = 0.05
 _CHANNELS = {"dq": "velocity, which is observed from positions", "tau": "torque, which drives are believed to give"}
@@ -48,6 +51,7 @@ class HandGuidingRequests:
         self._refused = "unavailable"  # type of its error
         self._given: dict[str, Any] = {}  # the model that came with the request
         self._started: list[float] | None = None  # temperatures of the compensated friction
+        self._speeds: FloatArray | None = None  # that the model's friction was identified up to
         self._asked_s = self._heard_s = 0.0
         self._reported = ("", "")
 
@@ -63,9 +67,7 @@ class HandGuidingRequests:
             if not for_s > 0.0:
                 raise ControlError("bad_argument", f"zero_force: for_s is {for_s:g}: expected seconds above 0")
         model = args.get("model")
-        whole = (
-            isinstance(model, dict) and _GIVEN <= set(model) <= {*_GIVEN, "temperatures"} and None not in model.values()
-        )
+        whole = isinstance(model, dict) and _GIVEN <= set(model) <= _GIVEN | _OPTIONAL and None not in model.values()
         if model is not None and not whole:
             raise ControlError(
                 "bad_argument",
@@ -100,6 +102,7 @@ class HandGuidingRequests:
             self._guiding.refuse(str(problem))
             return
         self._started = result.get("temperature")
+        self._speeds = checked_speeds(result.get("speeds"), self._robot.n)
         self._guiding.set_model(model, str(result.get("model")), time.monotonic(), str(result.get("digest")))
 
     # ------------------------------------------------------------ while the arm is guided
@@ -185,11 +188,20 @@ class HandGuidingRequests:
             f"{what}: the source does not deliver {name}" for name, what in _CHANNELS.items() if name not in channels
         ]
         unchecked += ["whether the model holds: it came with the request"] if self._given else []
+        unchecked += self._too_fast(session.settings.speed_share)
         report = self._controller.report(time.monotonic())
         settings = asdict(session.settings)
         self._worker.reply(
             id, {"arm": self._arm.name, **report, "settings": settings, "unchecked": ["collisions", *unchecked]}
         )
+
+    def _too_fast(self, speed_share: float) -> list[str]:
+        """Return what is not known of the friction at the speed limits of a session."""
+        if self._speeds is None:
+            return []
+        limits = speed_share * np.array([joint.velocity for joint in self._robot.joints])
+        seen = IdentifiedRanges(self._speeds, np.zeros(self._robot.n))
+        return [f"friction at speed: {note}" for note in seen.speed_notes(self._robot, limits, "may move")]
 
 
 def _number(name: str, value: object) -> float:

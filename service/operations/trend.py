@@ -81,10 +81,7 @@ class Trend:
                 self.joints.setdefault(joint, Trend())._spring(message.envelope.t_ns * 1e-9, entry["parameters"])
 
     def _breakaway(self, t: float, joints: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add the breakaway friction of all joints at `t` [s]; nothing is kept before one has a value.
-
-        A daemon without it reports no joint, and a restarted estimator has no time before its first frame.
-        """
+        """Add the breakaway friction of all joints at `t` [s], once one has a value and the estimator a time."""
         if not joints or t == 0.0:
             return
         if self.breakaway is None:

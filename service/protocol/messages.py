@@ -1,10 +1,7 @@
-"""Wire format: message types, topics, and their encoding.
+"""Wire format: message types, topics, and their encoding; docs/wire.md describes every field.
 
 A message is exactly two ZeroMQ parts, `[topic, msgpack map]`. Every map has the envelope `v`, `kind`, `src`, `epoch`,
-`seq`, `t`, `t_ns`, `clock`, `t_host_ns`; the other fields depend on `kind` and hold numbers, texts, and lists or maps
-of them, so that plotters can read the stream directly. `docs/wire.md` describes every field.
-
-All functions are pure. Any bytes decode or raise `WireError`.
+`seq`, `t`, `t_ns`, `clock`, `t_host_ns`. All functions are pure; any bytes decode or raise `WireError`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Messages of workers to the supervisor, checked before use.
-
-An invalid message is a fault of this program. It must not end the supervisor and with it all other processes.
-"""
+"""Messages of workers to the supervisor, checked before use: an invalid one must not end the supervisor."""
 
 from __future__ import annotations
 

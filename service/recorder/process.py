@@ -1,8 +1,7 @@
 """The recorder process of one arm: frames into MCAP files.
 
-Every start makes a new file and none is overwritten. A gap in the frames is logged and counted; it also shows in the
-recorded sequence numbers. A restart of the source starts a new file, because its clock may start again; so does a file
-that has become long, because an MCAP writer keeps its index in memory.
+Every start makes a new file, and none is overwritten; so does a restart of the source, because its clock may start
+again, and a file that has become long, because an MCAP writer keeps its index in memory.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 from drivers.files.recordings.recording import Recording, Span
 from rt_core.identification.temperature import temperatures_of
-from service.models.document import ModelFile, settings_document
+from service.models.document import ModelFile, ranges_of, settings_document
 from service.models.origin import share_seen
 from service.operations.identify import Validation, band_text, selection_text, span_text, validate_recording
 from service.reports.identification import html_report
@@ -34,7 +34,16 @@ class ValidationReport:
             ("rows", f"{count} per joint{selection_text(settings)}"),
             ("relative torque error", f"{100 * metrics.relative_error:.2f} %"),
             *([("not independent", self.seen_text)] if self.seen > 0.0 else []),
+            *(("outside its range", note) for note in self.notes),
         ]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where the motion leaves the speeds, loads and temperatures that the model was identified in."""
+        ranges = self.model.ranges
+        if ranges is None:
+            return ()
+        return ranges.notes(self.model.robot.model, ranges_of(self.result.rows, self.recording))
 
     @property
     def seen(self) -> float:
@@ -68,6 +77,7 @@ class ValidationReport:
             "row_rate_hz": rows.rate_hz, "band_hz": rows.band_hz, "first_s": float(rows.t[0]),
             "last_s": float(rows.t[-1]), "fit_relative_error": self.model.fit_error, "share_fitted": self.seen,
             "settings": settings_document(self.model.settings), "temperature": self._temperature(),
+            "notes": self.notes,
         }  # fmt: skip
 
     def _temperature(self) -> dict[str, Any] | None:

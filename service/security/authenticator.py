@@ -1,8 +1,7 @@
 """Authenticate connections against the registry: handler of ZeroMQ's authentication protocol, ZAP (RFC 27).
 
-libzmq queries the socket `inproc://zeromq.zap.01` of the same context whether a client's key may connect. Sockets set
-up by `protect` refuse everybody while this handler is missing or does not answer. An authenticator belongs to one
-thread, which has to call `serve` often.
+Sockets set up by `protect` refuse everybody while this handler is missing or does not answer. An authenticator belongs
+to one thread, which has to call `serve` often.
 """
 
 from __future__ import annotations

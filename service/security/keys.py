@@ -1,8 +1,4 @@
-"""CURVE keys of the daemon and of clients, in files.
-
-Keys are Z85 text, 40 characters for 32 bytes. A file has the form of a ZeroMQ certificate, readable by
-`zmq.auth.load_certificate`; a client's file also holds the daemon's public key.
-"""
+"""CURVE keys of the daemon and of clients in files, in the form of ZeroMQ's certificates (`load_certificate`)."""
 
 from __future__ import annotations
 

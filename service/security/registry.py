@@ -1,7 +1,4 @@
-"""Registry of a daemon's clients: `clients.json` in its directory of keys.
-
-`thetad keys` writes the file; the daemon rereads it whenever it has changed. It holds only public keys.
-"""
+"""Registry of a daemon's clients, with public keys only: `clients.json`, reread whenever it has changed."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from typing import Any
 import zmq
 
 from drivers.driver import DriverConfigError, DriverError
+from drivers.files.atomic_write import write_text
 from service.config.load import Config
 from service.io.log import configure, get_log
 from service.io.sockets import readable
@@ -116,7 +117,7 @@ class Supervisor:
     def _set_ports(self, **ports: int) -> None:
         """Fix the real ports, so that a restarted gateway binds the same."""
         self.config = self.config.model_copy(update={"daemon": self.config.daemon.model_copy(update=ports)})
-        self.runtime.config.write_text(self.config.model_dump_json(), encoding="utf-8")
+        write_text(self.runtime.config, self.config.model_dump_json())  # whole at any time: a process may be reading it
 
     @property
     def endpoints(self) -> dict[str, str]:

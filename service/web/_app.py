@@ -31,10 +31,7 @@ PATHS = ("/healthz", "/readyz", "/metrics")
 def make_app(
     config: Config, cache: Cache, live: Live, request_proxy: RequestProxy, tokens: Mapping[str, Role]
 ) -> ASGIApp:
-    """Return the application that answers from `cache`; with `tokens`, only to clients that have one.
-
-    The dashboard's files need no token, because the page itself asks for it.
-    """
+    """Return the application that answers from `cache`; with `tokens`, all but the dashboard's files need one."""
     registry = make_registry(cache)
 
     async def healthz(_request: Request) -> Response:

@@ -83,10 +83,7 @@ def _no_frames(arm: Arm, now_ns: int) -> str:
 
 
 def _no_progress(arm: Arm, now_ns: int) -> str:
-    """Return a text if frames arrive but the estimator processes none.
-
-    The age of its latest estimate would be misleading: none is due while the arm stands still or is guided by hand.
-    """
+    """Return a text if frames arrive but the estimator processes none; estimates may rightly be old at rest."""
     age_s = (now_ns - arm.used_ns) * 1e-9
     return f"the estimator has worked off no frame for {age_s:.1f} s" if age_s > FRESH_S else ""
 

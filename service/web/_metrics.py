@@ -26,7 +26,7 @@ from service.web._health import arm_states, daemon_problem, estimate_age_s
 
 _VERSION = version("thetad")  # once, because it reads files
 _SOURCE_STATES = ("held", "waiting", "running", "ended")
-_PARAMETER_STATUS = ("unestimated", "estimated", "invalid", "stale", "frozen")
+_PARAMETER_STATUS = ("unestimated", "estimated", "invalid", "stale", "frozen", "doubted", "starved")
 _MAKERS: Mapping[str, Callable[..., Metric]] = {
     "counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily,
 }  # fmt: skip

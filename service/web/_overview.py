@@ -11,7 +11,7 @@ from service.web._cache import Arm, Cache
 from service.web._health import SILENT_S, arm_states, daemon_problem, estimate_age_s
 
 _PROCESS = ("name", "role", "arm", "state", "restarts", "last_error")
-_DRIFT = ("state", "reason")
+_STATE = ("state", "reason")
 
 
 def overview(cache: Cache, now_ns: int) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def _arm(cache: Cache, arm: Arm, problems: list[str], now_ns: int) -> dict[str, 
         "safety": _safety(acquisition.get("safety")), "motion": acquisition.get("motion"),
         "rate_hz": arm.stats.get("acquisition", {}).get("rate_hz"), "lost": estimator.get("lost"),
         "estimate_age_s": estimate_age_s(arm, now_ns), "parameters": counts, "model": estimator.get("model"),
-        "drift": {key: estimator.get("drift", {}).get(key) for key in _DRIFT},
+        **{what: {key: estimator.get(what, {}).get(key) for key in _STATE} for what in ("drift", "trust", "supply")},
         "recorder": None if "state" not in recorder else _recorder(recorder),
         "hash": arm.meta.get("estimator", {}).get("hash"),
     }  # fmt: skip

@@ -1,7 +1,4 @@
-"""Histograms of durations: of the turns of a 1 kHz loop, and of latencies.
-
-Adding a value costs a few tenths of a microsecond and allocates nothing; the counts go out with status messages.
-"""
+"""Histograms of durations; adding a value costs a few tenths of a microsecond and allocates nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Resources of a process: usage, memory, thread limits, and its end when its parent ends.
-
-The standard library alone, so that a process can limit itself before it loads anything else.
-"""
+"""Resources of a process: usage, memory, thread limits, end with its parent; imports the standard library alone."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Priorities of a daemon's processes where none has a real-time priority.
 
-Frames go through acquisition, estimator and gateway, which work for a fraction of a millisecond at a time. By default
-each of them would wait until the running process has used up a time slice of milliseconds, and an idle processor would
-not take over one that waits for a busy one. So the processes on this path request a short slice, which lets them run at
-once, and those that answer requests get a lower priority.
+Frames go through acquisition, estimator and gateway, which work for a fraction of a millisecond at a time but might
+wait for a time slice of milliseconds. So they request a short slice, which lets them run at once, and processes that
+answer requests get a lower priority.
 """
 
 from __future__ import annotations

@@ -48,10 +48,7 @@ def accelerate_loaded(
     force: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray, scalars: FloatArray,
     mode: FloatArray, level: FloatArray, v: FloatArray, a: FloatArray, matrices: FloatArray, scratch: FloatArray,
 ) -> bool:  # fmt: skip
-    """Compute accelerations with fixed modes; False if the equations are singular.
-
-    `matrices[MASS]` is kept; rows `LOAD` (`L`) and `WEIGHT` (`w`) of `scratch` are filled.
-    """
+    """Compute accelerations with fixed modes, and rows `LOAD` and `WEIGHT` of `scratch`; False if singular."""
     n = a.shape[0]
     mass, copy, load_mass = matrices[at.MASS], matrices[at.COPY], matrices[at.LOAD_MASS]
     load, weight = scratch[at.LOAD], scratch[at.WEIGHT]

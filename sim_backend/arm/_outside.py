@@ -1,8 +1,6 @@
-"""Outside forces on a simulated arm.
+"""Outside forces on a simulated arm: a force and a moment in the base frame, on a point fixed to a link.
 
-A force and a moment, in directions of the base frame, act on a point fixed to a link.  At the joints they are `J' f`
-with the Jacobian of that point at each stage of the integration, added to motor torque.  They are constant between two
-samples.
+At the joints they are `J' f` with the Jacobian of that point at each stage of the integration.
 """
 
 from __future__ import annotations
@@ -28,10 +26,7 @@ TIP = "tip"
 
 @kernel
 def take_outside_torque(geometry: FloatArray, parameters: FloatArray, work: FloatArray, torque: FloatArray) -> None:
-    """Subtract `J' f` of all outside forces from the joint torques `torque` (n,).
-
-    Columns 0 to 11 of `work` hold each link's rotation and origin in its parent, as `mass_and_bias` leaves them.
-    """
+    """Subtract `J' f` of all outside forces from `torque` (n,); `work` is as `mass_and_bias` leaves it."""
     for link in range(torque.shape[0]):
         fx, fy, fz = parameters[PUSH_FORCE, link], parameters[PUSH_FORCE + 1, link], parameters[PUSH_FORCE + 2, link]
         mx, my, mz = parameters[PUSH_MOMENT, link], parameters[PUSH_MOMENT + 1, link], parameters[PUSH_MOMENT + 2, link]
@@ -94,10 +89,7 @@ def _link_index(model: RobotModel, link: str, what: str) -> int:
 
 
 def _steps(model: RobotModel, forces: Sequence[ForceSettings], rate_hz: float) -> list[_Step]:
-    """Return the steps of all forces in the order of time.
-
-    Raises `SimulationConfigError` for an unknown link, or two forces at once on one link.
-    """
+    """Return the steps of all forces in order of time; `SimulationConfigError`: unknown link, or two forces on one."""
     steps: list[_Step] = []
     until_s: dict[int, float] = {}
     for force in sorted(forces, key=lambda force: force.time_s):
@@ -118,10 +110,7 @@ def _steps(model: RobotModel, forces: Sequence[ForceSettings], rate_hz: float) -
 
 
 class OutsideForces:
-    """Outside forces on one simulated arm, in the arrays of its kernels (`sim_backend.arm.layout`).
-
-    Fills the rows of `parameters` and `scalars` that are of the outside force; raises `SimulationConfigError`.
-    """
+    """Outside forces on one simulated arm, in the rows of its kernels' arrays (`sim_backend.arm.layout`)."""
 
     def __init__(
         self, model: RobotModel, forces: Sequence[ForceSettings], rate_hz: float, parameters: FloatArray,

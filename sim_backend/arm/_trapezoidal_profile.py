@@ -28,10 +28,7 @@ def stroke(s: float, length: float, speed: float, ramp: float) -> tuple[float, f
 
 @jit
 def profile_at(s: float, speed: float, ramp: float, strokes: float) -> tuple[float, float, float]:
-    """Return the phase and its derivatives: from 0 to 1, `strokes` times between 1 and -1, and back to 0.
-
-    `strokes` may be infinite; after the last one all are 0.
-    """
+    """Return the phase and its derivatives: from 0 to 1, `strokes` times (or forever) between 1 and -1, back to 0."""
     half, whole = 1.0 / speed + ramp, 2.0 / speed + ramp
     if s < half:
         return stroke(s, 1.0, speed, ramp)

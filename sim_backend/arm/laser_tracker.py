@@ -1,8 +1,4 @@
-"""A simulated laser tracker, and an arm whose true geometry differs from the nominal one.
-
-The tracker has its own frame, noise, and occasional bad readings.  Errors of the arm, one for each geometric parameter,
-and the place of the target on the flange are drawn.
-"""
+"""A simulated laser tracker with noise and bad readings, and an arm whose geometry differs from the nominal one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""True dynamics, sensors and drives of an arm, packed in the arrays of the kernels.
-
-The truth is the model's `inertial` and `dynamics`; events of the settings and `PackedArm.set_dynamics` change it.
-"""
+"""True dynamics, sensors and drives of an arm, packed in the arrays of the kernels, and events that change them."""
 
 from __future__ import annotations
 
@@ -45,10 +42,7 @@ class _Step:
 
 
 def _steps(model: RobotModel, settings: SimSettings) -> list[_Step]:
-    """Return the steps of all events in the order of time.
-
-    Raises `SimulationConfigError` for an unknown joint, or overlapping changes of one value.
-    """
+    """Return the steps of all events in order of time; `SimulationConfigError`: unknown joint, overlapping changes."""
     names = [joint.name for joint in model.joints]
     steps: list[_Step] = []
     changing: dict[tuple[int, str], float] = {}

@@ -1,7 +1,4 @@
-"""Settings of a simulated arm and of its motion, tables of a daemon's TOML file.
-
-Errors are pydantic's `ValidationError`, which names the field.  Joints are named as in the robot file.
-"""
+"""Settings of a simulated arm and of its motion: tables of a TOML file, with joints named as in the robot file."""
 
 from __future__ import annotations
 

@@ -358,10 +358,7 @@ def motor_torque(model: RobotModel, inertial: FloatArray, q: FloatArray, dq: Flo
 
 
 def _condition_number(task: _Task, layout: ParameterLayout, row: FloatArray, series: FloatArray) -> float:
-    """Return the condition number of the base regressor along a piece, columns scaled to equal length.
-
-    Directions left undetermined by joints at rest are excluded.
-    """
+    """Return the condition number of the scaled base regressor along a piece, in directions that it determines."""
     motion = _single(row, task.centre, series)
     times = np.linspace(0.0, min(row[1], row[2] + 2.0 * np.pi / row[3]), 200)
     states = motion.sample(times)

@@ -1,8 +1,4 @@
-"""Object dictionary of a simulated slave: entries with type, access and value.
-
-Drives hold `Entry` objects and access their `value`; a mailbox uses `ObjectDictionary.read` and `write`, which check
-access, state, length and range and raise `SdoAbort` by ETG.1000.6.
-"""
+"""Object dictionary of a simulated slave: entries with type, access and value; `SdoAbort` by ETG.1000.6."""
 
 from __future__ import annotations
 

@@ -21,10 +21,7 @@ _DRY: tuple[DynamicsParameter, ...] = ("coulomb", "breakaway")
 
 
 class Disturbance:
-    """Applies the faults of an arm; raises `SimulationConfigError` for one of an unknown joint.
-
-    `tripped` (n,) are the drives that have tripped since the last enabling; `silent`: the bus does not answer.
-    """
+    """Faults of an arm, of known joints; `tripped` (n,) drives since the last enabling; `silent`: no bus."""
 
     def __init__(self, faults: Sequence[FaultSettings], arm: DriveArm) -> None:
         self._arm = arm
@@ -120,10 +117,7 @@ class Disturbance:
 
 
 class Wiring:
-    """Wrongly wired or scaled channels of frames, for tests of commissioning.
-
-    Raises `SimulationConfigError` for an unknown joint.
-    """
+    """Wrongly wired or scaled channels of frames; `SimulationConfigError` for an unknown joint."""
 
     def __init__(self, wiring: Sequence[WiringSettings], model: RobotModel) -> None:
         names = [joint.name for joint in model.joints]

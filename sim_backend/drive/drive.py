@@ -143,10 +143,7 @@ class Cia402Drive:
         return demand
 
     def _cruise(self, feedback: Feedback, period_s: float, fresh: bool) -> Demand | None:
-        """Run a cycle in which the drive only follows set positions; None, and nothing done, in other cycles.
-
-        It does the same as the rest of `cycle`, in a third of the time.
-        """
+        """Run a cycle that only follows set positions, in a third of the time; None, and nothing done, in others."""
         objects, values = self.objects, self._values
         word = objects.controlword.value
         if (

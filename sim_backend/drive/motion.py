@@ -1,7 +1,4 @@
-"""Set values within limits, stops and the brake of a drive under power.
-
-Quantities are in units of the device: position units, units per second, per mille of rated torque.
-"""
+"""Set values within limits, stops and brake of a drive, in position units, units per second, per mille of torque."""
 
 from __future__ import annotations
 

@@ -64,11 +64,6 @@ class DriveSample:
         return self.tau if self._coupling is None else np.asarray(self._coupling[1].T @ self.tau)
 
     @property
-    def x_set(self) -> FloatArray:
-        """Set position on the drive side."""
-        return np.asarray(self._state[layout.X_SET])
-
-    @property
     def limited(self) -> BoolArray:
         """Motors at their limit."""
         return np.asarray(np.abs(self._state[layout.U]) >= self._limit)

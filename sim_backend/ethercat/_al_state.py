@@ -18,11 +18,7 @@ Entered = Callable[[int, int], None]
 
 
 class StateMachine:
-    """AL control and status of one slave, in its memory.
-
-    A change to a higher state takes `transition_ns`, and waits up to `patience_ns` for a missing condition; a change to
-    a lower one is immediate.
-    """
+    """AL control and status of one slave; changes up take `transition_ns` and wait `patience_ns` for conditions."""
 
     def __init__(
         self, view: memoryview, check: Check, entered: Entered, *, transition_ns: int, patience_ns: int = 1_000_000_000

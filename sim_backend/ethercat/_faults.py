@@ -158,10 +158,7 @@ Fault: TypeAlias = Annotated[
 
 
 def slave_number(fault: Fault, names: Sequence[str], place: int = 0) -> int:
-    """Return the number of a fault's slave among the joints `names`, along the cable; -1 for a fault of the segment.
-
-    Raises `FaultScriptError`, with `place`, the number of the entry, if there is no such slave or cable.
-    """
+    """Return a fault's slave along the cable, -1 for the segment; `FaultScriptError` names its `place`."""
     count, where = len(names), f"fault[{place}].{fault.kind}"
     if isinstance(fault, Cut) and fault.after > count:
         raise FaultScriptError(f"{where}.after: is {fault.after}, but there are {count} slaves")

@@ -90,10 +90,7 @@ def _held(entry: Entry) -> int | float:
 
 
 class ProcessImage:
-    """Assignment and mapping of one direction, with checks of writes by the master.
-
-    Outputs are 0x1C12 and 0x16xx, inputs 0x1C13 and 0x1Axx; `max_bytes` is the size of the sync manager's buffer.
-    """
+    """Assignment and mapping of one direction, at most `max_bytes`, with checks of writes by the master."""
 
     def __init__(self, dictionary: ObjectDictionary, *, outputs: bool, max_bytes: int) -> None:
         self._dictionary = dictionary
@@ -107,10 +104,7 @@ class ProcessImage:
         self._watch(self._assign, self._check_pdo, self._check_assignment)
 
     def slots(self) -> list[Slot]:
-        """Return the slots of the present image, in order.
-
-        Raises `SdoAbort` if the assignment or a mapping names an object that does not exist.
-        """
+        """Return the slots of the present image, in order; `SdoAbort` for a mapped object that does not exist."""
         found: list[Slot] = []
         for number in _values(self._assign, self._assign.count()):
             pdo = self._pdo(number)

@@ -1,7 +1,4 @@
-"""Constants of the ADS protocol: commands, index groups, states, error codes, kinds of data.
-
-Source: Beckhoff, "TC1000 TwinCAT 3 ADS" and `AdsDef.h` of their open ADS library.
-"""
+"""Constants of the ADS protocol (Beckhoff, "TC1000 TwinCAT 3 ADS", and `AdsDef.h` of their open ADS library)."""
 
 from __future__ import annotations
 

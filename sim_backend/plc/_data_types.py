@@ -1,7 +1,4 @@
-"""Data types of the PLC and their descriptions: elementary types, strings, arrays, structures, enumerations.
-
-Fields are aligned as with TwinCAT 3's default packing of eight bytes.
-"""
+"""Data types of the PLC and their descriptions; fields are aligned as with TwinCAT 3's packing of eight bytes."""
 
 from __future__ import annotations
 

@@ -17,11 +17,7 @@ _INFO = struct.Struct("<IBBH16s")
 
 
 class Device:
-    """Device behind a port.
-
-    `state` returns ADS state and device state; `control` sets an ADS state, or raises `AdsError`.  A device without
-    `services`, as the system service, has states only.
-    """
+    """Device behind a port; `control` sets an ADS state or raises `AdsError`; without `services` it has states only."""
 
     def __init__(
         self, name: str, state: Callable[[], tuple[int, int]], control: Callable[[int], None],

@@ -24,10 +24,7 @@ _STANDSTILL = 0.005
 
 @dataclass(slots=True)
 class Measured:
-    """Values of all axes at one instant, each (n,), in the axes' units.
-
-    Where an axis delivers no values, `valid` is False and the others are the last ones.
-    """
+    """Values of all axes at one instant, (n,) in the axes' units; where not `valid`, the last ones."""
 
     position: FloatArray
     velocity: FloatArray

@@ -22,10 +22,7 @@ _MAX = 550  # notifications of a client
 
 @dataclass(slots=True)
 class Notification:
-    """One notification: of `value`, which raises `AdsError`, every so many cycles of the task from `first_cycle` on.
-
-    A sample waits for `delay_100ns` at most; `last` is the last value sent.
-    """
+    """Notification of `value`, every so many cycles from `first_cycle` on; samples wait for `delay_100ns` at most."""
 
     value: Callable[[], bytes]
     cyclic: bool

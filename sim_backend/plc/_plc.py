@@ -177,10 +177,7 @@ class SimulatedPlc:
             self.program.resume()
 
     def restart(self, down_s: float = 0.0) -> None:
-        """Restart the program, also a stopped one: initial values, no handles or notifications.
-
-        For `down_s` [s] before, the port of the runtime does not exist.
-        """
+        """Restart the program: initial values, no handles or notifications; no port for `down_s` [s] before."""
         self._runtime = State.RUN
         self._exceeding = self._missing = 0
         self.machine.switch_off()

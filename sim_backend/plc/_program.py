@@ -1,8 +1,4 @@
-"""The PLC program: counterpart of the function block that the layout describes.
-
-Each cycle evaluates heartbeat, command and set positions, sets the axes, appends a sample to the ring, and updates the
-head.  The set position of a cycle is reached at the beginning of the next one.
-"""
+"""The PLC program: counterpart of the function block that the layout describes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Routes over UDP: identity of the controller, and adding a route with user name and password.
-
-Source: the wire format that Beckhoff's open ADS library and pyads use.
-"""
+"""Routes over UDP, in the wire format of Beckhoff's open ADS library: identity of the controller, adding a route."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Services of the PLC runtime: values by address, name and handle; symbols and types; sum commands.
-
-Invalid requests raise `AdsError`.
-"""
+"""Services of the PLC runtime: values by address, name and handle; symbols and types; sum commands."""
 
 from __future__ import annotations
 
@@ -158,10 +155,7 @@ def _whole(data: bytes, length: int) -> bytes:
 
 
 def _answer_sum(group: int, count: int, data: bytes, services: Services, client: Notifications) -> bytes:
-    """Answer the sum command of an index group; `data` has `count` requests, then the data to write.
-
-    Raises `AdsError` if the request as a whole is invalid.
-    """
+    """Answer the sum command of an index group; `data`: `count` requests, data to write; `AdsError` for all at once."""
     if group == Group.SUM_READ and count == 0:
         count = len(data) // _THREE.size
         return _answer_sum(Group.SUM_READ, count, data, services, client)[count * _ONE.size :] if count else b""

@@ -39,10 +39,7 @@ class Router(Protocol):
 
 
 class Session:
-    """Connection of a client at address `host`, number `number` from 0, until it is `closed` by the PLC.
-
-    Packets to send are in `outlet`.
-    """
+    """Connection `number`, from 0, of a client at `host`, until it is `closed`; packets to send are in `outlet`."""
 
     def __init__(self, plc: Router, number: int, host: str = "") -> None:
         self._plc = plc

@@ -1,8 +1,4 @@
-"""Symbols of the PLC: places of variables in memory, lookup of members and elements, entries of the upload.
-
-Names such as `GVL_Theta.aRing[3].aSample[0].aAxis[1].fPosition` are case-insensitive.  Only variables are in the
-upload; entries of members and elements are read by name.
-"""
+"""Symbols of the PLC: places of variables in memory, lookup of members and elements by name, entries of the upload."""
 
 from __future__ import annotations
 

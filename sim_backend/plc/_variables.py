@@ -1,7 +1,4 @@
-"""Variables of the PLC: the global variable list of the layout, and a program MAIN with types of all sorts.
-
-An online change may alter a structure of the layout; the program then writes the remaining fields.
-"""
+"""Variables of the PLC: the layout's list, which an online change may alter, and MAIN with types of all sorts."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ _ALTERABLE = ("ST_ThetaAxis", "ST_ThetaSample", "ST_ThetaBlock", "ST_ThetaInfo",
 
 @dataclass(frozen=True)
 class Alteration:
-    """Alteration of a structure by an online change, by the names in the layout.
-
-    An unknown field is added at the end; `type` is elementary, None removes the field.
-    """
+    """Alteration of a field by an online change: added at the end if unknown, removed if `type` is None."""
 
     structure: str
     field: str

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.demo.demo import Demonstration, coverage
+from service.demo.demo import coverage
 from tests.lab.command_line import thetad
 
 
@@ -16,17 +16,6 @@ def test_coverage_counts_values_within_their_intervals() -> None:
     std = np.array([0.1, 0.1, 0.1, 0.0])
     off = (0.0, 1.95 * std, -1.97 * std, [0.1, 0.3, 0.1, 1e-9], np.nan)
     assert [coverage(truth, truth + np.array(each), std) for each in off] == [1.0, 1.0, 0.25, 0.5, 0.0]
-
-
-def test_configuration_of_the_run(tmp_path: Path) -> None:
-    config = Demonstration("arm7", 30.0, 12.0, 4).config(tmp_path)
-    (arm,) = config.arm
-    assert (arm.robot, arm.hold, arm.state.resume) == ("arm7", True, False)
-    assert (config.state_dir, config.recording_dir(arm)) == (tmp_path / "state", tmp_path)
-    assert arm.driver.kind == "sim"
-    first, pause, second = arm.driver.motion.segments
-    assert (first.duration_s, second.duration_s, pause.kind) == (30.0, 12.0, "hold")
-    assert first.seed != second.seed
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mcap.reader import make_reader
+from mcap.summary import Summary
+from mcap.writer import Writer
 
+from drivers.files.recordings.format import METADATA_NAME
 from drivers.files.recordings.recording import (
     RecordingError,
     RecordingExistsError,
@@ -23,7 +29,7 @@ from drivers.files.recordings.recording import (
     recording_info,
     recover,
 )
-from tests.lab.recordings.frames import write
+from tests.lab.recordings.frames import META, write
 
 ROOT = Path(__file__).parents[2]
 FRAMES = 200
@@ -139,6 +145,80 @@ def test_a_flipped_bit_is_never_taken_for_data(tmp_path: Path, whole: Path, posi
         return
     assert result.frames >= len(rows)
     assert all(row.tobytes() in kept for row in rows)
+
+
+def test_two_hundred_flipped_bits(tmp_path: Path, whole: Path) -> None:
+    """Each is refused with one line, in frames, metadata and index alike."""
+    rng, damaged = np.random.default_rng(27), tmp_path / "damaged.mcap"
+    for _ in range(200):
+        data = bytearray(whole.read_bytes())
+        data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
+        damaged.write_bytes(data)
+        with pytest.raises(RecordingFormatError) as caught:
+            read_recording(damaged)
+        assert str(damaged) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def unchecked(path: Path) -> tuple[bytearray, Summary]:
+    """A recording without any checksum, as other programs write it."""
+    with path.open("wb") as file:
+        writer = Writer(file, chunk_size=4096, enable_crcs=False)
+        writer.start()
+        writer.add_metadata(METADATA_NAME, META.to_metadata())
+        schema = writer.register_schema("s", "jsonschema", b"{}")
+        channel = writer.register_channel(META.topic, "json", schema)
+        for k in range(200):
+            content = json.dumps({"t": k, "t_ns": k * 1000, "seq": k, "q": [float(k), 1.0]}).encode()
+            writer.add_message(channel, k * 1000, content, k * 1000, k)
+        writer.finish()
+    with path.open("rb") as file:
+        summary = make_reader(file).get_summary()
+    assert summary is not None
+    return bytearray(path.read_bytes()), summary
+
+
+def number(old: int, new: int) -> Callable[[bytearray, Summary], None]:
+    """Return the edit of the last place with this 8-byte number: in the index."""
+
+    def edit(data: bytearray, _: Summary) -> None:
+        place = data.rindex(struct.pack("<Q", old))
+        data[place : place + 8] = struct.pack("<Q", new)
+
+    return edit
+
+
+def hidden(code: int) -> Callable[[bytearray, Summary], None]:
+    """Return the edit that gives the second chunk another opcode."""
+    return lambda data, summary: data.__setitem__(summary.chunk_indexes[1].chunk_start_offset, code)
+
+
+TAMPERED: dict[str, tuple[Callable[[bytearray, Summary], None], str]] = {
+    "chunk skipped": (hidden(0x86), r"statistics say \d chunks, it holds \d"),
+    "opcode unknown": (hidden(0x46), "opcode 0x46, which does not belong there"),
+    "opcode misplaced": (hidden(0x08), "opcode 0x08, which does not belong there"),
+    "index of other times": (number(199_000, 198_000), "other times"),
+    "chunk index elsewhere": (
+        lambda data, summary: number(
+            summary.chunk_indexes[0].chunk_start_offset, summary.chunk_indexes[0].chunk_start_offset + 1
+        )(data, summary),
+        "disagree at byte",
+    ),
+    "no end of data": (lambda data, _: data.__setitem__(data.rindex(b"\x0f\x04" + bytes(11)), 0x8F), "opcode 0x0b"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_a_file_that_contradicts_its_index(tmp_path: Path, name: str) -> None:
+    edit, words = TAMPERED[name]
+    path = tmp_path / "r.mcap"
+    data, summary = unchecked(path)
+    assert read_recording(path).samples == 200
+    edit(data, summary)
+    path.write_bytes(data)
+    with pytest.raises(RecordingFormatError, match=rf"contradicts itself: .*{words}.*recordings recover"):
+        read_recording(path)
+    assert not recording_info(path).complete
 
 
 @pytest.mark.parametrize("victim", [0, 3])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +14,15 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
+import zmq
 
 from drivers.files.recordings.recording import read_recording
 from drivers.files.robots.file import load_robot
 from rt_core.online import OnlineEstimator
 from service.config.arm_robot import online_settings
 from service.config.load import Config
-from service.protocol.messages import WireError, decode
+from service.protocol.messages import BodyMessage, WireError, decode
+from service.worker.worker import Runtime
 from tests.lab.daemon.daemons import config, replayed
 from tests.lab.daemon.lone_process import LoneProcess
 
@@ -194,6 +197,34 @@ def test_frames_with_any_bytes_changed_do_not_end_the_estimator(process: LonePro
     assert np.isfinite(after["theta"]).all()
     assert after["used"] > before["used"]
     assert process.process.poll() is None
+
+
+def test_the_time_without_a_source_is_no_latency(process: LoneProcess) -> None:
+    """A frame of before has renewed the estimate, and the first one after the outage has it published."""
+    epoch = settled(process)["source_epoch"]
+    with zmq.Context() as context, context.socket(zmq.SUB) as results:
+        results.rcvtimeo = 20_000
+        results.subscribe(f"{process.arm}/stats".encode())
+        results.connect(Runtime(process._folder).results(process.arm, "estimator"))
+
+        def slow() -> int:
+            """Latencies above a second, by statistics that are made from now on."""
+            while results.poll(0):
+                results.recv()
+            for _ in range(2):  # the first may have been on its way
+                message = decode(results.recv_multipart())
+            assert isinstance(message, BodyMessage)
+            told = message.body["latency"]
+            return sum(n for n, low in zip(told["counts"][1:], told["bounds_us"], strict=True) if low >= 1e6)
+
+        before = slow()
+        for lap, frames in enumerate((600, 610, 600), 1):  # of two updates one is published: one lap ends between
+            time.sleep(1.2)
+            for k in range(frames):
+                q, tau = motion(k)
+                process.send(process.frame(k, round(1e9 * k / RATE_HZ), epoch=epoch + lap, q=q, tau=tau))
+            settled(process)
+        assert slow() == before
 
 
 def test_the_recorder_writes_each_frame_once_and_in_order(tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""Functions behind `thetad ads`: server information, symbols, values, and a check of an arm.
-
-Each function opens a connection of its own, returns plain data and raises `DriverError`.
-"""
+"""Functions behind `thetad ads`: server information, symbols, values, and a check of an arm."""
 
 from __future__ import annotations
 

@@ -34,7 +34,6 @@ _UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _ARRAY = re.compile(r"^\s*ARRAY\s*\[(?P<bounds>[^\]]*)\]\s*OF\s+(?P<element>.+)$", re.IGNORECASE | re.DOTALL)
 _BOUND = re.compile(r"^\s*(-?\d+)\s*\.\.\s*(-?\d+)\s*$")
 _STRING = re.compile(r"^(W?)STRING\s*(?:[(\[]\s*(\d+)\s*[)\]])?$", re.IGNORECASE)
-_DEFAULT_CHARS = 80
 _DEEPEST = 32
 
 

@@ -42,10 +42,7 @@ class RingReader:
         return number % self.blocks
 
     def due(self, complete: int, most: int) -> list[int]:
-        """Return the numbers of the blocks to read now, at most `most`, if `complete` ones have been written.
-
-        Blocks that have been overwritten are skipped and counted.
-        """
+        """Return the numbers of at most `most` blocks to read, of `complete` ones; skip and count overwritten ones."""
         oldest = complete - self.blocks + 1
         if self.next < oldest:
             self._skip(min(oldest + self._MARGIN, complete))

@@ -13,10 +13,7 @@ from collections import deque
 
 
 class Timeline:
-    """Numbers and times of samples; `cycle_ns` is the cycle of the PLC's task.
-
-    `lost` counts numbers without a sample; `steps` how often the PLC's time went backwards or jumped, without restarts.
-    """
+    """Numbers and times of samples; `lost` counts numbers without a sample, `steps` jumps of the PLC's time."""
 
     _JUMP_NS = 1_000_000_000
     _SAMPLES = 1000  # whose times of receipt are the reference for lateness
@@ -46,10 +43,7 @@ class Timeline:
         return self._counter is None or counter > self._counter
 
     def place(self, counter: int, time_ns: int, host_ns: int, exceeded: bool = False) -> tuple[int, int]:
-        """Return `seq` and `t_bus_ns` of a `fresh` sample, which was available at `host_ns` at the latest.
-
-        `exceeded`: the task has recently exceeded its cycle.
-        """
+        """Return `seq` and `t_bus_ns` of a `fresh` sample, available at `host_ns`; `exceeded`: the task was late."""
         is_set = False
         if self._seq < 0:
             seq, expected_ns = 0, time_ns + self._ahead_ns

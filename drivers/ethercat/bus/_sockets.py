@@ -55,8 +55,7 @@ class FrameSockets:
     def flush(self) -> None:
         """Discard the frames that wait in the sockets.
 
-        SOEM distinguishes frames by 16 indices.  An answer that is more than 16 frames late would pass for that of a
-        later frame, and so would every answer after it.
+        SOEM has 16 indices for frames: an answer 16 frames late would pass for a later one, and so would all after it.
         """
         for one in self._sockets:
             try:

@@ -18,10 +18,8 @@ _NEXT_TO_NOTHING_US = 1
 def soem_deadline(sockets: FrameSockets, after_s: float) -> Iterator[threading.Event]:
     """Set every time-out inside SOEM to almost zero when the block takes longer than `after_s`.
 
-    Each unanswered frame costs 2 ms in SOEM, and each byte of an EEPROM up to 60 ms, so a scan of drives that went away
-    takes minutes and cannot be interrupted.  The time-outs can be changed during a call with `release_gil=True`.
-
-    Yields an event, set once the time is over: the result of SOEM is then invalid, and `sockets` are non-blocking.
+    Otherwise a scan of drives that went away takes minutes and cannot be interrupted.  Yields an event, set once the
+    time is over: the result of SOEM is then invalid, and `sockets` are non-blocking.
     """
     timeouts = pysoem.settings.timeouts
     before = {name: getattr(timeouts, name) for name in _TIMEOUTS}

@@ -1,8 +1,6 @@
 """Mailboxes, distributed clocks and process data of a master.
 
-Only this module and `master` use pysoem, a thin layer over the C library SOEM: a wrong call overwrites memory, closes
-unrelated files, or fails in a later call.  `Bus` accepts only calls that are valid at the moment and raises drivers'
-errors.
+Only this module and `master` use pysoem, where a wrong call overwrites memory, closes unrelated files, or fails later.
 """
 
 from __future__ import annotations

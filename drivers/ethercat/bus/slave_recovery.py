@@ -277,10 +277,7 @@ class SlaveRecoveries:
         return done
 
     def _set_clock(self, position: int, image: SlaveImage) -> bool:
-        """Set a clock that restarted to the bus time, and start SYNC0.
-
-        The accuracy is about the jitter of the process; the drift compensation of the controllers does the rest.
-        """
+        """Set a clock that restarted to the bus time, roughly (the controllers do the rest), and start SYNC0."""
         bus = self._bus
         before_ns = time.monotonic_ns()
         raw = bus.read_register(position, _REG_DC_TIME, 8)

@@ -29,11 +29,7 @@ class Channels:
 
 
 def read_channels(source: DataSource, mapping: Mapping, robot: RobotFile | None) -> Channels:
-    """Read and convert every channel of the mapping.
-
-    Raises `DataError` if a column is absent or of the wrong shape; `MappingError` if the mapping contradicts the robot
-    or itself.
-    """
+    """Read and convert every channel; `DataError` by a column, `MappingError` by a contradiction of the mapping."""
     content = mapping.content
     tables = {name: table for name, table in content.tables().items() if not table.from_current}
     names = _known_joints(mapping, robot)

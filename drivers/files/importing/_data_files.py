@@ -220,6 +220,8 @@ def _joint_states(scan: Scan) -> JointStateSource | None:
                 messages.setdefault(scan.channels[channel].topic, []).append(data)
     if not messages:
         return None
+    if scan.corrupt:
+        raise DataError(f"{path}: a damaged ROS 2 bag: {scan.damage}; `mcap recover` keeps what is intact")
     if len(messages) > 1:
         raise DataError(
             f"{path}: a ROS 2 bag with joint states on {', '.join(sorted(messages))}; keep one topic "

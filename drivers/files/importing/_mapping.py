@@ -61,10 +61,7 @@ class TimeTable(_Table):
 
 
 class ChannelTable(_Table):
-    """One channel: its columns and their conversion to SI units at the joint.
-
-    value = side(sign * unit(scale * column)) + offset, where `side` is the transmission for motor-side values.
-    """
+    """One channel: value = side(sign * unit(scale * column)) + offset, with the transmission `side` of motor values."""
 
     columns: Ref | Annotated[list[Ref], Field(min_length=1)] | None = None
     unit: str | list[str] | None = None
@@ -244,10 +241,7 @@ class Mapping:
 
 
 def load_mapping(ref: str | Path, base: Path | None = None) -> Mapping:
-    """Load a mapping by path, or by name as `configs/mappings/NAME.toml` under the working directory or `base`.
-
-    Raises `MappingError`, whose message names the path and the invalid key.
-    """
+    """Load a mapping by path, or by name from `configs/mappings` here or in `base`; `MappingError` names the key."""
     path = _find(ref, base)
     try:
         data = path.read_bytes()

@@ -1,11 +1,8 @@
 """Export of recordings to ROS 2, Foxglove and CSV.
 
-`ros2` is an MCAP file of `sensor_msgs/msg/JointState` in CDR (OMG DDS-XTypes 1.3, section 7.4, little endian, plain
-CDR version 1), as `ros2 bag` writes and reads it.  `foxglove` is an MCAP file of `foxglove.JointStates` in JSON.  `csv`
-has one line per sample, with all channels.
-
-Unmeasured channels are empty arrays (`ros2`), missing keys (`foxglove`) or empty fields (`csv`).  A single value that
-is missing or invalid is NaN in `ros2`.
+`ros2` is an MCAP file of `sensor_msgs/msg/JointState` in CDR (OMG DDS-XTypes 1.3, section 7.4, little endian),
+`foxglove` one of `foxglove.JointStates` in JSON, and `csv` has one line per sample.  Unmeasured channels are empty
+arrays, missing keys or empty fields; a missing value is NaN in `ros2`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Format of recording files: names, version, schema, metadata, and the errors of reading and writing them.
-
-A recording is an MCAP file.  Each robot has one channel `<robot>/frame` of JSON messages with a JSON schema, and one
-metadata record `thetad.recording` with its joints and units.
-"""
+"""Format of recording files: MCAP with one channel `<robot>/frame` and one record `thetad.recording` per robot."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Reader of MCAP files that may be incomplete or damaged.
 
 The readers of the `mcap` package need an index at the end of the file, which a killed writer did not write.  Here the
-file is read from the start; a record counts only if it is complete and its checksum is correct.
+file is read from the start; a record counts only if it is complete and its checksum is correct.  A closed file is
+compared with its own summary (`_inventory`): one that contradicts it counts as damaged.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from mcap.opcode import Opcode
 from mcap.records import Channel, Chunk, Metadata, Schema
 from mcap.stream_reader import get_chunk_data_stream
 
+from drivers.files.recordings._inventory import Inventory
 from drivers.files.recordings.format import RecordingError, RecordingFormatError, RecordingNotFoundError
 
 MAGIC = b"\x89MCAP0\r\n"
@@ -33,6 +35,10 @@ _MESSAGE = struct.Struct("<HIQQ")  # channel, sequence, log time, publish time
 
 #: What decoding a damaged record may raise.
 _DAMAGE = (McapError, struct.error, UnicodeDecodeError, ValueError, EOFError, RuntimeError, zstandard.ZstdError)
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or type(error).__name__
 
 
 @dataclass
@@ -82,6 +88,7 @@ class Scan:
                 return
             raise RecordingFormatError(f"{self.path}: not an MCAP file; other formats come in by `thetad import`")
         position = len(MAGIC)
+        inventory = Inventory(MAGIC)
         while True:
             header = file.read(_RECORD.size)
             if len(header) < _RECORD.size:
@@ -96,20 +103,34 @@ class Scan:
                 self.whole = file.read(len(MAGIC)) == MAGIC
                 if not self.whole:
                     self._stop(position, "the file ends within its last bytes")
+                    return
+                self._compare(inventory, position, header, body)
                 return
             try:
+                inventory.record(opcode, position, header, body)
                 content = self._record(opcode, body)
             except _DAMAGE as error:
                 self.corrupt = True
                 self.dropped += _RECORD.size + length
-                self.damage = (
-                    self.damage or f"the record at byte {position} is damaged ({error or type(error).__name__})"
-                )
+                self.damage = self.damage or f"the record at byte {position} is damaged ({_text(error)})"
             else:
                 if content is not None:
                     self.chunks += opcode == Opcode.CHUNK
+                    inventory.content(content.messages)
                     yield content
             position += _RECORD.size + length
+
+    def _compare(self, inventory: Inventory, position: int, header: bytes, footer: bytes) -> None:
+        """Compare a closed file, whose records are sound one by one, with its summary."""
+        if self.corrupt:
+            return
+        try:
+            inventory.record(Opcode.FOOTER, position, header, footer)
+            problem = inventory.contradiction(footer)
+        except _DAMAGE as error:
+            problem = f"its last record is damaged ({_text(error)})"
+        if problem is not None:
+            self.corrupt, self.damage = True, f"the file contradicts itself: {problem}"
 
     def _stop(self, position: int, damage: str) -> None:
         self.dropped += self.size - position

@@ -251,7 +251,7 @@ def _copy_channel(writer: Any, scan: Scan, channel_id: int) -> int:
 
 
 def _mcap_writer(stream: BinaryIO) -> Any:  # its methods are not all typed
-    return Writer(stream, chunk_size=_UNLIMITED, compression=CompressionType.ZSTD)
+    return Writer(stream, chunk_size=_UNLIMITED, compression=CompressionType.ZSTD, enable_data_crcs=True)
 
 
 def _create(path: Path) -> BinaryIO:

@@ -42,7 +42,6 @@ _TOLERANCE = 1e-3
 _SINGULAR = 1e-10
 _MIN_SHARE = 1e-9  # least residual of a joint, as a share of the largest
 _STEP = {"zero": 1e-4, "position_scale": 1e-4, "tilt": 1e-4, "velocity_late": 1e-3}
-_MAX_SHIFT_S = 0.5
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Linear fit at given constants, with a covariance that includes the uncertainty of the constants.
 
-The rows are widened by the slopes of the torque along the logarithms of the constants; the covariance of the widened
-problem is that of parameters and constants together, correlated residuals included.  It holds where the slopes hold:
-for a constant whose interval is wide or open, the change of the linear parameters along its profile is added.
+The rows are widened by the slopes of the torque along the logarithms of the constants.  For a constant whose interval
+is wide or open, the change of the linear parameters along its profile is added.
 """
 
 from __future__ import annotations
@@ -91,10 +90,7 @@ def standard_deviations(
     data: CompressedTorque, state: LinearFit, profiles: Mapping[int, Profile], without: tuple[int, ...],
     sigma: FloatArray,
 ) -> FloatArray:  # fmt: skip
-    """Return the standard deviations (p,) of the base parameters, with the effect of constants without bounds.
-
-    Infinite for undetermined parameters, and where the variance is negative by more than rounding.
-    """
+    """Return the standard deviations (p,) of the base parameters, infinite for undetermined ones."""
     p = len(data.base)
     variance = np.diag(state.covariance)[:p].copy()
     for c, found in profiles.items():

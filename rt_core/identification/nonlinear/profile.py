@@ -1,10 +1,8 @@
 """Intervals of the constants from the profile of the cost.
 
-The torque is far from linear in a constant, and does not depend on it below the slowest speed in the data, so a
-standard deviation does not describe its uncertainty.  Instead the constant is held at values over its whole range while
-everything else is fitted anew.  The interval holds the values at which the cost rises by less than `kappa` times the
-quantile of chi-squared with one degree of freedom; `kappa` is the ratio of the constant's variance under correlated
-residuals to that under white ones (Pace, Salvan and Sartori 2011 scale a profile in this way).
+A constant is held at values over its whole range while everything else is fitted anew.  The interval holds the values
+at which the cost rises by less than `kappa` times the quantile of chi-squared with one degree of freedom; `kappa` is
+the ratio of the variance under correlated residuals to that under white ones (Pace, Salvan and Sartori 2011).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from rt_core.identification.physical.newton import descend
 from rt_core.identification.physical.prior import DENSITY, Blocks, ConsistencyError, Prior, blocks, physical_prior
 from rt_core.linear_algebra import lstsq
 from rt_core.model.base import BaseParameters
-from rt_core.model.friction import LAW_ARMATURE, LAW_OFFSET
+from rt_core.model.friction import LAW_ARMATURE, LAW_OFFSET, LAW_VISCOUS
 from rt_core.model.inertia import pseudo_inertia
 from rt_core.model.parameters import ParameterLayout
 from rt_core.model.robot import JointDynamics, RobotModel
@@ -48,16 +48,15 @@ class ConsistentFit:
     dynamics: JointDynamics  # the effects of `phi` on the joint side; those at a coupled motor are in `phi` alone
     # (p, p) posterior covariance of `theta`, from noise and the prior's uncertainty, given the weight
     covariance: FloatArray
-    # (P, P) the same of `phi`; the prior's in directions that torque does not determine
-    standard_covariance: FloatArray
+    variances: FloatArray  # (P,) of `phi`, likewise
     link_weight: float  # of the prior of links; `1/sqrt(weight)` is its assumed relative error
-    effect_weight: float  # of the prior of known effects, likewise
     smallest_eigenvalue: FloatArray  # (n,) of each link's pseudo-inertia; positive
     divergence: FloatArray  # (n,) distance of each link from its prior
     # (p,) share of each base parameter's information that comes from the data rather than the prior, 0 to 1
     data_share: FloatArray
     iterations: int  # Newton steps of the last minimisation
     prior: Prior  # the prior and its sources
+    viscous_scale: FloatArray  # (P,) that viscous friction was drawn towards zero with; infinite where it was not
 
     @property
     def std(self) -> FloatArray:
@@ -152,9 +151,32 @@ def joint_dynamics(model: RobotModel, layout: ParameterLayout, phi: FloatArray) 
     return replace(JointDynamics.zeros(model.n) if model.dynamics is None else model.dynamics, **values)
 
 
+def viscous_scales(found: ConsistentFit, layout: ParameterLayout, model: RobotModel) -> FloatArray:
+    """Return the standard deviation (P,) of viscous friction about zero, one for all joints of a kind.
+
+    Empirical Bayes: with `f_j ~ N(0, s^2)` for all joints, the marginal likelihood of the data grows with each step
+
+        s^2 <- mean_j E[f_j^2 | data] = mean_j (f_j^2 + var f_j)
+
+    of expectation and maximisation (Dempster, Laird, Rubin 1977), from the estimate `f_j` and its posterior variance
+    in `found`. Joints whose viscous friction the data determine set the scale for those where a poor motion leaves it
+    open; without it, such a joint's friction is extrapolated in speed as it came. Revolute and prismatic joints have
+    a scale each, because their units differ. Infinite for everything that is not viscous friction.
+    """
+    out = np.full(found.phi.size, np.inf)
+    prismatic = np.array([joint.kind == "prismatic" for joint in model.joints])
+    for kind in (True, False):
+        chosen = (layout.law == LAW_VISCOUS) & (prismatic[layout.joint] == kind)
+        if np.count_nonzero(chosen) > 1:  # one joint alone tells nothing of others
+            second = found.phi[chosen] ** 2 + found.variances[chosen]
+            out[chosen] = float(np.sqrt(second.mean()))
+    return out
+
+
 def fit_consistent(
     base: BaseParameters, model: RobotModel, triangles: Sequence[JointTriangle], sigma: FloatArray, *,
     inflation: float = 1.0, link_weight: float | None = None, prior: RobotModel | None = None,
+    viscous_scale: FloatArray | None = None,
 ) -> ConsistentFit:  # fmt: skip
     """Fit consistent standard parameters to compressed rows.
 
@@ -173,6 +195,8 @@ def fit_consistent(
         more than consistency.
     prior : RobotModel, optional
         Source of the prior, in the same frames; `model` by default.
+    viscous_scale : (P,) array, optional
+        Standard deviation of each viscous friction about zero, from `viscous_scales`; infinite for anything else.
 
     Raises
     ------
@@ -197,12 +221,15 @@ def fit_consistent(
     columns = blocks(base.standard)
     R, z = weighted_rows(triangles, sigma * np.sqrt(inflation), len(base))
     A = R @ base.mapping
+    narrow = np.full(len(base.standard), np.inf) if viscous_scale is None else viscous_scale
+    drawn = np.diag(1.0 / narrow)[np.isfinite(narrow)]
     belief = physical_prior(reference_model, base.standard)
     if belief.invented:
         belief = physical_prior(reference_model, base.standard, _density(A, z, columns, belief.links))
     scale, width = effect_scales(columns, base.standard, base.mapping, triangles, belief)
     reference = Reference.build(columns, belief.links, scale, belief.effects[columns.free], width)
     known = belief.effects[columns.positive] > 0.0
+    A, z = np.vstack((A, drawn)), np.concatenate((z, np.zeros(drawn.shape[0])))
     if link_weight is None:
         links, effects = choose_weights(A, z, reference, known)
     else:
@@ -213,14 +240,15 @@ def fit_consistent(
     phi = point.phi(reference)
     inertial = phi[columns.links]
     # Hessian = root' root; its inverse splits into the parts of the noise and of the prior's uncertainty
-    spread = la.solve_triangular(minimum.root, point.directions(reference).T, trans="T", check_finite=False)
+    directions = point.directions(reference)
+    spread = la.solve_triangular(minimum.root, directions.T, trans="T", check_finite=False)
     covariance = (base.mapping @ spread.T) @ (base.mapping @ spread.T).T
     reach = la.solve_triangular(minimum.root, spread @ base.mapping.T, check_finite=False)
-    from_prior = (weight[:, None] * reach**2).sum(axis=0)
+    from_prior = (weight[:, None] * reach**2).sum(axis=0) + ((drawn @ directions @ reach) ** 2).sum(axis=0)
     divergence = point.penalties(reference)[: 10 * model.n].reshape(model.n, 10).sum(axis=1)
     least = np.array([np.linalg.eigvalsh(pseudo_inertia(link))[0] for link in inertial])
     return ConsistentFit(
-        phi, base.theta(phi), inertial, joint_dynamics(model, base.standard, phi), covariance, spread.T @ spread, links,
-        effects, least, divergence, np.clip(1.0 - from_prior / np.diag(covariance), 0.0, 1.0), minimum.iterations,
-        belief,
+        phi, base.theta(phi), inertial, joint_dynamics(model, base.standard, phi), covariance, (spread**2).sum(axis=0),
+        links, least, divergence, np.clip(1.0 - from_prior / np.diag(covariance), 0.0, 1.0), minimum.iterations, belief,
+        narrow,
     )  # fmt: skip

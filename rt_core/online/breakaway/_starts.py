@@ -68,47 +68,20 @@ Sliding = Callable[[], FloatArray]
 
 @dataclass(frozen=True)
 class Start:
-    """Start of a joint from rest.
+    """Start of a joint from rest."""
 
-    Attributes
-    ----------
-    t_s : float
-        Time [s], on the frames' clock.
-    joint : int
-    direction : int
-        1 or -1.
-    torque : float
-        Static friction at that instant [N*m or N], positive: torque less load, in the direction of motion.
-    std : float
-        Its standard deviation by noise.
-    common_std : float
-        Its standard deviation by the uncertain instant and load, whose errors are similar at each start.
-    left_out : str
-        Key of `LEFT_OUT`; empty if the start counts.
-    """
-
-    t_s: float
+    t_s: float  # time [s], on the frames' clock
     joint: int
-    direction: int
-    torque: float
-    std: float
+    direction: int  # 1 or -1
+    torque: float  # static friction at that instant [N*m or N], positive: torque less load, in the direction of motion
+    std: float  # its standard deviation by noise
+    # its standard deviation by the uncertain instant and load, whose errors are similar at each start
     common_std: float
-    left_out: LeftOut | Literal[""] = ""
+    left_out: LeftOut | Literal[""] = ""  # key of `LEFT_OUT`; empty if the start counts
 
 
 class StartDetector:
-    """Detect starts in the frames of an arm of `n` joints.
-
-    Parameters
-    ----------
-    n : int
-    rate_hz : float
-        Frame rate.
-    load : callable
-        See `Load`.
-    sliding : callable or None
-        See `Sliding`; None if Coulomb friction is unknown.
-    """
+    """Detect starts in the frames of an arm of `n` joints; see `Load` and `Sliding` (None if unknown)."""
 
     def __init__(self, n: int, rate_hz: float, load: Load, sliding: Sliding | None = None) -> None:
         self.n, self.rate_hz = n, float(rate_hz)
@@ -133,18 +106,10 @@ class StartDetector:
         self._left: int | None = None  # index of the first frame in motion
 
     def push(self, t_s: float, x: FloatArray, q: FloatArray, tau: FloatArray) -> list[Start]:
-        """Process a frame; return the starts found, mostly none.
+        """Process a frame at `t_s` [s]; return the starts found, mostly none.
 
-        Parameters
-        ----------
-        t_s : float
-            Time [s].
-        x : (n,) float64
-            Positions of the motors on the joint side, or of the joints if only these are measured.
-        q : (n,) float64
-            Positions of the joints.
-        tau : (n,) float64
-            Torques of the motors on the joint side; NaN, here or in a position, for an invalid frame.
+        `x` (n,) are positions of the motors on the joint side, or of the joints if only these are measured, `q` (n,)
+        those of the joints, `tau` (n,) the motors' torques on the joint side; NaN anywhere for an invalid frame.
         """
         row, n = self._chunk[self._filled], self.n
         row[0] = t_s
@@ -233,10 +198,7 @@ class StartDetector:
         return [first, *(Start(m, k, way, np.nan, np.nan, np.nan, "together") for k, m, _, way in moments[1:])]
 
     def _moment(self, j: int, left: int) -> tuple[float, float, int] | None:
-        """Return when joint `j` began to move [s], half the width of that interval [s], and its direction.
-
-        None if it did not move.
-        """
+        """Return when joint `j` began to move [s], half the width of that interval [s], and its direction; or None."""
         assert self._level is not None
         t, way = self._frames[left:, 0], self._x[left:, j] - self._level[j]
         band = self._band[j]

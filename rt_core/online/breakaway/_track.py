@@ -1,11 +1,8 @@
 """Breakaway friction of each joint from its starts: a value with its interval, or the reason for having none.
 
-The value is the mean of the last starts, weighted by their noise and by the joint's scatter, which is learned.  Its
-interval is Student's and includes the common error of all starts, by load and instant, which does not average out, and
-the difference of the two directions.  If the latest starts of a direction consistently differ from its earlier ones,
-the joint has changed, and the earlier starts are discarded.
-
-Times are of the frames' clock.  After a restart of the clock earlier starts have negative times, lower bounds of age.
+The value is the mean of the last starts, weighted by their noise and the learned scatter of the joint.  Its interval is
+Student's and includes the common error of all starts and the difference of the two directions.  If the latest starts of
+a direction consistently differ from its earlier ones, the earlier ones are discarded.  Times are of the frames' clock.
 """
 
 from __future__ import annotations
@@ -44,41 +41,21 @@ _WHY = tuple(LEFT_OUT)
 
 @dataclass(frozen=True)
 class JointBreakaway:
-    """Breakaway friction of one joint.
+    """Breakaway friction of one joint."""
 
-    Attributes
-    ----------
-    value, std, lower, upper : float or None
-        [N*m or N], 95 %; None where it is `unestimated`.
-    scatter : float or None
-        Standard deviation of single starts about the value.
-    status : {"unestimated", "estimated", "stale"}
-    reason : str
-        Why there is no value, or why it is stale; empty if it is estimated.
-    starts : int
-        Number of starts in the value.
-    last_t : float or None
-        Time of the latest start [s], on the frames' clock; None before the first on this clock.
-    seen : int
-        Number of starts since the beginning, rejected ones included.
-    left_out : dict of str to int
-        Number of rejected starts by reason (`LEFT_OUT`).
-    changes : int
-        Number of detected changes.
-    """
-
+    # value, std, lower, upper: [N*m or N], 95 %; None where it is `unestimated`
     value: float | None
     std: float | None
     lower: float | None
     upper: float | None
-    scatter: float | None
+    scatter: float | None  # standard deviation of single starts about the value
     status: BreakawayStatus
-    reason: str
-    starts: int
-    last_t: float | None
-    seen: int
-    left_out: dict[LeftOut, int]
-    changes: int
+    reason: str  # why there is no value, or why it is stale; empty if it is estimated
+    starts: int  # number of starts in the value
+    last_t: float | None  # time of the latest start [s], on the frames' clock; None before the first on this clock
+    seen: int  # number of starts since the beginning, rejected ones included
+    left_out: dict[LeftOut, int]  # number of rejected starts by reason (`LEFT_OUT`)
+    changes: int  # number of detected changes
 
 
 class BreakawayTracker:
@@ -164,13 +141,7 @@ class BreakawayTracker:
         return {"starts": starts, "counts": self._counts.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state, with a new clock.
-
-        Raises
-        ------
-        ValueError
-            If it is of another arm, or damaged; the tracker is then unchanged.
-        """
+        """Restore a saved state, with a new clock; `ValueError` if it does not fit, without a change."""
         starts = np.array(state.get("starts"), dtype=np.float64)
         counts = np.array(state.get("counts"), dtype=np.int64)
         if starts.shape != self._starts.shape or counts.shape != self._counts.shape:
@@ -199,10 +170,7 @@ def _left_behind(old: FloatArray, new: FloatArray) -> float | None:
 
 
 def _between_directions(known: FloatArray, mean: float, common: float) -> float:
-    """Return the distance of the directions of starts (k, 5) from `mean`, beyond chance and their `common` error.
-
-    An error of the load separates the directions by twice its size.  Zero if one of them has fewer than two starts.
-    """
+    """Return the distance of the directions of starts (k, 5) from `mean`, beyond chance and their `common` error."""
     away = [known[known[:, 4] == direction] for direction in (-1.0, 1.0)]
     if min(len(starts) for starts in away) < 2:
         return 0.0

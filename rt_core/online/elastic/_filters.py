@@ -19,12 +19,9 @@ _POINTS = 6  # of the interpolation between samples
 
 
 def elastic_taps(cutoff_hz: float, rate_hz: float, lag_s: float) -> FloatArray:
-    """Return taps (TAPS, L), latest sample last, for samples at `rate_hz`; those of the link look ahead by `lag_s`.
+    """Return taps (TAPS, L), latest sample last; those of the link look ahead by `lag_s`.
 
-    Raises
-    ------
-    ValueError
-        If the cut-off is not below half the rate.
+    Raises `ValueError` if the cut-off is not below half the rate.
     """
     bank = filter_bank(cutoff_hz, rate_hz)
     difference = np.array([-0.5, 0.0, 0.5]) * rate_hz

@@ -10,46 +10,25 @@ from rt_core.types import FloatArray
 
 @dataclass(frozen=True)
 class ElasticEstimate:
-    """Present estimate with uncertainties, validity and counters.
+    """Present estimate with uncertainties, validity and counters."""
 
-    Attributes
-    ----------
-    t_s : float
-        Instant of the latest row in the estimate, filter delay subtracted; NaN before the first.
-    parameters : tuple of ElasticParameter
-        "determined", "weak", "doubtful", or "undetermined"; the last have a reason instead of a value.  All are
-        doubtful at best while the joint is `changing`, the estimate not `valid`, or errors of the deflection unknown or
-        large.
-    excited : tuple of bool
-        Whether the last few seconds alone, masked frames included, would determine each parameter.
-    valid : bool
-    reason : str or None
-        Why the estimate must not be used.
-    changing : bool
-        The joint has changed and part of the data is from before, which the intervals do not include.
-    lam : float
-        Latest forgetting factor, per update.
-    relative_error : float
-        Innovation over torque of the latest row, root mean square of motor and sensor.
-    innovation, sigma : (r,) float64
-        Latest innovation of motor and sensor, and its usual size [N*m]; joint side.
-    delay_s : float
-    frames, masked, repeated, gaps, rejected, updates : int
-        `masked` frames were not finite, `repeated` ones not later than the one before, `gaps` too long to bridge;
-        `rejected` rows were outliers.
-    """
-
-    t_s: float
+    t_s: float  # instant of the latest row in the estimate, filter delay subtracted; NaN before the first
+    # "determined", "weak", "doubtful", or "undetermined"; the last have a reason instead of a value.  All are doubtful
+    # at best while the joint is `changing`, the estimate not `valid`, or errors of the deflection unknown or large
     parameters: tuple[ElasticParameter, ...]
+    # whether the last few seconds alone, masked frames included, would determine each parameter
     excited: tuple[bool, ...]
     valid: bool
-    reason: str | None
-    changing: bool
-    lam: float
-    relative_error: float
+    reason: str | None  # why the estimate must not be used
+    changing: bool  # the joint has changed and part of the data is from before, which the intervals do not include
+    lam: float  # latest forgetting factor, per update
+    relative_error: float  # innovation over torque of the latest row, root mean square of motor and sensor
+    # innovation, sigma: (r,) latest innovation of motor and sensor, and its usual size [N*m]; joint side
     innovation: FloatArray
     sigma: FloatArray
     delay_s: float
+    # frames, masked, repeated, gaps, rejected, updates: `masked` frames were not finite, `repeated` ones not later than
+    # the one before, `gaps` too long to bridge; `rejected` rows were outliers
     frames: int
     masked: int
     repeated: int

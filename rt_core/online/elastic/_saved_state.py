@@ -1,7 +1,4 @@
-"""Save and restore the state of the online estimator of an elastic joint.
-
-The state holds the estimate, noise levels and counts, but no filters: they are cleared as after a gap.
-"""
+"""Save and restore the estimate of an elastic joint; filters are not saved, but cleared as after a gap."""
 
 from __future__ import annotations
 
@@ -60,13 +57,7 @@ def saved(owner: str, arrays: Mapping[str, FloatArray], s: FloatArray, ints: Int
 def take_saved(
     state: Mapping[str, Any], owner: str, arrays: Mapping[str, FloatArray], s: FloatArray, ints: IntArray
 ) -> None:
-    """Fill `arrays`, scalars and integers from what `saved` returned.
-
-    Raises
-    ------
-    ValueError
-        If the state is of another format or estimator, or damaged; nothing is then changed.
-    """
+    """Fill `arrays`, scalars and integers from what `saved` returned; `ValueError`, without a change, if wrong."""
     if state.get("format") != STATE_FORMAT:
         raise ValueError(f"state format {state.get('format')!r}, this version reads {STATE_FORMAT}")
     if state.get("hash") != owner:

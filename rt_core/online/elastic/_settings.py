@@ -9,45 +9,24 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ElasticOnlineSettings:
-    """Filters and forgetting of the estimator.
+    """Filters and forgetting of the estimator."""
 
-    Attributes
-    ----------
-    cutoff_hz : float
-        Cut-off (-6 dB) of the linear-phase low-pass on both sides of the regression.
-    update_hz : float
-        Rate of the rows, each of which updates the parameters.
-    alpha, beta : float
-        Variable forgetting (Sun et al., eq. 44), per update: lambda = (1 - alpha) + alpha*exp(beta*e^2).
-    constant : float or None
-        Constant forgetting factor per update, from 0.5 to 1, instead of the variable one.
-    min_velocity : float
-        Joint-side speed below which samples are left out [rad/s].
-    smoothing : float
-        `eps` of `tanh(v/eps)` in place of the sign of the speed [rad/s], joint side.
-    start_spread : float
-        Standard deviation of each initial value, as a share of it.  Forgetting never exceeds it.
-    excitation_s : float
-        Window of the excitation report [s]; it covers the last one to two windows.
-    settle_s : float
-        Motion after which the noise level is valid [s]; before, a share of the torque is added to it.
-    max_gap_s : float or None
-        Missing frames are bridged up to this long [s]; None for a quarter period of the cut-off.
-    top_velocity : float
-        Largest possible speed [rad/s], joint side: a frame whose angles imply a higher one is left out.
-    """
-
-    cutoff_hz: float = 10.0
-    update_hz: float = 100.0
+    cutoff_hz: float = 10.0  # cut-off (-6 dB) of the linear-phase low-pass on both sides of the regression
+    update_hz: float = 100.0  # rate of the rows, each of which updates the parameters
+    # alpha, beta: variable forgetting (Sun et al., eq. 44), per update: lambda = (1 - alpha) + alpha*exp(beta*e^2)
     alpha: float = 0.05
     beta: float = -4.68
-    constant: float | None = None
-    min_velocity: float = 2e-3
-    smoothing: float = 0.0
+    constant: float | None = None  # constant forgetting factor per update, from 0.5 to 1, instead of the variable one
+    min_velocity: float = 2e-3  # joint-side speed below which samples are left out [rad/s]
+    smoothing: float = 0.0  # `eps` of `tanh(v/eps)` in place of the sign of the speed [rad/s], joint side
+    # standard deviation of each initial value, as a share of it.  Forgetting never exceeds it
     start_spread: float = 1.0
-    excitation_s: float = 5.0
+    excitation_s: float = 5.0  # window of the excitation report [s]; it covers the last one to two windows
+    # motion after which the noise level is valid [s]; before, a share of the torque is added to it
     settle_s: float = 10.0
+    # missing frames are bridged up to this long [s]; None for a quarter period of the cut-off
     max_gap_s: float | None = None
+    # largest possible speed [rad/s], joint side: a frame whose angles imply a higher one is left out
     top_velocity: float = 30.0
 
     def __post_init__(self) -> None:
@@ -73,17 +52,10 @@ class DeflectionErrors:
     """Errors of deflection, lag and zero, from the off-line fit that an online estimate starts from.
 
     They bias a stiffness by an amount that the direct regression alone does not show.
-
-    Attributes
-    ----------
-    shift : mapping of str to float
-        By name, inverse less direct regression; intervals span both.
-    std : mapping of str to float
-        By name, the standard deviation due to lag and zero, which are taken as exact online.
-    doubtful : bool
-        The off-line values are doubtful, and so are estimates from the same motion.
     """
 
+    # by name, inverse less direct regression; intervals span both
     shift: Mapping[str, float] = field(default_factory=dict)
+    # by name, the standard deviation due to lag and zero, which are taken as exact online
     std: Mapping[str, float] = field(default_factory=dict)
-    doubtful: bool = False
+    doubtful: bool = False  # the off-line values are doubtful, and so are estimates from the same motion

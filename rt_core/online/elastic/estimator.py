@@ -1,8 +1,7 @@
 """Online estimator of one elastic joint: frames in, spring and friction with uncertainties out.
 
 It uses the two rows of the last off-line stage (`rt_core.elastic`), of motor and torque sensor with a common spring, or
-the motor's alone, in recursive least squares with the variable forgetting of Sun et al., in square-root information
-form (`rt_core.online.elastic.update`).  Lag and zero of the encoders are given by an off-line fit.
+the motor's alone.  Lag and zero of the encoders are given by an off-line fit.
 """
 
 from __future__ import annotations

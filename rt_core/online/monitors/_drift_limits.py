@@ -37,10 +37,7 @@ def _nodes(begin: float, end: float, spacing: float) -> tuple[FloatArray, FloatA
 
 
 def looks_until_a_run(level: float, step: float, looks: int) -> float:
-    """Return the mean number of looks until a standard normal process exceeds `level` at `looks` successive ones.
-
-    `step` is the time between looks in correlation times.  The process starts below the level.
-    """
+    """Return the mean number of looks, `step` correlation times apart, until `looks` successive ones exceed `level`."""
     a = float(np.exp(-step))
     std = float(np.sqrt(1.0 - a * a))
     below, weights_below = _nodes(_MIN, level, _SPACING * std)
@@ -87,8 +84,7 @@ def run_limit(rate_hz: float, memory_s: float, count: int, look_s: float, looks:
 def cusum_limit(spread: float, excess: float, blocks: float) -> float:
     """Return the height that a CUSUM of gamma-distributed blocks less `1 + excess` reaches at most once in `blocks`.
 
-    The blocks have mean 1 and variance `spread`, to which the height is proportional; `E exp(r*(x - 1 - excess)) = 1`
-    defines the exponent r.
+    The blocks have mean 1 and variance `spread`; `E exp(r*(x - 1 - excess)) = 1` defines the exponent r.
     """
 
     def balance(y: float) -> float:

@@ -31,6 +31,7 @@ from rt_core.online.monitors.change_report import (
     payload_change,
     sensor_change,
 )
+from rt_core.online.monitors.change_rules import ChangeSettings, payload_doubt, turns_friction
 from rt_core.online.monitors.payload_estimate import PayloadEstimate, estimate_payload
 from rt_core.online.monitors.residual_cusum import DELAY, RUN, ResidualCusum
 from rt_core.online.monitors.residual_evidence import Evidence, friction_columns, slopes, sum_of
@@ -41,40 +42,8 @@ ChangeState = Literal["off", "learning", "watching", "classifying"]
 BLOCK_S, BLOCK_PERIODS = 0.5, 5.0
 _MAX_BLOCKS = 120  # kept for the time before an alarm
 _USED = 0.5  # of a block's rows that a joint needs to take part
+_SENSOR_S = 3.0  # of motion before friction or a sensor is blamed
 _BACK = 0.2  # share of a cause below which it counts as gone
-
-
-@dataclass(frozen=True)
-class ChangeSettings:
-    """Settings of the change detector.
-
-    Attributes
-    ----------
-    false_alarm_hours : float
-        Mean time of motion between two false alarms of an arm [h].
-    excess : float
-        Tolerated relative rise of a joint's mean squared residual, limited to 1 to 2.5 standard deviations of its
-        blocks.
-    error : float
-        Probability of a wrong cause, for changes that one of the hypotheses describes.
-    explained : float
-        Minimum share of the rise that a reported hypothesis explains.
-    learn_s, memory_s : float
-        Motion from which the usual level is first learned, and over which it is averaged later [s].
-    classify_s : float
-        Motion after which an unclassified change is ambiguous [s].
-    settle_s : float
-        Motion for which the estimate of a new payload settles before detection goes on [s].
-    """
-
-    false_alarm_hours: float = 10_000.0
-    excess: float = 0.5
-    error: float = 1e-3
-    explained: float = 0.8
-    learn_s: float = 30.0
-    memory_s: float = 600.0
-    classify_s: float = 20.0
-    settle_s: float = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,20 +88,28 @@ class ChangeDetector:
         self.watch = ResidualCusum(n, blocks, self._need, self._memory, s.excess)
         self.set_model(False)
 
-    def set_model(self, active: bool, model_information: FloatArray | None = None) -> None:
+    def set_model(
+        self, active: bool, model_information: FloatArray | None = None, theta: FloatArray | None = None
+    ) -> None:
         """Set the model whose residual is watched; none if not `active`.
 
-        `model_information` (10, 10) is the information of the model about a payload, see `estimate_payload`.
+        `model_information` (10, 10) is the information of the model about a payload, see `estimate_payload`.  `theta`
+        (p,) are its parameters: friction that would turn its sign is then no cause.
         """
         n = len(self.joints)
         self.active = active
         self._information = np.zeros((PAYLOAD, PAYLOAD)) if model_information is None else model_information
+        self._friction = np.full(self.places.shape, np.nan)  # (n, terms) of the model
+        if theta is not None:
+            self._friction = np.where(self.places >= 0, np.asarray(theta)[self.places], np.nan)
+        self._doubt = ""  # why the best cause of the change under classification is not named
         self._baseline = np.zeros((n, self.width - 1))
         self._load = np.zeros((PAYLOAD, PAYLOAD + 1))  # normal equations of the payload that is carried
         self._load_ns = -1  # when it was attached; negative without a payload
         self._carried: PayloadEstimate | None = None
         self._faulty = np.zeros(n, dtype=np.bool_)  # joints with a reported sensor fault
         self._last: ArmChange | None = None
+        self._broken = ""
         self._pause = 0  # blocks until detection goes on
         self._block = self._empty()
         self._block_ns = 0  # time of its begin
@@ -152,10 +129,14 @@ class ChangeDetector:
 
     # -- observations ---------------------------------------------------------------------------
 
-    def observe(self, evidence: Evidence, t_ns: int) -> tuple[ArmChange, ...]:
-        """Add the evidence since the last call, up to `t_ns`; return the changes found."""
+    def observe(self, evidence: Evidence, t_ns: int, broken: str = "") -> tuple[ArmChange, ...]:
+        """Add the evidence since the last call, up to `t_ns`; return the changes found.
+
+        `broken` says why the channels are not to be believed at present: no cause is then named.
+        """
         if not self.active:
             return ()
+        self._broken = broken
         if not self._block.rows.any():
             self._block_ns = t_ns
         self._block = sum_of((self._block, evidence))
@@ -246,19 +227,25 @@ class ChangeDetector:
         best, blocks = verdict.fits[0], self._since[first:]
         since_ns = blocks[0].begun_ns
         change: ArmChange | None = None
-        if verdict.decisive and best.hypothesis.cause == "payload":
+        self._doubt = self._broken
+        least_s = s.least_s if best.hypothesis.cause == "payload" else _SENSOR_S
+        if self._doubt or not verdict.decisive or len(self._since) * self.block_s < least_s:
+            pass
+        elif best.hypothesis.cause == "payload":
             change = self._payload(sum_of(parts[first:]), variance, blocks)
-        elif verdict.decisive and best.hypothesis.cause in ("friction", "friction_of_all"):
+        elif turns_friction(best, self._friction, self._baseline):
+            self._doubt = "friction would be negative"
+        elif best.hypothesis.cause in ("friction", "friction_of_all"):
             j = best.hypothesis.joint
             joints = list(self.joints) if j is None else [self.joints[j]]
             pace = pace_of(best.hypothesis, parts, variance, s.error)
             if pace != "unknown" or late:
                 change = friction_change(best, pace, joints, self.names, self.places, since_ns)
                 self._explain(best)
-        elif verdict.decisive:
+        elif best.hypothesis.cause != "gain_of_all":
             change = self._sensor(best, since_ns)
         if change is None and late:
-            change = ambiguous_change(verdict, self.joints, s.explained, since_ns)
+            change = ambiguous_change(verdict, self.joints, s.explained, since_ns, self._doubt)
             self._forget_level()
         if change is None:
             return ()
@@ -288,6 +275,9 @@ class ChangeDetector:
         mass = float(change.phi[0])
         moved = self._load_ns >= 0 and not change.present
         if not moved and (change.mass.value is None or not change.present):
+            return None
+        self._doubt = payload_doubt(change, self._carried, self.settings.capacity_kg)
+        if self._doubt:
             return None
         self._baseline[:, :PAYLOAD] = 0.0
         self._load[:] = 0.0
@@ -368,12 +358,14 @@ class ChangeDetector:
             "load": self._load.copy(),
             "information": self._information.copy(),
             "faulty": self._faulty.astype(np.int64),
+            "friction": self._friction.copy(),
             "flags": np.array([self.active, self._load_ns, self._pause], dtype=np.int64),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned; raise `ValueError`, without a change, if it is another arm's."""
         fresh = self.state()
+        friction = np.array(state.get("friction", fresh.pop("friction")), dtype=np.float64)  # files of before lack it
         missing = [name for name in fresh if name not in state]
         if missing:
             raise ValueError(f"the saved state of changes lacks {', '.join(missing)}")
@@ -385,6 +377,8 @@ class ChangeDetector:
         self.set_model(bool(active), arrays["information"])
         self.watch.rows[:] = arrays["watch"]
         self.watch.restart()
+        if friction.shape == self._friction.shape:
+            self._friction = friction
         self._levels, self._baseline, self._load = arrays["levels"], arrays["baseline"], arrays["load"]
         self._faulty = arrays["faulty"] > 0
         self._load_ns, self._pause = load_ns, pause

@@ -8,8 +8,8 @@ With the long-run variance `v` of each joint's residual, its normal equations, s
 give its log-likelihood ratio against no change, `b' G^-1 b / 2`; the long-run variance makes up for correlated rows.
 A coefficient costs half the logarithm of the number of independent rows (Schwarz 1978).  For equal prior probabilities
 the differences are log posterior odds.  A hypothesis is accepted when it leads every other by `log(M/error)`, with M
-hypotheses: by Wald's inequality (1945) a wrong one ever does so with at most the probability `error`, however often
-they are compared.
+hypotheses that may be named: by Wald's inequality (1945) a wrong one ever does so with at most the probability
+`error`, however often they are compared.
 
 During the seconds of a change the temperature of a joint is nearly constant, so that friction and its slope over
 temperature cannot be separated, and a change shared between both would reappear as the arm warms up.  It is attributed
@@ -30,10 +30,15 @@ from rt_core.online._state import EXTRA, PAYLOAD
 from rt_core.online.monitors.residual_evidence import Evidence
 from rt_core.types import FloatArray, IntArray
 
-Cause = Literal["payload", "friction", "friction_of_all", "sensor_gain", "sensor_offset"]
+Cause = Literal["payload", "friction", "friction_of_all", "sensor_gain", "sensor_offset", "gain_of_all"]
 Pace = Literal["abrupt", "gradual", "unknown"]
 
 _RANK = 1e-7  # smallest eigenvalue of the scaled normal equations that counts
+#: Mean square that a named cause may leave at any joint, in units of the usual.  A sensor or friction that has changed
+#: leaves the noise; of a payload twice the noise in root mean square is allowed, for gears rub more under a load.
+#: `_CHANCE` of the statistical spread is added, with as many independent rows as the long-run variance says.
+LEFT, LEFT_BY_PAYLOAD = 2.0, 4.0
+_CHANCE = 3.1  # normal quantile of 1e-3
 _MIN_RAMP = 10  # blocks; a shorter change is a step
 _SPAN_VARIANCE = MIN_SPAN_K**2 / 12.0  # of temperatures evenly over the smallest span that shows a slope [K^2]
 
@@ -84,8 +89,8 @@ class Fit:
 def hypotheses(places: IntArray, source: IntArray, slopes: IntArray | None = None) -> tuple[Hypothesis, ...]:
     """Return all hypotheses about an arm: payload, friction of all joints; per joint friction, sensor gain and offset.
 
-    `places` (n, terms) is from `friction_columns`, `source` (p,) the joint of each parameter, and `slopes` (p,) from
-    `residual_evidence.slopes`; None if friction does not depend on temperature.
+    The last is a gain of all sensors.  `places` (n, terms) is from `friction_columns`, `source` (p,) the joint of each
+    parameter, and `slopes` (p,) from `residual_evidence.slopes`; None if friction does not depend on temperature.
     """
     n, terms = places.shape
     width = EXTRA + terms - 1
@@ -113,6 +118,10 @@ def hypotheses(places: IntArray, source: IntArray, slopes: IntArray | None = Non
             select = np.zeros((n, width, 1))
             select[j, feature, 0] = 1.0
             found.append(_hypothesis(cause, j, select))
+    # a common factor, as of a voltage or a constant: never named alone, but it looks like friction of all joints
+    select = np.zeros((n, width, 1))
+    select[:, width - 2, 0] = 1.0
+    found.append(_hypothesis("gain_of_all", None, select))
     return tuple(found)
 
 
@@ -176,13 +185,16 @@ class Verdict:
         Rise of the residual, in units of its variance.
     explained : float
         Share of it that the best fit explains.
+    left : float
+        Largest mean square that it leaves at a joint, in units of the largest that is usual there.
     decisive : bool
-        Whether the best leads by the margin and explains the change.
+        Whether the best leads by the margin, explains the change, and leaves little.
     """
 
     fits: tuple[Fit, ...]
     excess: float
     explained: float
+    left: float
     decisive: bool
 
     def share(self, fit: Fit) -> float:
@@ -197,13 +209,24 @@ def judge(
     """Compare hypotheses about the residual of the baseline; `level` (n,) is its usual mean square."""
     independent = float((evidence.rows * level / variance).sum())
     fits = sorted((fit(h, evidence, variance, independent) for h in candidates), key=lambda f: -f.score)
-    margin = np.log(len(fits) / error)
+    margin = np.log(sum(f.hypothesis.cause != "gain_of_all" for f in fits) / error)
     best = fits[0]
     close = tuple(f for f in fits[1:] if f.score > best.score - margin)
     excess = float(((evidence.gram[:, -1, -1] - evidence.rows * level) / variance).sum())
     explained = best.gain / excess if excess > 0.0 else 0.0
-    decisive = not close and best.score > margin and explained >= least_explained
-    return Verdict((best, *close), excess, explained, decisive)
+    left = _left_by(best, evidence, level, variance)
+    decisive = not close and best.score > margin and explained >= least_explained and left <= 1.0
+    return Verdict((best, *close), excess, explained, left, decisive)
+
+
+def _left_by(best: Fit, evidence: Evidence, level: FloatArray, variance: FloatArray) -> float:
+    """Return the mean square left by a fit at the worst joint, over the largest that is usual; see `LEFT`."""
+    known = (evidence.rows > 0.0) & (level > 0.0)
+    rest = evidence.about(best.hypothesis.select @ best.values).gram[known, -1, -1]
+    rows, usual, long_run = evidence.rows[known], level[known], variance[known]
+    spread = _CHANCE * np.sqrt(2.0 * long_run / (usual * rows))
+    limit = LEFT_BY_PAYLOAD if best.hypothesis.cause == "payload" else LEFT
+    return float((rest / rows / (limit * usual * (1.0 + spread))).max(initial=0.0))
 
 
 def _total(terms: Iterable[FloatArray]) -> FloatArray:

@@ -20,6 +20,7 @@ _CAUSES = {
     "friction": "friction of {}",
     "friction_of_all": "friction of all joints",
     "sensor_gain": "the gain of the torque sensor of {}",
+    "gain_of_all": "the gain of all torque sensors",
     "sensor_offset": "the offset of the torque sensor of {}",
 }
 _VERBS = {"payload_attached": "attached", "payload_released": "released", "payload_moved": "moved"}
@@ -91,8 +92,13 @@ def payload_change(
     )
 
 
-def ambiguous_change(verdict: Verdict, joints: tuple[str, ...], least_explained: float, since_ns: int) -> ArmChange:
-    """Report the possible causes of a change; `least_explained` is the share that a cause has to explain."""
+def ambiguous_change(
+    verdict: Verdict, joints: tuple[str, ...], least_explained: float, since_ns: int, doubt: str = ""
+) -> ArmChange:
+    """Report the possible causes of a change; `least_explained` is the share that a cause has to explain.
+
+    `doubt` is what speaks against the first of them.
+    """
     named = [
         {
             "cause": f.hypothesis.cause,
@@ -105,6 +111,10 @@ def ambiguous_change(verdict: Verdict, joints: tuple[str, ...], least_explained:
     text = "the arm has changed: " + " or ".join(_CAUSES[str(c["cause"])].format(c["joint"]) for c in named)
     if verdict.explained < least_explained:
         text += f"; the first explains {max(verdict.explained, 0.0):.0%} of it"
+    elif verdict.left > 1.0:
+        text += "; the first leaves much more than is usual"
+    if doubt:
+        text += f"; but {doubt}"
     concerned = list(dict.fromkeys(str(c["joint"]) for c in named if c["joint"] is not None))
-    data = {"since": since_ns * 1e-9, "joints": concerned, "candidates": named}
+    data = {"since": since_ns * 1e-9, "joints": concerned, "candidates": named, "doubt": doubt}
     return ArmChange("ambiguous", text, data)

@@ -38,7 +38,8 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 DriftState = Literal["off", "steady", "drifted"]
 ChangeKind = Literal["drift", "drift_cleared", "invalid", "valid_again"]
 
-_BELIEVED = ("estimated", "stale", "frozen")
+# A doubted estimate has left what it was: that is what drift looks for.
+_BELIEVED = ("estimated", "stale", "frozen", "doubted")
 _RESIDUAL_SHARE = 0.05  # of the false alarms that the CUSUMs of residuals may cause
 _INVALID_S = 2.0  # of motion, before a failed validity check is reported ...
 _VALID_S = 10.0  # ... and before it is withdrawn

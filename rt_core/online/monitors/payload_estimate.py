@@ -37,24 +37,12 @@ class Figure:
 
 @dataclass(frozen=True, eq=False)
 class PayloadEstimate:
-    """Estimated payload.
+    """Estimated payload."""
 
-    Attributes
-    ----------
-    phi : (10,) float64
-        Its parameters about the flange frame, in Pinocchio's order.
-    mass : Figure
-        [kg]
-    centre : tuple of Figure
-        Centre of mass in the flange frame [m].
-    mass_std : float
-        [kg]
-    """
-
-    phi: FloatArray
-    mass: Figure
-    centre: tuple[Figure, Figure, Figure]
-    mass_std: float
+    phi: FloatArray  # (10,) its parameters about the flange frame, in Pinocchio's order
+    mass: Figure  # [kg]
+    centre: tuple[Figure, Figure, Figure]  # centre of mass in the flange frame [m]
+    mass_std: float  # [kg]
 
     @property
     def present(self) -> bool:

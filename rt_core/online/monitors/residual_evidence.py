@@ -1,9 +1,7 @@
 """Evidence about causes of the active model's residual: products of features, summed over rows.
 
-The residual of a joint is the torque that the active model does not explain.  Its features are the columns of possible
-changes: the ten parameters of a payload at the flange, each friction term of the joint, the predicted torque (for the
-gain of a sensor) and one (for its offset).  Their products with each other and with the residual, summed over a block
-of rows, are the normal equations of every hypothesis about that block, so that the rows need not be kept.
+Features are the columns of possible changes: a payload at the flange, each friction term of the joint, the predicted
+torque (for the gain of a sensor) and one (for its offset).  The sums are the normal equations of every hypothesis.
 """
 
 from __future__ import annotations
@@ -20,18 +18,10 @@ from rt_core.types import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Evidence:
-    """Sums over a block of rows.
+    """Sums over a block of rows."""
 
-    Attributes
-    ----------
-    gram : (n, d, d) float64
-        Products of the features of each joint; the last is the residual.
-    rows : (n,) float64
-        Number of rows summed: those in use and clean of reversals.
-    """
-
-    gram: FloatArray
-    rows: FloatArray
+    gram: FloatArray  # (n, d, d) products of the features of each joint; the last is the residual
+    rows: FloatArray  # (n,) number of rows summed: those in use and clean of reversals
 
     def about(self, baseline: FloatArray) -> Evidence:
         """Return the evidence about the residual less `baseline` (n, d - 1), coefficients of the features."""

@@ -1,11 +1,8 @@
 """Detect a stuck encoder: constant position under torque that should move the joint.
 
-The torque of a standing joint balances gravity and the motion of the others, within its dry friction.  A joint with a
-stuck encoder goes on turning: its torque changes as in motion, and the model, which takes it to stand, does not explain
-it.  Under a brake, in contrast, the motor torque is constant.
-
-If one encoder sticks, the torques of all joints are evaluated at a wrong position.  A joint already found to stand is
-therefore blamed only if no other one is, and of several joints the one that stopped last.
+A joint with a stuck encoder goes on turning: its torque changes as in motion, and the model, which takes it to stand,
+does not explain it.  Under a brake, in contrast, the motor torque is constant.  If one encoder sticks, the torques of
+all joints are wrong, so of several joints the one that stopped last is blamed.
 """
 
 from __future__ import annotations
@@ -42,21 +39,12 @@ AGAIN_S = 0.3
 
 @dataclass(frozen=True)
 class StationaryTorque:
-    """Torque residuals of joints, evaluated as if the resting ones stood.
+    """Torque residuals of joints, evaluated as if the resting ones stood."""
 
-    Attributes
-    ----------
-    residual : (n,) float64
-        Torque that the estimate does not explain [N*m or N].
-    limit : (n,) float64
-        Largest residual due to dry friction, noise and uncertainty of the estimate; infinite for unknown joints.
-    noise : (n,) float64
-        Smallest significant change of a torque.
-    """
-
-    residual: FloatArray
+    residual: FloatArray  # (n,) torque that the estimate does not explain [N*m or N]
+    # (n,) largest residual due to dry friction, noise and uncertainty of the estimate; infinite for unknown joints
     limit: FloatArray
-    noise: FloatArray
+    noise: FloatArray  # (n,) smallest significant change of a torque
 
 
 class StuckEncoderMonitor:

@@ -1,7 +1,4 @@
-"""Sums over the rows of the active model's residual: its power per joint, and products of features of a change.
-
-See `rt_core.online.monitors.residual_evidence` for the features.
-"""
+"""Sums over rows of the active model's residual: power per joint, and products of features (`residual_evidence`)."""
 
 from __future__ import annotations
 

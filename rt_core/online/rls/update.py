@@ -1,7 +1,4 @@
-"""Update the parameters from a finished row per joint: forgetting, square-root update, noise levels.
-
-All functions work in place on the two arrays of `EstimatorState`.
-"""
+"""Update the parameters from a finished row per joint: forgetting, square-root update, noise levels; in place."""
 
 from __future__ import annotations
 

@@ -84,11 +84,7 @@ def run_arms(args: argparse.Namespace) -> int:
 
 
 def given_arms(texts: list[str]) -> list[GivenArm]:
-    """Read all `--arm` options.
-
-    Raises `CliError` if one is not ROBOT=FILE[,FILE], its robot or a file does not exist, or a robot or file is given
-    twice.
-    """
+    """Read all `--arm ROBOT=FILE[,FILE]`; `CliError` if a robot or a file does not exist or is given twice."""
     from drivers.files.robots.file import RobotError
     from service.operations.inputs import open_robot
 

@@ -130,7 +130,8 @@ class View:
                 "received": estimate.frames, "used": estimate.used, "masked": estimate.masked, "lost": estimate.lost,
             },
             "messages_lost": stream.lost, "source": self.status.get("source", "unknown"),
-            "temperature": self.status.get("temperature"), "elastic": self.elastic,
+            "temperature": self.status.get("temperature"), "trust": self.status.get("trust"),
+            "supply": self.status.get("supply"), "elastic": self.elastic,
             "breakaway": self.status.get("breakaway"), "hash": estimate.hash, "parameters": parameters,
         }  # fmt: skip
 
@@ -223,15 +224,15 @@ def table(view: View, stream: Subscriber) -> Table:
         f"age {summary['age_s'] * 1e3:.0f} ms  frames {frames['received']}  masked {frames['masked']}  "
         f"lost {frames['lost']}  λ {min(lam, default=1.0):.5f}..{max(lam, default=1.0):.5f}"
     )
-    reason = (summary["temperature"] or {}).get("reason") or None
-    lines = [Text(reason, style="red")] if reason else []
+    reasons = [(summary[what] or {}).get("reason") for what in ("temperature", "trust", "supply")]
+    lines = [Text(reason, style="red") for reason in reasons if reason]
     lines += [_spring(joint, joint_report) for joint, joint_report in sorted(summary["elastic"].items())]
     lines += [Text(line) for line in breakaway_lines(summary["breakaway"])]
     caption = Text("\n").join(lines) if lines else None
     result = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     for name in ("parameter", "value", "± (95 %)", "unit", "status", "excited"):
         result.add_column(name, justify="right" if name in ("value", "± (95 %)") else "left")
-    colours = {"estimated": "green", "invalid": "red", "stale": "yellow"}
+    colours = {"estimated": "green", "invalid": "red", "doubted": "red", "starved": "red", "stale": "yellow"}
     for row in summary["parameters"]:
         result.add_row(
             Text(row["name"]), f"{row['value']:.5g}", f"{NORMAL_QUANTILE_95 * row['std']:.2g}", Text(row["unit"]),

@@ -48,10 +48,7 @@ def check_joints(asked: str, recording: Recording, model: RobotModel) -> None:
 
 
 def choose_joints(asked: str, rigid: IdentificationReport) -> Choice:
-    """Identify with elastic joints if requested, or if the data call for it.
-
-    `rigid` is the fit with rigid joints, which supplies the velocity constants of friction.
-    """
+    """Identify with elastic joints if requested or the data call for it; `rigid` supplies the constants of friction."""
     from rt_core.identification.preprocess import DataError
     from service.operations.elastic.arm import arm_rows, identify_elastic_arm, why_not_elastic
 

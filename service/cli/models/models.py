@@ -155,7 +155,7 @@ def run_show(args: argparse.Namespace) -> int:
     for key in ("created", "thetad", "method", "condition_number", "scaled_condition_number"):
         if key in document:
             print(f"{key:26s}{document[key]}")
-    for group in ("data", "settings", "metrics"):
+    for group in ("data", "settings", "metrics", "ranges"):
         for key, value in document.get(group, {}).items():
             if key == "frames":  # for programs only
                 continue

@@ -35,10 +35,7 @@ class ArmRecording:
             control.request("record", ANSWER_S, arm=arm, action="start")
 
     def end(self) -> str:
-        """Stop the recorder if it was started here; return the file.
-
-        A recorder that does not answer is reported on stderr only, because the outcome of the motion matters more.
-        """
+        """Stop the recorder if it was started here; return the file. A failure is only printed: the motion matters."""
         from service.client import ControlError, UnreachableError
 
         if not self.started:
@@ -52,12 +49,7 @@ class ArmRecording:
 
 @dataclass(frozen=True)
 class SessionResult:
-    """End of a motion.
-
-    `done` is the last report of the arm (number, outcome, reason, times), `reason` says why it ended, `code` is the
-    exit code of the command, independent of later use of the recording, and `path` the recorder's file; empty without
-    one.
-    """
+    """End of a motion: last report of the arm, why it ended, exit code, and the recorder's file, empty without one."""
 
     done: Mapping[str, Any]
     reason: str
@@ -69,11 +61,7 @@ def run_session(
     control: Control, arm: str, what: Literal["run", "guiding"], recording: ArmRecording,
     act: Callable[[Progress], dict[str, Any]], show: Progress,
 ) -> SessionResult:  # fmt: skip
-    """Move the arm by `act`, which calls back with the arm's reports, and always end the recording.
-
-    Raises `ControlError` or `UnreachableError`: as `act`; `CliError`: interrupted before the daemon accepted the
-    request.
-    """
+    """Move the arm by `act`, which calls back with reports; always end the recording. `CliError`: interrupted early."""
     from service.client import ControlError, UnreachableError
 
     last: Mapping[str, Any] = {}

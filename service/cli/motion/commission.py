@@ -255,10 +255,7 @@ def show(result: CommissionResult, context: Context) -> None:
 
 
 def _ask(args: argparse.Namespace) -> Ask | None:
-    """Return a function that asks before a motion, or None if all motions are allowed.
-
-    Raises `CliError`: input is no terminal, and --yes is not given.
-    """
+    """Return a function that asks before a motion, None if all are allowed; `CliError` without a terminal."""
     if args.arm is None or args.yes:
         return None
     if not sys.stdin.isatty():

@@ -83,7 +83,7 @@ def _model(path: Path) -> dict[str, Any]:
     if verdict != "ok":
         raise CliError(f"{path}: its verdict is {verdict!r}, and only one that is ok may carry an arm: identify again")
     values = {"theta": file.theta.tolist(), "constants": file.base.layout.shape[:, 0].tolist()}
-    return values | {"robot": file.robot.sha256, "name": path.name} | file.temperature_limits
+    return values | {"robot": file.robot.sha256, "name": path.name} | file.limits
 
 
 def _run(args: argparse.Namespace, control: Control, model: Mapping[str, Any] | None) -> int:

@@ -126,10 +126,7 @@ def _submit(control: Control, args: argparse.Namespace, done: Mapping[str, Any],
 
 
 class _Display:
-    """Unchecked quantities and progress of a run: a bar on a terminal, elsewhere a line for each phase.
-
-    `unchecked` names the quantities without a check; it is known after the checks.
-    """
+    """Unchecked quantities and progress of a run: a bar on a terminal, elsewhere a line for each phase."""
 
     def __init__(self) -> None:
         from service.cli._progress import Progress

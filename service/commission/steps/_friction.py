@@ -38,10 +38,7 @@ def path(context: Context, posture: FloatArray, share: float, sweep: Sweep) -> t
 
 
 def directions(coupling: FloatArray, velocity: FloatArray) -> FloatArray:
-    """Return (n,) directions of the joints in which every drive moves, also those that turn several joints.
-
-    With all joints alike, a drive of `q_motor = coupling @ q` may stand still and show no friction.
-    """
+    """Return (n,) directions of the joints in which every drive moves, also those that turn several joints."""
     signs = np.ones(len(velocity))
     for j in range(len(velocity)):
         turned = signs.copy()

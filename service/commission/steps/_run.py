@@ -88,12 +88,7 @@ def measured_robot(context: Context) -> RobotFile:
 
 
 def kept(context: Context, move: Move) -> Path:
-    """Return a recording within the folder, with torque computed from the current if it has none.
-
-    The daemon's own file may be pruned, and its directory may belong to another user.
-
-    Raises `StepFailedError`: it holds neither, or the torque constants are unknown.
-    """
+    """Return a copy of a recording in the folder, with torque, from the current if need be; or `StepFailedError`."""
     recording = move.recording()
     folder = context.folder.path / "recordings"
     if "tau" in recording.channels:

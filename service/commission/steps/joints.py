@@ -143,10 +143,7 @@ def _clear(result: Finding) -> bool:
 
 
 def _conclude(context: Context, k: int, share: float, move: Move, results: list[Finding], found: dict[str, Any]) -> str:
-    """Return why the step cannot continue, or an empty text; asks the user about the visible motion.
-
-    Raises `StepFailedError`: the user saw another motion than described.
-    """
+    """Return why the step cannot go on, or ""; ask about the visible motion, `StepFailedError` if it was another."""
     wrong = [result for result in results if result.verdict == "wrong"]
     if any(result.check != GRAVITY for result in wrong):
         return next(result.text for result in wrong if result.check != GRAVITY)

@@ -38,10 +38,7 @@ _REFUSALS = (OSError, ImportError, RuntimeError, TypeError, ValueError)
 
 @dataclass
 class WorkerNode:
-    """A worker of the cluster.
-
-    `refused` is why it gets no runs; it is empty only after a successful check.
-    """
+    """A worker of the cluster; `refused` is why it gets no runs, empty only after a successful check."""
 
     address: str
     directory: str  # of its own, made at its start: distinguishes it from another at the same address
@@ -148,10 +145,7 @@ class Cluster:
     ) -> Any:
         """Have a worker call a function; return its result.
 
-        Raises
-        ------
-        TaskError
-            The cluster failed: the worker was lost, it gave no answer within `limit_s`, or the function raised.
+        `TaskError`: the worker was lost, gave no answer within `limit_s`, or the function raised.
         """
         client = self._client
         if client is None or client.status != "running":

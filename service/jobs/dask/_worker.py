@@ -43,10 +43,7 @@ def keep(content: bytes) -> None:
 
 
 def difference(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
-    """Return how another machine's code differs from this one's, if results may differ; empty otherwise.
-
-    Processors may differ: machines of a cluster are seldom all alike.
-    """
+    """Return how another machine's code (processors may differ) differs from this one's, if results may; else empty."""
     if not isinstance(there, Mapping):
         return "it does not say what code it runs"
     texts = []

@@ -1,7 +1,4 @@
-"""Promotion of a model to an arm's active one: judged on data that it was not fitted to.
-
-The job only judges. The executor stores the promotion together with the job's success, in one transaction.
-"""
+"""Promotion of a model to the active one, judged on data it was not fitted to; the executor stores the promotion."""
 
 from __future__ import annotations
 
@@ -94,7 +91,7 @@ def estimator_values(model: ModelFile) -> dict[str, Any]:
     """Return the values of a model that an estimator adopts, as plain JSON."""
     return {
         "theta": model.theta.tolist(), "constants": model.base.layout.shape[:, 0].tolist(),
-        "covariance": model.covariance.tolist(), "robot": model.robot.sha256, **model.temperature_limits,
+        "covariance": model.covariance.tolist(), "robot": model.robot.sha256, **model.limits,
     }  # fmt: skip
 
 

@@ -9,10 +9,7 @@ from service.jobs.queue.store import Event, Model, Promotion, Store, Transaction
 
 
 class ModelHistory:
-    """The models in a store; every method may raise `StoreError`, after which nothing has changed.
-
-    `clock` returns nanoseconds since 1970.
-    """
+    """The models in a store; every method may raise `StoreError`, after which nothing has changed."""
 
     def __init__(self, store: Store, clock: Callable[[], int]) -> None:
         self.store = store

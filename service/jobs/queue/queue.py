@@ -1,7 +1,4 @@
-"""Operations on the queue, each in one transaction of the store.
-
-Several processes may use one queue; a daemon's is used by its jobs process alone.
-"""
+"""Operations on the queue, each in one transaction of the store; several processes may use one queue."""
 
 from __future__ import annotations
 

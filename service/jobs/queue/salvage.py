@@ -1,8 +1,7 @@
 """Salvage of a damaged queue file.
 
-The damaged file is renamed and never written again; its rows go into a new one. They are read in two ways: from the
-tables, as far as SQLite can read them, and by searching the bytes for rows, each of which is readable as long as its
-page is. Rows with a wrong checksum are dropped.
+The damaged file is renamed and never written again. Rows for a new one are read from the tables, as far as SQLite can,
+and by searching the bytes; those with a wrong checksum are dropped.
 """
 
 from __future__ import annotations

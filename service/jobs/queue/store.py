@@ -1,8 +1,7 @@
 """The queue's file: jobs, models, promotions and events in SQLite, each a row with its whole content as JSON.
 
-The file is in WAL mode: a commit is durable when it returns, and after a kill all or nothing of it is there. Every row
-can be read alone (`service.jobs.queue._checked_row`), so the columns beside `body` only serve to find it. The meaning
-of a job's state is not defined here.
+The file is in WAL mode: a commit is durable when it returns, and after a kill all or nothing of it is there. Columns
+beside `body` only serve to find it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Kolmogorov-Arnold network of two layers with cubic B-splines, trained by L-BFGS on all samples at once.
 
-Every edge carries a function of one variable, `w silu(x) + sum_k c_k B_k(x)`, every node adds up its edges (Liu et al.,
-"KAN: Kolmogorov-Arnold Networks", arXiv 2404.19756, eqs. 2.10 and 2.11). There, the splines' grids follow the
-activations during training; here they are fixed, and hidden nodes pass through tanh, which keeps them on the grid. That
-makes the cost a smooth function of the coefficients, with an exact gradient.
+Every edge carries a function `w silu(x) + sum_k c_k B_k(x)`, every node adds up its edges (Liu et al., arXiv
+2404.19756, eqs. 2.10 and 2.11). There, the splines' grids follow the activations; here they are fixed, and hidden nodes
+pass through tanh, which keeps them on the grid: the cost is a smooth function with an exact gradient.
 """
 
 from __future__ import annotations

@@ -110,8 +110,7 @@ def online_start(
 def start_values(fit: SpringFit, known: Mapping[str, float], error: float = 0.0) -> dict[str, float]:
     """Return start values `error` off the `known` ones, up and down in turn; unknown or tiny ones by their size.
 
-    The size is that of a value which moves as much torque as there is. The start's spread is its size: a tiny one would
-    hold its parameter there.
+    The size moves as much torque as there is: a tiny value would hold its parameter by a tiny spread.
     """
     torque = float(np.sqrt(np.mean(fit.measured**2)))
     start = {}

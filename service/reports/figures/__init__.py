@@ -1,11 +1,9 @@
-"""Figures of reports, as PNG bytes.
+"""Figures of reports: functions that take numbers and return one image as PNG bytes.
 
 Start with `panels`, which has the style, colours and helpers of all figures.  Figures of an identification or a
 validation (torque, residual, friction), of a friction sweep and of hand guiding are offered here by name;
 `calibration`, `elastic`, `excitation`, `history` (cost over the iterations of a search) and `trend` (online estimates
 over time) have those of one report each.
-
-Every function takes numbers and returns the bytes of one image; `service.reports` puts them into pages.
 """
 
 from service.reports.figures._friction import SweepCurve, friction_figure, friction_temperature_figure, sweep_figure

@@ -81,10 +81,7 @@ def friction_temperature_figure(model: RobotModel, families: Sequence[Sequence[F
 
 @dataclass(frozen=True)
 class SweepCurve:
-    """Friction (K,) of a joint with standard deviations, and the fitted law (G,) with its own on a grid of speeds.
-
-    `quantile` is half a 95 % interval of the law in its standard deviations.
-    """
+    """Friction (K,) of a joint, the fitted law (G,), standard deviations of both, and the law's 95 % `quantile`."""
 
     joint: int
     speed: FloatArray

@@ -51,10 +51,7 @@ def _units(model: RobotModel, of_joint: Sequence[str]) -> str:
 
 
 def guiding_figure(model: RobotModel, record: GuidingRecord, title: str = "") -> bytes:
-    """Draw positions, velocities, torques and external torques of all joints, and the hand's force, over time.
-
-    Grey: taking over or stopping; orange: an alarm and the hold that follows.
-    """
+    """Draw signals of all joints and the hand's force; grey: taking over or stopping, orange: an alarm and its hold."""
     shown = thin(record.t.size)
     t = record.t[shown]
     kinds = [joint.kind for joint in model.joints]

@@ -92,6 +92,7 @@ function showAlarms() {
     for (const problem of each.problems) texts.push(`${each.name}: ${problem}`);
     if (each.drift?.state === "drifted") texts.push(`${each.name}: the estimate has left the active model: ${each.drift.reason}`);
     if (each.parameters?.invalid) texts.push(`${each.name}: the model does not explain the torque of ${each.parameters.invalid} parameters`);
+    for (const doubt of [each.trust?.reason, each.supply?.reason]) if (doubt) texts.push(`${each.name}: ${doubt}`);
     if (each.recorder?.error) texts.push(`${each.name}: recording failed: ${each.recorder.error}`);
   }
   if (found.jobs.trouble) texts.push(`Jobs: ${found.jobs.trouble}`);

@@ -1,8 +1,4 @@
-"""Motion of an arm with springs in its joints through sticking and sliding on both of their sides.
-
-As in `sim_backend.arm.integrate`, each side of a joint slides, sticks, or is free of dry friction; modes change between
-steps only, and a velocity that reaches zero ends a step.
-"""
+"""Motion of an arm with springs through sticking and sliding on both sides, as in `sim_backend.arm.integrate`."""
 
 from __future__ import annotations
 

@@ -125,20 +125,6 @@ def test_moves_in_csp_and_stops_on_close(drives: SegmentProcess) -> None:
     assert drives.tell("states") == [1, 1, 1]
 
 
-def test_enables_at_start_if_configured(drives: SegmentProcess) -> None:
-    with PatientDriver(config(enable=True)) as driver:
-        frames(driver, 500)
-        assert driver.report()["enabled"]
-
-
-@pytest.mark.parametrize("cycle_hz", [250, 2000])
-def test_other_rates(drives: SegmentProcess, cycle_hz: int) -> None:
-    with PatientDriver(config(cycle_hz=cycle_hz)) as driver:
-        seen = frames(driver, 250)
-    steps = np.diff([frame.t_bus_ns for frame in seen]) / np.diff([frame.seq for frame in seen])
-    assert np.all(steps == 10**9 / cycle_hz)
-
-
 def test_without_distributed_clocks(drives: SegmentProcess) -> None:
     with PatientDriver(config(dc=False)) as driver:
         assert driver.info.clock == "monotonic"

@@ -15,10 +15,7 @@ from typing import Any
 
 import pytest
 
-from service.client import Control
-from sim_backend.ethercat.link import MASTER_END
-from tests.lab.daemon.daemons import config, processes, start
-from tests.lab.daemon.ethercat_rig import ROOT, Drives, Watcher, arm, following, network, write_segment
+from tests.lab.daemon.ethercat_rig import ROOT, Drives, arm, network, write_segment
 
 pytestmark = pytest.mark.slow
 HANG_S = 60.0  # a requirement of 10 s on each start is that of test_start.py
@@ -78,24 +75,6 @@ def test_a_drive_is_missing(bench: Drives, folder: Path) -> None:
     bench.fault("cut", after=2)
     Serve(folder).refused("position 2: joint 'joint_3'", "is missing", "2 slaves found, 3 configured")
     bench.fault("mend")
-    bench.safe()
-
-
-def test_two_daemons_on_one_bus(bench: Drives, folder: Path) -> None:
-    """The second is refused, and the arm of the first moves on."""
-    runtime = folder / "r"
-    daemon = start(config(folder, arm(folder), runtime_dir=str(runtime)), folder)
-    try:
-        with Watcher(daemon.endpoints["frames"], runtime) as watch, Control(daemon.endpoints["control"]) as control:
-            before = watch.status(following)["source"]
-            Serve(folder).refused(f"another EtherCAT master of this program runs on interface {MASTER_END}")
-            after = watch.ask()
-            assert following(after)
-            assert after["source"]["wkc_errors"] == before["wkc_errors"]
-            assert after["source"]["recoveries"] == before["recoveries"]
-            assert all(process["restarts"] == 0 for process in processes(control).values())
-    finally:
-        daemon.stop()
     bench.safe()
 
 

@@ -60,7 +60,7 @@ def test_a_payload_is_told_and_estimated(tmp_path: Path) -> None:
         control.request("activate", **arguments("first"))
         assert next_event(events).body["event"] == "model_adopted"
         control.request("start")
-        change, told = next_event(events).body, await_event(events, "payload_attached").body
+        change, told = await_event(events, "change").body, await_event(events, "payload_attached").body
         assert change["event"] == "change"
         assert change["data"]["model"] == told["data"]["model"] == "first"
         assert EVENT_S - 1.0 < told["data"]["since"] < EVENT_S + 1.0

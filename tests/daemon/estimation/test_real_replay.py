@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from drivers.files.recordings.recording import Span, read_recording
 from drivers.files.robots.file import load_robot
@@ -21,19 +20,11 @@ from tests.lab.daemon.daemons import await_message, await_status, config, log_li
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "fit", "held_back"),
-    [
-        ("franka_panda", "panda_exciting.npz", "0:0.6", "0.6:1"),
-        pytest.param("staubli_tx40", "tx40.npz", "0.1s:4.91s", "4.91s:7.5s", marks=pytest.mark.soak),
-    ],
-)
-def test_no_frame_is_lost_and_the_online_model_predicts_what_it_has_not_seen(
-    data_dir: Path, tmp_path: Path, name: str, file: str, fit: str, held_back: str
-) -> None:
-    path = tmp_path / "rec.mcap"
+def test_no_frame_is_lost_and_the_online_model_predicts_what_it_has_not_seen(data_dir: Path, tmp_path: Path) -> None:
+    name, fit, held_back, path = "franka_panda", "0:0.6", "0.6:1", tmp_path / "rec.mcap"
     mapping = ROOT / "configs" / "mappings" / f"{name}.toml"
-    assert main(["import", str(data_dir / name / file), "--mapping", str(mapping), "-o", str(path)]) == 0
+    source = data_dir / name / "panda_exciting.npz"
+    assert main(["import", str(source), "--mapping", str(mapping), "-o", str(path)]) == 0
     recording = read_recording(path)
     arm = replayed(path, "arm", name, span=fit, hold=True, recorder={"directory": "recordings"})
     with start(config(tmp_path, arm), tmp_path) as daemon, Control(daemon.endpoints["control"]) as control:

@@ -9,8 +9,9 @@ import numpy as np
 from drivers.files.recordings.format import RecordingMeta
 from drivers.files.recordings.recording import Recording, write_recording
 from drivers.files.robots.file import load_robot
-from service.client import BodyMessage, Control, Subscriber
-from tests.lab.daemon.daemons import await_message, await_status, config, replayed, start
+from service.client import Control, Subscriber
+from tests.daemon.estimation.test_drift_events import await_event
+from tests.lab.daemon.daemons import await_status, config, replayed, start
 from tests.unit.service.estimator.test_encoder_tracking import AGAIN_S, RATE_HZ, SOON_S, STICK_S, at, sticking
 
 
@@ -29,9 +30,7 @@ def test_it_is_told_and_the_estimate_is_held(tmp_path: Path) -> None:
             Subscriber(daemon.endpoints["estimates"], ["lab/event"]) as stream,
         ):
             control.request("start")
-            event = await_message(stream, lambda m: m.kind == "event")
-            assert isinstance(event, BodyMessage)
-            assert event.body["event"] == "encoder_stuck"
+            event = await_event(stream, "encoder_stuck")  # the estimate is doubted before
             assert event.body["data"]["joints"] == ["joint_2"]
             found = await_status(control, lambda found: found["lab/estimator"]["info"].get("state") == "drained")
             assert found["lab/estimator"]["info"]["encoders"] == {"stuck": ["joint_2"]}

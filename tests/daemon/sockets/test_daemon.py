@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import struct
+import time
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 
 import msgpack
@@ -18,9 +21,11 @@ from service.client import (
     Subscriber,
 )
 from service.supervisor.launch import LaunchError
-from tests.lab.daemon.daemons import await_message, config, replayed, start
+from tests.lab.daemon.daemons import DEADLINE_S, await_message, config, replayed, start
 from tests.lab.daemon.shared import Site
 from tests.lab.daemon.sockets import PAUSE
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_frames_reach_a_subscriber_in_order_and_whole(running: Site) -> None:
@@ -54,18 +59,27 @@ def leaves(value: object) -> Iterator[object]:
         yield value
 
 
+def _within(found: object, key: str) -> object:
+    return found.get(key) if isinstance(found, dict) else None
+
+
 def test_plotters_read_the_bytes_as_they_are(running: Site) -> None:
     """PlotJuggler's ZeroMQ subscriber, with MessagePack as the protocol and `t` as the time, can decode messages.
 
     It takes each part as a message of its own if it is an older one: a topic must then be no MessagePack document.
-    A map's numbers and booleans become curves, texts and nil do not; anything else would end in an error there.
+    A map's numbers and booleans become curves, texts and nil do not; anything else would end in an error there.  All
+    curves of the layout in deploy/ are among them, but for channels that this source does not have.
     """
     seen: dict[tuple[str, str], float] = {}
+    layout = (ROOT / "deploy" / "plotjuggler-layout.xml").read_text(encoding="utf-8")
+    curves = {tuple(name.split("/")) for name in re.findall(r'curve name="\w+/([\w/]+)', layout)} - {("frame", "dq")}
+    deadline = time.monotonic() + DEADLINE_S
     with zmq.Context() as context, context.socket(zmq.SUB) as subscriber:
         subscriber.rcvtimeo = 20_000
         subscriber.subscribe(b"")
         subscriber.connect(running.endpoints["mirror"])  # with the messages of both other ports
-        while not {"frame", "estimate", "torque", "meta", "status", "stats"} <= {kind for kind, _ in seen}:
+        while curves or not {"frame", "estimate", "torque", "meta", "status", "stats"} <= {kind for kind, _ in seen}:
+            assert time.monotonic() < deadline, curves
             parts = subscriber.recv_multipart()
             assert len(parts) == 2
             arm, kind = parts[0].decode("ascii").split("/")
@@ -75,6 +89,7 @@ def test_plotters_read_the_bytes_as_they_are(running: Site) -> None:
             body = msgpack.unpackb(parts[1], strict_map_key=True, max_ext_len=0, max_bin_len=0)
             assert {type(leaf) for leaf in leaves(body)} <= {float, int, bool, str, type(None)}
             assert body["kind"] == kind
+            curves = {path for path in curves if path[0] != kind or reduce(_within, path[1:], body) is None}
             at = parts[1].index(b"\xa1t") + 2  # the key "t", a text of one byte
             assert parts[1][at] == 0xCB  # a double, whole seconds too
             assert struct.unpack_from(">d", parts[1], at + 1) == (body["t"],)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -9,14 +10,17 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from service.jobs.dask._cluster import Cluster
 from service.jobs.dask.backend import DaskBackend, DaskRun
 from service.jobs.execution.backend import BackendBusyError, Ended, LocalBackend, Run
 from service.jobs.queue.state import Limits
@@ -235,6 +239,51 @@ def test_a_worker_that_is_killed_interrupts_its_run_alone(
     assert not runner.is_running()
 
     ready(dask)  # the nanny starts another one
+
+
+def test_a_worker_that_is_lost_while_a_run_starts_ends_it(
+    cluster: Processes, dask: DaskBackend, tmp_path: Path, arm2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All workers are lost when a run has been sent, and before its task is known."""
+    original = Cluster.begin
+
+    def begin(self: Cluster, work: Any) -> Any:
+        task = original(self, work)
+        until(cluster.runners, "the runner")
+        lost = threading.Event()
+        for step in (partial(self._update_nodes, {}, "its worker was lost"), lost.set):
+            self._loop.call_soon_threadsafe(step)
+        assert lost.wait(PATIENCE_S)
+        return task
+
+    ready(dask)
+    folder = folder_of(tmp_path / "run", "compare", ENDLESS | {"robot": str(arm2), "seconds": 400.0})
+    monkeypatch.setattr(Cluster, "begin", begin)
+    run = dask.start("run", folder, LIMITS)
+    assert ended(run).how == "interrupted"
+    assert run.task is not None
+    until(run.task.done, "the end of the task")
+    until(lambda: not cluster.runners(), "the end of the runner")
+
+
+@pytest.mark.parametrize("error", [KeyError("nthreads"), asyncio.CancelledError("nthreads")], ids=type)
+def test_the_connection_is_made_again_after_any_error(
+    error: BaseException, cluster: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors, original = [error] * 2, Cluster._update_nodes
+
+    def see(self: Cluster, workers: Any, why: str) -> None:
+        if workers and errors:
+            raise errors.pop()
+        original(self, workers, why)
+
+    monkeypatch.setattr(Cluster, "_update_nodes", see)
+    backend = DaskBackend(cluster.address)
+    try:
+        ready(backend)
+        assert not errors
+    finally:
+        backend.close()
 
 
 def test_workers_end_what_they_do_for_a_client_that_is_gone(cluster: Processes, tmp_path: Path, arm2: Path) -> None:

@@ -50,6 +50,13 @@ def test_errors_are_final_or_may_be_retried(tmp_path: Path, arm2: Path, arm2_rec
     assert "Traceback" in done.stderr
 
 
+def test_a_run_whose_parent_is_gone_already_does_not_begin(tmp_path: Path) -> None:
+    (tmp_path / "spec.json").write_text(json.dumps(spec("compare", {})))
+    done = subprocess.run(command(tmp_path, 1), capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["spec.json"]
+
+
 def test_the_run_dies_with_its_parent(tmp_path: Path, arm2: Path) -> None:
     folder = tmp_path / "job"
     folder.mkdir()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service.jobs.queue.queue import Queue, Submission
-from service.jobs.queue.store import Store, StoreCorruptError, StoreError, StoreVersionError
+from service.jobs.queue.store import Event, Store, StoreCorruptError, StoreError, StoreVersionError
 from tests.lab.jobs.store_run import start, text_of
 
 KILLS, PATIENCE_S = 12, 60.0
@@ -140,10 +140,14 @@ def test_an_empty_file_with_a_log_is_damaged(path: Path) -> None:
     Store(path).close()  # one that is only empty is new
 
 
-def test_a_row_that_was_altered_is_noticed(path: Path) -> None:
+@pytest.mark.parametrize("what", ["job", "event"])
+def test_a_row_that_was_altered_is_noticed(path: Path, what: str) -> None:
     """Also where the file's structure is whole."""
     store = Store(path)
-    Queue(store).submit(Submission("test", {"text": "a" * 50}))
+    if what == "job":
+        Queue(store).submit(Submission("test", {"text": "a" * 50}))
+    else:
+        Queue(store).note(Event(1, "test", "a" * 50))
     store.close()
     path.write_bytes(path.read_bytes().replace(b"a" * 50, b"a" * 49 + b"b"))
     with pytest.raises(StoreCorruptError, match="holds a row that cannot be read: its checksum is wrong"):

@@ -13,7 +13,6 @@ from rt_core.types import FloatArray
 from tests.lab.arms.calibration import (
     BASE,
     PANDA,
-    SCARA,
     TOOL,
     UR10,
     Truth,
@@ -46,16 +45,6 @@ def test_exact_data_give_every_identifiable_parameter(n: int, convention: str, o
         np.testing.assert_allclose(result.tool.rotation, TOOL[:3, :3], atol=1e-9)
     else:
         assert result.tool.rotation is None
-
-
-@pytest.mark.parametrize("geometry", [UR10, PANDA, SCARA], ids=["ur10", "panda", "scara"])
-def test_exact_data_of_common_arms(geometry: Geometry) -> None:
-    # Along the parallel axes of a SCARA the length of the tool cannot be told from the height of the base.
-    tool = frame((0.06, -0.04, 0.0), (0.2, 0.1, -0.5))
-    arm = truth(geometry, True, 120, tool=tool)
-    result = calibrate(arm.geometry, arm.q, arm.measured)
-    found = {p.name: p.value for p in result.parameters if p.value is not None}
-    assert found == pytest.approx(arm.errors, abs=1e-9)
 
 
 def test_stated_intervals_of_poses_cover_the_truth() -> None:

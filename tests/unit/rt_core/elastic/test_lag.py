@@ -20,13 +20,6 @@ def test_lag_is_found_to_a_tenth_of_a_millisecond(lag: float, sensor: bool) -> N
     assert p.lower < lag < p.upper
 
 
-def test_encoders_with_different_zeros() -> None:
-    found = identify_elastic_joint([record(3, zero=0.5, lag=1e-3, gravity=True).rows()]).answer
-    assert found.verdict == "ok", found.reasons
-    assert found["zero"].value == pytest.approx(0.5, abs=3e-6)
-    assert found["k1"].value == pytest.approx(TRUTH["k1"], rel=0.01)
-
-
 def test_each_recording_has_its_own_zero() -> None:
     rows = [record(seed, zero=zero, lag=1e-3).rows() for seed, zero in ((4, 0.1), (5, -0.2))]
     found = identify_elastic_joint(rows).answer

@@ -51,12 +51,6 @@ def test_axes_that_gravity_loads(data_dir: Path, recordings: str, axis: int) -> 
     assert lag.value == pytest.approx(2.85e-3, abs=0.3e-3)
 
 
-def test_axis_without_gravity_load_is_undetermined(data_dir: Path) -> None:
-    found = fit(data_dir, "AB", 1)
-    assert found.verdict == "not_determined"
-    assert all(p.value is None and p.reason for p in found.parameters)
-
-
 def test_viscous_friction_cannot_be_told_from_the_lag(data_dir: Path) -> None:
     found = identify_elastic_joint([rows(data_dir, "B", 3)], "viscous", cubic=False).answer
     assert found["k1"].value is not None

@@ -70,18 +70,6 @@ def test_stiffness_alone_takes_up_all_friction(case: Measured) -> None:
             assert friction[1] < 0.13 * SPRING[1]
 
 
-def test_coulomb_takes_up_viscous_friction(case: Measured) -> None:
-    r = case.recorded
-    s = np.sign(r.v)
-    found = stage(r, "coulomb")
-    assert [fit.rows for fit in found.fits] == ["motor", "sensor", "both"]
-    left_out = (N**2 * TRUTH["b_in"] * r.v, -TRUTH["b_out"] * r.v)
-    for fit, name, left, column in zip(found.fits[:2], ("b_inD", "b_outC"), left_out, (N * s, -s), strict=True):
-        t = fit.fit.rows.t
-        friction = np.array([*SPRING, TRUTH[name]]) + projected(r, t, left, column)
-        np.testing.assert_allclose(fit.fit.values, friction + projected(r, t, case.noise[fit.rows], column), rtol=0.001)
-
-
 @pytest.mark.parametrize(("name", "cubic"), [("stiffness", True), ("coulomb", False)])
 def test_stage_that_leaves_friction_out_is_for_comparison(name: Stage, cubic: bool) -> None:
     rows = record(7, lag=2e-3, k2=TRUTH["k2"] if cubic else 0.0).rows()
@@ -126,17 +114,6 @@ def test_known_inertia_lets_all_motion_count() -> None:
     for name, true in TRUTH.items():
         p = found[name]
         assert abs(p.value - true) < 4.0 * p.std, name
-
-
-def test_motor_row_alone() -> None:
-    rows = record(5, hold=2.0, noise=(0.005, 1.0)).rows(sensor=False)
-    for name, parameters in (("stiffness", ("k1", "k2")), ("coulomb", ("k1", "k2", "b_inD"))):
-        (fit,) = identify_elastic_joint([rows], name, lag_s=0.0, zero=0.0).fits  # type: ignore[arg-type]
-        assert fit.rows == "motor"
-        assert tuple(p.name for p in fit.parameters) == parameters
-    found = identify_elastic_joint([rows]).answer
-    for parameter in ("k1", "k2", "b_in", "b_inD"):
-        assert found[parameter].value == pytest.approx(TRUTH[parameter], rel=0.03), parameter
 
 
 def test_motor_that_turns_against_its_joint() -> None:

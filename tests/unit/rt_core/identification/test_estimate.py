@@ -117,13 +117,6 @@ def test_load_dependent_friction_settles_on_the_load_of_the_estimate() -> None:
         assert abs(found.theta[k] - 0.06) < 4.0 * found.std[k] + 0.003, name
 
 
-def test_bounds_that_exclude_the_truth_are_named(curved: tuple[RobotModel, Motion, Signals]) -> None:
-    found = identified(curved[2], bounds={"vb2": (0.01, 0.05)})
-    assert found.verdict == "doubtful"
-    assert any("vb2" in reason and "widen" in reason for reason in found.reasons)
-    assert np.isnan(next(c.value for c in found.estimate.constants if c.name == "vb2"))
-
-
 @pytest.mark.parametrize("method", ["wls", "tls", "iv", "physical", "pso_linear"])
 @pytest.mark.parametrize("case", ["nan", "constant", "still"])
 def test_nonsense_is_refused_or_called_so_by_every_method(
@@ -149,18 +142,3 @@ def test_nonsense_is_refused_or_called_so_by_every_method(
     shown = [k for k, s in enumerate(found.status) if s == "determined"]
     if case == "still":
         assert not any(base.names[k] in ("fv2", "fc2", "off2") for k in shown)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"method": "magic"}, "unknown method"),
-        ({"method": "wls", "formulation": "full"}, "full formulation"),
-        ({"method": "physical", "essential": True}, "essential"),
-        ({"method": "wls", "weight": 1.0}, "prior"),
-        ({"starts": 0}, "at least one start"),
-    ],
-)
-def test_options_that_do_not_go_together(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        EstimatorOptions(**options)

@@ -130,18 +130,6 @@ def test_truth_lies_within_the_band(law: str) -> None:
     assert np.mean(inside) > 0.7
 
 
-def test_band_covers_as_often_as_it_says() -> None:
-    model = known_arm(LAWS["stribeck"])
-    base = base_parameters(model)
-    hits = []
-    for seed in range(30):
-        curve = curve_of(model, base, unfiltered(model, base, seed, seconds=8.0), 1)[0]
-        on = np.isfinite(curve.grid)
-        truth = true_friction(model, 1, curve.grid[on])
-        hits.append(np.mean((curve.lower[on] <= truth) & (truth <= curve.upper[on])))
-    assert 0.88 <= np.mean(hits) <= 0.99
-
-
 def test_a_coupled_motor_shows_at_both_joints() -> None:
     model, base, rows = recorded(Friction(), 4, coupled=True)
     curves = [curve_of(model, base, rows, joint)[0] for joint in range(3)]

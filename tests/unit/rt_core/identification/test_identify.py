@@ -74,13 +74,6 @@ def test_wrong_mounting_direction_is_flagged_with_evidence(
     assert "%" in reason
 
 
-def test_degrees_for_radians_do_not_pass(recordings: dict[str, SimulatedData]) -> None:
-    model, data = load_robot("arm7").model, recordings["arm7"]
-    found = fit(model, data, q=np.degrees(data.channels["q"]))
-    assert found.verdict != "ok"
-    assert found.reasons
-
-
 def test_microgravity_is_fitted_and_believed() -> None:
     model = replace(load_robot("arm7").model, gravity=np.zeros(3))
     found = fit(model, simulate(model, 4))

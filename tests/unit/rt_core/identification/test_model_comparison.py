@@ -99,12 +99,3 @@ def test_too_little_is_not_enough(seconds: float) -> None:
     assert paired.reason == f"only {seconds:g} s of motion to compare on; at least 8 s are needed"
     halves = compare_residuals(clock(seconds), 0.1 * present, present, every(present), block_s=2.0)
     assert "at least 16 s are needed" in halves.reason
-
-
-def test_neither_the_same_model_nor_no_rows_at_all_are_better() -> None:
-    present = coloured(np.random.default_rng(7), 20.0, 0.1)
-    paired = compare_residuals(clock(20.0), present, present, every(present))
-    assert (paired.better, paired.gain) == (False, 0.0)
-    paired = compare_residuals(clock(20.0), present, present, np.zeros(present.shape, dtype=np.bool_))
-    assert not paired.better
-    assert np.isnan(paired.ratio).all()

@@ -14,7 +14,7 @@ from rt_core.identification.nonlinear.compressed import compress_torque
 from rt_core.identification.nonlinear.fit import NonlinearFit, fit_torque
 from rt_core.identification.nonlinear.full import FullObjective
 from rt_core.identification.nonlinear.search import search_full, search_separable
-from rt_core.identification.preprocess import DataError, Signals
+from rt_core.identification.preprocess import Signals
 from rt_core.identification.rows import build_rows, row_filter, standing_velocity
 from rt_core.identification.uncertainty import estimate_covariance
 from rt_core.model.base import base_parameters
@@ -220,18 +220,6 @@ def test_the_harmonic_drive_law() -> None:
     truth = dict(zip(("w1_1", "w1_2", "w1_3", "ws1", "ws2", "ws3"), (0.06, 0.08, 0.05, 0.3, 0.25, 0.4), strict=True))
     assert sorted(truth) == sorted(c.name for c in fit.constants)
     assert sum(c.lower <= truth[c.name] <= c.upper for c in fit.constants) >= 5
-
-
-def test_bad_data_is_refused() -> None:
-    arm = stribeck_arm()
-    base, settings, signals = base_parameters(arm), settings_of(arm), recording(arm, seconds=30.0)
-    for channel in ("tau", "dq"):
-        broken = getattr(signals.pieces[0], channel).copy()
-        broken[500, 1] = np.nan
-        with pytest.raises(DataError, match=f"channel {channel}: not a number"):
-            fit_torque(arm, base, changed(signals, **{channel: broken}), settings)
-    with pytest.raises(DataError, match="rows for 34 parameters"):
-        fit_torque(arm, base, signals, settings, start_s=10.0, stop_s=10.1)
 
 
 def test_progress_and_cancellation() -> None:

@@ -16,6 +16,7 @@ from rt_core.identification.physical.coordinates import divergence
 from rt_core.identification.physical.fit import effect_scales, fit_consistent
 from rt_core.identification.physical.prior import NON_NEGATIVE, ConsistencyError, blocks, physical_prior
 from rt_core.model.base import BaseParameters, base_parameters
+from rt_core.model.friction import LAW_VISCOUS
 from rt_core.model.inertia import is_physical
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
@@ -44,13 +45,15 @@ def two_joints() -> RobotModel:
     return replace(model, joints=model.joints[1:], inertial=model.inertial[1:], dynamics=None)
 
 
-def test_optimum_against_an_independent_solver() -> None:
+@pytest.mark.parametrize("viscous", [None, 0.3])
+def test_optimum_against_an_independent_solver(viscous: float | None) -> None:
     """The same objective by BFGS over log-Cholesky factors and log effects, from stacked rows."""
     model = two_joints()
     base, Y, tau = noisy(model, 1, 10.0)
     sigma = 10.0 * SIGMA[:2]
     triangles = compress(Y, tau, all_rows(tau))
-    fit = fit_consistent(base, model, triangles, sigma, link_weight=2.0)
+    drawn = None if viscous is None else np.where(base.standard.law == LAW_VISCOUS, viscous, np.inf)
+    fit = fit_consistent(base, model, triangles, sigma, link_weight=2.0, viscous_scale=drawn)
     columns = blocks(base.standard)
     scale, width = effect_scales(columns, base.standard, base.mapping, triangles, fit.prior)
     A = np.concatenate([Y[j].T / sigma[j] for j in range(2)]) @ base.mapping
@@ -68,6 +71,7 @@ def test_optimum_against_an_independent_solver() -> None:
             + 2.0 * distance
             + UNKNOWN_EFFECT * float((y - np.log(y) - 1.0).sum())
             + 0.5 * float(free @ free)
+            + (0.0 if drawn is None else 0.5 * float(((phi / drawn) ** 2).sum()))
         )
 
     def phi_of(x: FloatArray) -> FloatArray:

@@ -67,8 +67,18 @@ def test_another_base_frame_does_not_matter() -> None:
     np.testing.assert_allclose(inertial_in_frames_of(model, elsewhere), model.inertial, atol=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_another_base_frame_and_convention(seed: int) -> None:
+    """A shift of the base, as of an arm on a table, with link frames of another convention."""
+    model = random_arm(4, seed)
+    other = redescribed(model, seed)
+    first = replace(other.joints[0], translation=other.joints[0].translation + np.array([-0.25, 0.4, 1.0]))
+    found = inertial_in_frames_of(model, replace(other, joints=(first, *other.joints[1:])))
+    np.testing.assert_allclose(found, model.inertial, atol=1e-9)
+
+
 def test_what_is_not_the_same_arm_is_refused() -> None:
-    model = random_arm(3, 1)
+    model = random_arm(3, 1, prismatic=0.0)  # behind a slide, a shifted joint is a shifted base
     with pytest.raises(FramesError, match="has 4 joints"):
         inertial_in_frames_of(model, random_arm(4, 1))
     with pytest.raises(FramesError, match="no link parameters"):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from rt_core.model.friction import LAW_COULOMB, LAW_LINK, LAW_OFFSET, LAW_VISCOUS
-from rt_core.online.monitors.change import ChangeDetector, ChangeSettings
+from rt_core.online.monitors.change import ChangeDetector
 from rt_core.online.monitors.change_report import ArmChange
+from rt_core.online.monitors.change_rules import ChangeSettings
 from rt_core.online.monitors.residual_evidence import Evidence
 
 N = 3
@@ -151,6 +152,30 @@ def test_what_nothing_explains_is_ambiguous() -> None:
     assert kinds(told) == ["change", "ambiguous"]
     assert all(candidate["explained"] < 0.5 for candidate in told[1].data["candidates"])
     assert watch(watched, arm, 100.0) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "broken", "said"),
+    [
+        ("released", "", "none were attached"), ("heavy", "", "would carry 9"), ("turned", "", "would be negative"),
+        ("more", "", "leaves much more"), ("payload", "joint_1 is late", "joint_1 is late"),
+    ],
+)  # fmt: skip
+def test_a_cause_that_cannot_be_or_leaves_much_is_not_named(what: str, broken: str, said: str) -> None:
+    watched, arm = detector(capacity_kg=5.0), Arm()
+    watched.set_model(True, None, np.full(len(NAMES), 0.5))
+    watch(watched, arm, 60.0)
+    if what == "turned":
+        arm.coefficients[1, 10:12] = -8.0  # both terms of the friction of a joint
+    elif what == "more":
+        arm.coefficients[:, :10] = 1.0
+        arm.noise[2] *= 10.0  # and something else, which is little beside it
+    else:
+        arm.coefficients[:, 0] = {"released": -2.0, "heavy": 9.0, "payload": 2.0}[what]
+    told = [c for _ in range(60) for c in watched.observe(*arm.block(), broken)]
+    assert kinds(told)[:2] == ["change", "ambiguous"]
+    assert said in told[1].text
+    assert watched.payload() is None
 
 
 def test_a_joint_that_rests_is_not_asked() -> None:

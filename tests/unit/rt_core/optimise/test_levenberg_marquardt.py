@@ -87,16 +87,6 @@ def test_no_step_where_the_matrix_is_not_definite() -> None:
     assert np.array_equal(held, np.zeros(2))
 
 
-def test_parameter_without_data_stays_at_the_start() -> None:
-    def normal(x):
-        return np.array([x[0] - 0.5, 0.0]), np.diag([1.0, 0.0])
-
-    problem = Problem(np.zeros(2), np.ones(2), lambda X: (X[:, 0] - 0.5) ** 2, normal)
-    for scaling in ("none", "diagonal"):
-        found = optimise("lm", problem, Settings(scaling=scaling), x0=np.array([0.1, 0.3]))
-        np.testing.assert_allclose(found.x, [0.5, 0.3], atol=1e-9)
-
-
 def test_mu_above_its_limit_returns_to_the_swarm_and_keeps_the_solution() -> None:
     """A noisy fit ends at a minimum above zero, where every step fails."""
     settings = Settings(particles=10)

@@ -13,7 +13,6 @@ from drivers.files.robots.file import load_robot
 from rt_core.types import FloatArray
 from service.operations.calibration.nominal_geometry import nominal_geometry
 from service.operations.calibration.table import columns_of, table_text
-from service.reports.calibration_cell import cell_lines
 from sim_backend.arm.laser_tracker import TrackedArm, TrackerSettings
 from tests.lab.command_line import Outcome, thetad
 
@@ -128,21 +127,6 @@ def test_a_tracker_that_was_moved_between_the_arms(folder: Path) -> None:
     assert "moved between left and right" in document["reasons"][0]
     at = [s for s in document["suspects"] if (s["arm"], s["station"]) == ("right", 2)]
     assert at[0]["distance_mm"] == pytest.approx(1.0, rel=0.3)
-
-
-def test_an_arm_that_cannot_be_calibrated_is_named(folder: Path) -> None:
-    """Joint positions of the other arm: nothing fits."""
-    lines = (folder / "right1.csv").read_text().splitlines()
-    cut = [line.split(",") for line in lines[1:]]
-    mixed = [",".join([*one[:6], *other[6:]]) for one, other in zip(cut, cut[1:] + cut[:1], strict=True)]
-    (folder / "mixed.csv").write_text("\n".join([lines[0], *mixed]) + "\n")
-    found = thetad("calibrate", *both(folder, "mixed.csv"), "-o", folder / "wrong", "--json")
-    assert found.code == 1, found
-    assert (found.json["verdict"], found.json["bases"]) == ("arms", [])
-    assert found.json["reasons"][0].startswith("right: not_explained: ")
-    assert found.json["arms"][1]["left_out"] is not None
-    text = "\n".join(cell_lines(found.json))  # both arms were measured from both places; one is left out
-    assert "not checked: no two calibrated arms were measured from the same two places" in text
 
 
 def test_wrong_use_is_refused(folder: Path) -> None:

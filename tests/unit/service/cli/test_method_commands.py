@@ -8,11 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drivers.files.recordings.recording import read_recording
-from drivers.files.robots.file import load_robot
 from rt_core.model.parameters import friction_constants
 from service.models.document import load_model
-from tests.lab.command_line import Outcome, rewrite, thetad
+from tests.lab.command_line import Outcome, thetad
 
 ROBOT = "space6_stribeck"
 
@@ -55,22 +53,6 @@ def test_wrong_estimator_options_are_refused(
     stribeck_recording: Path, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     thetad("identify", stribeck_recording, "--robot", ROBOT, *arguments, "--json").refused(*words)
-
-
-def test_a_recording_without_numbers_is_refused_by_every_family(space6_recording: Path, tmp_path: Path) -> None:
-    original = read_recording(space6_recording)
-    tau = original.channels["tau"].copy()
-    tau[100:, 2] = np.nan
-    path = rewrite(original, tmp_path / "nan.mcap", load_robot("space6").model, tau=tau)
-    for method in ("wls", "tls", "iv", "physical", "pso_lm"):
-        done = thetad("identify", path, "--robot", "space6", "--method", method, "--json")
-        assert done.code == 2 or (done.code, done.json["verdict"]) == (1, "not_explained"), method
-
-
-def test_bounds_that_exclude_the_truth_are_said_so(stribeck_recording: Path) -> None:
-    done = thetad("identify", stribeck_recording, "--robot", ROBOT, "--bounds", "vb1=0.5:2", "--json")
-    assert done.json["verdict"] in ("doubtful", "not_explained")
-    assert any("vb1" in reason for reason in done.json["reasons"])
 
 
 def compared(*arguments: object) -> Outcome:

@@ -120,6 +120,7 @@ def sim(**settings: Any) -> Change:
         (sim(mode="csp", pace="max"), ["arm[0].driver: pace", "give a number"]),
         (sim(mode="csp", motion={"seed": 2}), ["arm[0].driver: motion", "leave motion out"]),
         (sim(mode="csp", faults=[{"kind": "silense"}]), ["arm[0].driver.faults[0].kind", "silence"]),
+        (lambda d: d["arm"][0].update(motion={}), ["arm[0]: motion", 'only drives in mode "csp" follow it']),
         (sim(settings={"rate_hz": -1.0}), ["arm[0].driver.settings.rate_hz"]),
         (lambda d: d["arm"][0].update(safety={"permit_s": 700.0}), ["arm[0].safety", "permit_max_s = 600"]),
         (lambda d: d["arm"][0].update(safety={"heart_beat_s": 1.0}), ["did you mean 'heartbeat_s'"]),

@@ -98,12 +98,14 @@ def test_a_model_that_comes_with_the_request(robot: RobotFile) -> None:
     source = Source(robot)
     constants = [0.0] * len(source.theta)
     given = {"theta": source.theta.tolist(), "constants": constants, "robot": robot.sha256}
-    assert source.ask("guiding_model", **given, name="mine.yaml")["model"] == "mine.yaml"
+    said = source.ask("guiding_model", **given, name="mine.yaml", speeds=[1.0] * 6)
+    assert (said["model"], said["speeds"]) == ("mine.yaml", [1.0] * 6)
     for change, words in (
         ({"robot": "0" * 64}, "of another robot"),
         ({"theta": [1.0]}, "theta of the model: expected"),
         ({"constants": [np.nan] * len(constants)}, "constants of the model: expected"),
         ({"constants": "none"}, "constants of the model: "),
+        ({"speeds": [-1.0] * 6}, "speeds of the model: "),
     ):
         with pytest.raises(ControlError, match=words) as error:
             source.ask("guiding_model", **given | change)

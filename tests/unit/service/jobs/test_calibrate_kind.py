@@ -17,7 +17,7 @@ from rt_core.model.frames import link_poses
 from rt_core.model.robot import Joint, RobotModel
 from rt_core.types import FloatArray
 from service.jobs.kinds import find_kind
-from service.operations.errors import OperationError
+from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.kind import Outcome
 from tests.lab.arms.calibration import forward, frame, postures, table
 from tests.lab.jobs.job_run import workspace
@@ -252,3 +252,17 @@ def test_what_comes_from_a_prior_is_not_passed_off_as_measured(tmp_path: Path, r
     assert status["a2"] == "determined"
     for name in ("calibrated_dh.csv", "report.html"):
         assert ", ".join(carried) in (tmp_path / "out" / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("stage", "needed", "method"), [("pso", 4, "pso"), ("base and tool", 3, "lm"), ("scales", 3, "lm"), ("lm", 2, "lm")]
+)
+def test_a_cancelled_job_stops_in_any_stage(tmp_path: Path, robot: Path, stage: str, needed: int, method: str) -> None:
+    kind, heard = find_kind("calibrate"), list[str]()
+    ws = workspace(tmp_path / "run", measurements=write(tmp_path / "m.csv", *rows(True)))
+    ws.report = lambda _, what: heard.append(what)
+    ws.cancelled = lambda: heard.count(stage) >= needed
+    with pytest.raises(OperationCancelledError):
+        kind.run(kind.read({"robot": str(robot), "measurements": "m", "method": method}), ws)
+    assert heard[-needed:] == [stage] * needed
+    assert not list((tmp_path / "run").iterdir())

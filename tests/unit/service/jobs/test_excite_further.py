@@ -83,12 +83,6 @@ def test_a_motion_of_another_arm_is_refused(arm2: Path, tmp_path: Path, change: 
         run_here("excite", {"robot": str(arm2), **QUICK, "after": [FIRST | change]}, tmp_path)
 
 
-def test_a_changed_robot_is_allowed_on_request(arm2: Path, tmp_path: Path) -> None:
-    after = {**FIRST, "robot": "arm2", "robot_sha256": "12ab" * 16}
-    values = {"robot": str(arm2), **QUICK, "iterations": 8, "after": [after], "changed_robot": True}
-    assert run_here("excite", values, tmp_path).metrics["facts"][-1][1] == "1 earlier trajectories, 5 s of them"
-
-
 def test_shapes_of_the_urdf_keep_apart(tmp_path: Path) -> None:
     robot = elbow(tmp_path, MESH)
     run_here("excite", {"robot": str(robot), **QUICK, "starts": 3}, tmp_path / "free")

@@ -15,7 +15,7 @@ from rt_core.identification import estimate
 from service.config import methods
 from service.jobs.kinds import find_kind
 from service.models.document import load_model
-from service.operations.errors import OperationError
+from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.inputs import open_robot
 from service.operations.kind import FanOut
 from tests.lab.command_line import rewrite, thetad
@@ -86,6 +86,16 @@ def test_a_model_that_explains_nothing_is_not_written(arm2: Path, arm2_recording
     command = thetad("identify", backwards, "--robot", arm2, "--json")
     assert command.code == 1
     same(job.metrics, command.json)
+
+
+def test_a_cancelled_identify_stops_in_its_search(stribeck2: Path, stribeck2_recording: Path, tmp_path: Path) -> None:
+    kind, heard = find_kind("identify"), list[str]()
+    ws = workspace(tmp_path / "run", recording=stribeck2_recording)
+    ws.report = lambda _, what: heard.append(what)
+    ws.cancelled = lambda: sum(what.startswith("search") for what in heard) >= 2
+    with pytest.raises(OperationCancelledError):
+        kind.run(kind.read({"recording": "r", "robot": str(stribeck2), "method": "pso"}), ws)
+    assert not list((tmp_path / "run").iterdir())
 
 
 def test_validate_is_the_command(

@@ -96,12 +96,6 @@ def test_files_that_are_none(storage: JobStorage, text: str, why: str) -> None:
         assert why in str(error.value)
 
 
-def test_a_pipe_does_not_stop_everything(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OperationError, match="is not a file"):
-        file_input(tmp_path / "pipe", "recording")
-
-
 @pytest.mark.parametrize(("text", "seconds"), [("live:60", 60.0), ("live:1.5s", 1.5)])
 def test_live_frames(storage: JobStorage, text: str, seconds: float) -> None:
     assert recording_of(storage, text, "arm").live == {"recording": seconds}

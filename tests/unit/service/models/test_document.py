@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
+import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,10 @@ from service.models.document import (
     write_model,
     write_text,
 )
+from service.models.export_python import to_python
+from service.models.export_urdf import to_urdf
 from service.operations.identify import identify_recording, signal_settings
+from service.reports.validation import report_validation
 from tests.lab.command_line import ROOT, simulate, thetad
 
 SPAN = Span.parse("0:0.7")
@@ -242,6 +247,58 @@ def test_any_byte_flipped(
     loads_or_refuses(path)
 
 
+def test_two_hundred_edits_of_values_and_covariance(
+    identified: tuple[dict[str, Any], Identification], tmp_path: Path
+) -> None:
+    """Each flipped bit and each other digit is refused with one line, unless it reads as the same number."""
+    text = model_text(identified[0]).encode()
+    first, rng, path = text.index(b"\nranges:"), np.random.default_rng(27), tmp_path / "model.yaml"
+    refused: list[str] = []
+    for k in range(200):
+        data = bytearray(text)
+        place = int(rng.integers(first, text.index(b"values_sha256")))
+        if k % 2:
+            place = int(rng.choice([i for i in range(first, len(text)) if text[i : i + 1].isdigit()]))
+            data[place] = int(rng.choice([c for c in b"0123456789" if c != text[place]]))
+        else:
+            data[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(data)
+        try:
+            assert load_model(path).document == identified[0], (k, place)
+        except ModelFileError as error:
+            refused.append(str(error))
+    assert len(refused) > 190
+    assert all(message.startswith(str(path)) and "\n" not in message for message in refused)
+
+
+def test_a_use_outside_the_identified_ranges_is_said(
+    document: dict[str, Any], identified: tuple[dict[str, Any], Identification], tmp_path: Path, folder: Path
+) -> None:
+    rows, seen = identified[1].rows, document["ranges"]
+    assert (len(seen["speed"]), seen["lower_c"]) == (1, None)
+    assert 0.9 < np.mean(np.abs(rows.dq[rows.use]) <= seen["speed"][0]) < 1.0
+    recording = read_recording(folder / "axis.mcap")
+    assert report_validation(load_model(written(document, tmp_path)), recording).notes == ()
+    document["ranges"] |= {"speed": [seen["speed"][0] / 2.0], "load": [seen["load"][0] / 3.0]}
+    model = load_model(written(document, tmp_path))
+    said = thetad("validate", model.path, folder / "axis.mcap").out
+    for words in (
+        r"joint \S+ moves 2\.\d x faster than where its friction was identified",
+        r"joint \S+ carries 3\.\d x the load",
+    ):
+        assert re.search(words, said)
+    assert f"identified up to {model.ranges.speed[0]:.3g} m/s" in to_urdf(model)[0]
+    names: dict[str, Any] = {}
+    exec(to_python(model), names)
+    with pytest.warns(UserWarning, match="joint 1 is faster than"):
+        names["torque"]([0.0], [1.3 * model.ranges.speed[0]], [0.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        names["torque"]([0.0], [1.1 * model.ranges.speed[0]], [0.0])
+    del document["ranges"]  # a file of an earlier version
+    assert load_model(written(document, tmp_path)).ranges is None
+
+
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     for umask, mode in ((0o022, 0o644), (0o077, 0o600)):
         before = os.umask(umask)
@@ -279,3 +336,4 @@ def test_an_online_estimate_keeps_the_constants_it_went_on_with(tmp_path: Path) 
     assert (weak["verdict"], weak["parameters"][0]["value"]) == ("weak_excitation", None)
     assert weak["reasons"] == [f"1 of {p} parameters are not estimated"]
     assert document("invalid")["verdict"] == "not_explained"
+    assert document("doubted")["verdict"] == "doubtful"

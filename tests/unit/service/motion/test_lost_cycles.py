@@ -14,7 +14,7 @@ from rt_core.safety import stopping_distance
 from rt_core.types import FloatArray
 from service.config.arm_tables import SafetyConfig
 from service.motion._motion_controller import MotionController
-from service.motion._safety_limits import safety_limits
+from service.motion._safety_limits import CommandBounds, safety_limits
 from service.motion.trajectory_run import Run
 from tests.lab.daemon.motion_bench import ACCELERATION, MODEL, PERIOD_S, ROBOT, START, N, trajectory
 
@@ -80,12 +80,13 @@ class Rig:
     """Drives, the runs of an arm on them, and a clock."""
 
     def __init__(
-        self, bridged: int = 0, lead: int = 0, model: RobotModel = MODEL, **safety: float | tuple[float, ...]
-    ) -> None:
+        self, bridged: int = 0, lead: int = 0, model: RobotModel = MODEL, bounds: CommandBounds | None = None,
+        **safety: float | tuple[float, ...],
+    ) -> None:  # fmt: skip
         self.drives = Drives(bridged, lead)
         config = SafetyConfig.model_validate({"following_error": 9.0} | safety)
         lead_s = lead * PERIOD_S
-        self.controller = MotionController(model, ROBOT.sha256, config, PERIOD_S, bridged, lead_s)
+        self.controller = MotionController(model, ROBOT.sha256, config, PERIOD_S, bridged, lead_s, bounds=bounds)
         self.now, self._seq = 100.0, -1
 
     @property
@@ -227,6 +228,21 @@ def test_a_stop_of_set_positions_that_are_sent_ahead_ends_before_a_limit_whateve
             rig.turn(lost)
         outcomes.add(refused(rig, spare))
     assert outcomes == {spare <= beyond.max()}
+
+
+@pytest.mark.parametrize("word", ["position", "velocity"])
+def test_what_the_driver_would_refuse_is_refused_ahead(word: str) -> None:
+    joint = int(np.argmax(HIGH - EXTREMES[0]))
+    upper, velocity = HIGH + 1.0, np.full(N, np.inf)
+    if word == "position":
+        upper[joint] = HIGH[joint] - 0.02
+    else:
+        velocity[joint] = 0.1
+    rig = Rig(bounds=CommandBounds(LOW - 1.0, upper, velocity))
+    rig.run()
+    assert rig.current.outcome == "refused"
+    assert word in rig.current.reason
+    assert (np.array(rig.drives.played) == START).all()
 
 
 @pytest.mark.parametrize("into", [100, 500])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from rt_core.types import BoolArray, FloatArray
 from service.config.arm_tables import ArmMotionSettings
 from service.motion.motion_player import MotionPlayer
 from sim_backend.arm.trajectory import MotionLimits
+from sim_backend.errors import MotionError
 
 PERIOD_S = 0.001
 MODEL = load_robot("space6").model
@@ -113,3 +116,45 @@ def test_goes_on_over_lost_cycles_as_far_as_the_drives_do(lost: int, on: int) ->
     before = motion.time_s
     assert motion.step(JointFrame(2000 + lost, 0, 0, q=q), enabled=True) is not None
     assert motion.time_s - before == pytest.approx(on * PERIOD_S)
+
+
+@pytest.mark.parametrize("shows", [True, False], ids=["set position", "position alone"])
+@pytest.mark.parametrize(("bridged", "gap", "every"), [(8, 1, 50), (8, 8, 10), (40, 40, 200), (8, 12, 60)])
+def test_over_gaps_nothing_jumps_or_runs_away(shows: bool, bridged: int, gap: int, every: int) -> None:
+    """Drives go on along a line as far as they bridge, then hold: from there, set positions come back to the motion."""
+    motion = player(bridged, amplitude=0.9, following_error=100.0)
+    here = before = motion.motion.centre
+    played, seq = [], -1
+    for turn in range(6000):
+        missed = gap if motion.state == "running" and turn < 4000 and turn % every == 0 else 0
+        seq += 1 + missed
+        for k in range(missed):
+            before, here = here, here + ((here - before) if k < bridged else 0.0)
+            played.append(here)
+        shown = here if shows or missed > bridged else None
+        target = motion.step(JointFrame(seq, 0, 0, q=here, setpoint=shown), enabled=True)
+        if target is None:
+            break
+        before, here = here, target
+        played.append(here)
+        if turn % every == every - 1 and every >= 50 and motion.state == "running":
+            wanted = motion.motion.sample(motion.time_s)[0]
+            assert np.abs(here - wanted).max() < 1e-9
+    assert motion.state == "ended", motion.reason
+    speed = np.diff(np.array(played), axis=0) / PERIOD_S
+    assert (np.abs(speed) <= LIMITS.velocity * 1.001).all()
+    if gap <= bridged:  # drives that held for longer stand still at once
+        bend = (gap + 2) * LIMITS.acceleration * PERIOD_S + 0.11 * LIMITS.velocity
+        assert (np.abs(np.diff(speed, axis=0)) <= bend).all()
+
+
+def test_a_joint_without_values_is_not_judged_and_an_arm_without_limits_not_moved() -> None:
+    motion = player(following_error=0.1)
+    off = follow(motion, motion.motion.centre, 700)[-1] + np.array([0, 0, 0.3, 0, 0, 0])
+    assert motion.step(frame(off, np.arange(6) != 2), enabled=True) is not None
+    assert motion.step(frame(off), enabled=True) is None
+    assert "joint_3" in motion.reason
+    for name in ("lower", "upper", "velocity"):
+        joints = (replace(MODEL.joints[0], **{name: np.inf}), *MODEL.joints[1:])  # type: ignore[arg-type]
+        with pytest.raises(MotionError, match="joint_1"):
+            MotionPlayer(replace(MODEL, joints=joints), ArmMotionSettings(), PERIOD_S)

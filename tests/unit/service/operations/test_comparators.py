@@ -50,25 +50,6 @@ def test_same_seed_same_network_whatever_the_units_are(name: str) -> None:
     assert np.array_equal(scaled, 0.25 * first)
 
 
-@pytest.mark.parametrize("name", EACH)
-def test_callback_watches_and_ends_the_training(name: str) -> None:
-    x, tau = samples(150, 1)
-    seen: list[tuple[int, float]] = []
-    whole = fit(name, x, tau, 5, lambda done, error: seen.append((done, error)))
-    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
-    assert whole.error <= min(error for _, error in seen)
-    count = len(seen)
-    seen.clear()
-
-    def stop(done: int, error: float) -> bool:
-        seen.append((done, error))
-        return False
-
-    short = fit(name, x, tau, 5, stop)
-    assert len(seen) == 1 < count
-    assert short.error > whole.error
-
-
 def test_without_the_extra_the_error_has_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)  # as if it were not installed
     assert "pip install 'thetad[comparators]'" in str(available("bp_nn"))

@@ -18,9 +18,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from service.acquisition.sources import make_driver
 from service.config.load import parse_config
-from service.operations.calibration.nominal_geometry import nominal_geometry
 from sim_backend.arm.driver import SimDriver
-from tests.lab.arms.calibration import forward
 from tests.lab.command_line import Outcome, thetad
 
 EXACT = ("--noise", 0, "--base-frame", "--target", 0, 0, 0)
@@ -68,18 +66,6 @@ def test_what_was_drawn_comes_back(folder: Path) -> None:
     assert (folder / "one.csv").read_bytes() == (folder / "two.csv").read_bytes()
     one, three = (columns(folder / name, POINT) for name in ("one.csv", "three.csv"))
     assert (np.linalg.norm(one - three, axis=1) < 5e-4).sum() == 54
-
-
-def test_errors_by_hand(folder: Path) -> None:
-    errors = {"a2": 4e-3, "theta3": -2e-3, "beta2": 1e-3}
-    (folder / "hand.json").write_text(json.dumps({"errors": errors}))
-    found = measure(folder, "ur10", "hand.csv", "--true", folder / "hand.json", *EXACT)
-    assert found.code == 0, found
-    geometry = nominal_geometry(load_robot("ur10"))
-    tip = np.eye(4)
-    tip[:3, :3], tip[:3, 3] = geometry.tip_rotation, geometry.tip_translation
-    expected = forward(geometry, columns(folder / "hand.csv", JOINTS), errors, np.eye(4), tip)[:, :3, 3]
-    np.testing.assert_allclose(columns(folder / "hand.csv", POINT), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["ur10", "space6"])
@@ -147,7 +133,7 @@ def test_planned_for_the_point_that_is_measured(folder: Path) -> None:
 
 
 def test_several_tables_are_several_stations(folder: Path) -> None:
-    truth, prior = folder / "arm.json", ("--set", "prior_length=1e-3", "prior_angle=1e-3")
+    truth = folder / "arm.json"
     second = ("--true", truth, "--station", 2, "--truth", folder / "b.json")
     for name, more in (("left.csv", ("--truth", truth)), ("right.csv", second)):
         assert measure(folder, "ur10", name, *more, "--seed", 11).code == 0
@@ -168,28 +154,6 @@ def test_several_tables_are_several_stations(folder: Path) -> None:
     assert (out / "measurements.csv").read_text().splitlines()[0].endswith("x,y,z,station")
     as_one = thetad("calibrate", out / "measurements.csv", tables[0], "--robot", "ur10", "-o", folder / "no")
     as_one.refused("several tables are several stations")
-    # With a prior: targets are in the first station's frame, the true arm is brought there, off by what is stated.
-    done = thetad("calibrate", *tables, "--robot", "ur10", "-o", out, *prior, "--json")
-    assert done.code == 0, done
-    assert {p["status"] for p in done.json["parameters"]} == {"determined", "prior"}
-    wanted = poses_table(folder / "there.csv", np.random.default_rng(2).uniform(-1.2, 1.2, (20, 6)))
-    exact = ("--true", truth, "--seed", 11, "--noise", 0)
-    assert thetad("poses", "measure", wanted, "--robot", "ur10", "-o", folder / "there_is.csv", *exact).code == 0
-    goals = columns(folder / "there_is.csv", POINT)
-    rows = np.hstack((goals, columns(wanted, JOINTS)))
-    lines = [",".join([*POINT, *JOINTS]), *(",".join(map(repr, map(float, row))) for row in rows)]
-    (folder / "goals.csv").write_text("\n".join(lines) + "\n")
-    given = ("--calibration", out / "calibration.json", "--robot", "ur10", "--frame", "measured")
-    found = thetad("compensate", folder / "goals.csv", *given, "-o", folder / "commands.csv", "--json")
-    assert found.code == 0, found
-    told = poses_table(folder / "told.csv", columns(folder / "commands.csv", JOINTS))
-    assert thetad("poses", "measure", told, "--robot", "ur10", "-o", folder / "reached.csv", *exact).code == 0
-    missed = 1e3 * np.linalg.norm(columns(folder / "reached.csv", POINT) - goals, axis=1)
-    assert missed.max() < 0.2
-    # What the prior leaves open of joint 1 is made up for by the base, so no millimetre of it is stated here.
-    std = columns(folder / "commands.csv", ["std_mm"])[:, 0]
-    own = std**2 - 3.0 * done.json["scale"]["position_mm"] ** 2
-    assert 0.4 < np.sqrt(np.mean(missed**2 / own)) < 1.8
 
 
 def between(frames: list[dict[str, Any]]) -> tuple[FloatArray, FloatArray]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgpack
 import pytest
 import zmq
+from structlog.testing import CapturingLogger
 
 from service.client import ClientKey, Control, ControlError
 from service.io.log import get_log
@@ -91,10 +92,12 @@ def test_garbage_and_a_revoked_key_are_answered(desk: Desk) -> None:
 
 
 def test_an_arm_can_be_stopped_while_the_registry_cannot_be_read(
-    limited: tuple[Access, Clock, Client, Client], capfd: pytest.CaptureFixture[str]
+    limited: tuple[Access, Clock, Client, Client],
 ) -> None:
     """By who was let in before, with the role of then; and not by who was revoked before.  The log says why, once."""
-    access, _, anna, bert = limited
+    given, clock, anna, bert = limited
+    log = CapturingLogger()
+    access = Access(given.registry, 10.0, log, clock)
     for client in (anna, bert):
         assert access.client(client.public_key) == client
     access.registry.revoke(bert.name)
@@ -108,9 +111,9 @@ def test_an_arm_can_be_stopped_while_the_registry_cannot_be_read(
     for verb in ("ping", "enable", ""):
         with pytest.raises(ControlError, match="cannot be used"):
             access.client(anna.public_key, verb)
-    said = "".join(capfd.readouterr())
-    assert said.count("registry_unusable") == 1
-    assert "chmod 600" in said
+    (said,) = log.calls
+    assert (said.method_name, said.args) == ("error", ("registry_unusable",))
+    assert "chmod 600" in said.kwargs["reason"]
 
 
 def test_a_client_cannot_say_who_it_is_in_the_message(desk: Desk) -> None:

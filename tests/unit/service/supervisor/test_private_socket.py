@@ -13,15 +13,18 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgpack
 import pytest
 import structlog
 import zmq
 
-from service.protocol.control import VERBS, ControlError, decode_reply, encode_result
+from service.config.daemon import DaemonConfig
+from service.protocol.control import VERBS, ControlError, Reply, Request, decode_reply, encode_result
 from service.protocol.messages import MAX_REPLY, WireError, pack_map, unpack_map
 from service.protocol.worker_messages import MAX_EVENT, MAX_INFO, decode_worker_message
+from service.supervisor._routing import Routing
 from service.supervisor._worker_handle import WorkerHandle
 from service.supervisor.supervisor import MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
 from service.worker.worker import Worker
@@ -220,6 +223,42 @@ def test_ever_new_kinds_of_events_are_counted_together(supervisor: Supervisor, j
     counts = supervisor._status()["events"]
     assert len(counts) == MAX_EVENT_KINDS + 1
     assert (counts["kind_0"], counts[OTHER_EVENTS]) == (1, 50)
+
+
+def test_ever_new_keys_do_not_make_the_status_too_large(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
+    """What a process says of itself is bounded altogether: what goes beyond is refused, and it counts as silent."""
+    managed = entry(supervisor, "jobs")
+    heard = []
+    for key, value in (("a", "x" * 250_000), ("b", "x" * 250_000), ("a", "y")):
+        jobs.send(pack_map({"type": "beat", "info": {key: value}}))
+        receive(supervisor)
+        heard.append(managed.heartbeat_ns)
+    assert (managed.unreadable, managed.info) == (1, {"a": "y"})
+    assert heard[0] == heard[1] < heard[2]
+
+
+def test_requests_to_a_process_that_ends_are_refused_and_standing_ones_repeated_to_its_successor() -> None:
+    private, replies = mock.Mock(), list[Reply]()
+    recorder = WorkerHandle("recorder", "a", state="ready")
+    routing = Routing([recorder], private, lambda _, data: replies.append(decode_reply(data)), ("a",), DaemonConfig())
+
+    def forwarded() -> dict[str, Any]:
+        return unpack_map(private.send_multipart.call_args.args[0][1])
+
+    for id, action in enumerate(("start", "stop", "start")):
+        routing.forward(Request(id, "record", {"arm": "a", "action": action}), "recorder", route=[b"client"])
+        if id == 0:
+            routing.on_reply(recorder, {"id": forwarded()["id"], "result": {"recording": True}})
+        elif id == 1:
+            routing.on_exit(recorder)
+        else:
+            next(iter(routing._pending.values())).deadline_ns = 0
+            routing.expire()
+    assert replies[0].result == {"recording": True}
+    assert [reply.error and reply.error.type for reply in replies] == [None, "unavailable", "timeout"]
+    routing.forward(Request(3, "record", {"arm": "a", "action": "stop"}), "recorder")
+    routing.repeat(recorder)
+    assert forwarded()["args"] == {"arm": "a", "action": "start"}  # what was done last; nobody did the others
 
 
 def overfill(supervisor: Supervisor) -> None:

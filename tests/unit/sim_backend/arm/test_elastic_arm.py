@@ -13,7 +13,6 @@ from scipy.integrate import solve_ivp
 from drivers.files.robots.file import load_robot
 from rt_core.model.friction import Friction
 from rt_core.model.robot import JointDynamics, RobotModel, Transmission
-from sim_backend.arm.elastic.springs import deflection
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
 from sim_backend.arm.settings import MotionSettings, SimSettings
 from sim_backend.drive.drive_arm import DriveArm
@@ -194,14 +193,6 @@ def test_a_change_of_stiffness_makes_no_jump_and_some_are_refused() -> None:
     ):
         with pytest.raises(SimulationConfigError, match=words):
             arm.set_dynamics(joint, parameter, value=value)
-
-
-def test_links_hang_on_their_springs_at_the_start() -> None:
-    k1, k2, torque = np.array([1e3, 5.0]), np.array([1e8, 4e3]), np.array([70.0, -30.0])
-    d = deflection(torque, k1, k2)
-    np.testing.assert_allclose(k1 * d + k2 * d**3, torque, rtol=1e-12)
-    data = SimulatedArm(elastic_arm(5, 9), EXACT, REST).simulate(0.5)
-    assert np.abs(data.q - data.q[0]).max() < 2e-4
 
 
 def pendulum(height: float, share: float, at: float) -> tuple[SimulatedArm, float]:

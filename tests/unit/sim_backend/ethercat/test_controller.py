@@ -24,14 +24,6 @@ def sync0(bench: Bench, cycle_ns: int, activation: int = 0x03) -> None:
     bench.write(reg.DC_ACTIVATION, bytes((activation,)), reg.EVENT_DC_CHANGED)
 
 
-def test_the_way_to_op_and_back(bench: Bench) -> None:
-    bench.to_op()
-    for state in (SAFEOP, OP, PREOP, SAFEOP):
-        bench.outputs(bytes(bench.word(SM2 + reg.SM_LENGTH)))
-        assert bench.request(state) == (state, 0)
-    assert bench.request(INIT) == (INIT, 0)
-
-
 def test_a_higher_state_takes_its_time_and_a_lower_one_does_not(bench: Bench) -> None:
     bench.mailboxes()
     assert bench.request(PREOP, ms=1.99) == (INIT, 0)

@@ -56,16 +56,6 @@ def test_a_slave_takes_part_from_safeop_on() -> None:
     assert master.status(2) == (OP, 0)
 
 
-def test_process_data_begin_with_safeop() -> None:
-    master = operational()
-    master.request(reg.AL_INIT)
-    counters = []
-    for state in (reg.AL_INIT, PREOP, SAFEOP, OP):
-        master.request(state)
-        counters.append(master.exchange())
-    assert counters == [0, 0, 3 * N, 3 * N]
-
-
 def test_process_data_act_when_only_the_reply_is_lost() -> None:
     master = operational()
     mode = master.bus.controllers[3].dictionary.entry(0x6060)

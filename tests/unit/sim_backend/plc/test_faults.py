@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sim_backend.plc.settings import PlcFileError, load_plc
@@ -188,6 +189,19 @@ def test_a_clock_that_is_set():
     samples = variables.samples()
     assert samples[10].nTime - samples[9].nTime == 10_000 - 2_500_000
     assert samples[10].nDcTime - samples[9].nDcTime == 1_000_000
+
+
+def test_the_clock_of_faults_starts_with_the_first_client_and_axes_go_by_name_or_number():
+    axes = [{"kind": "axis_fault", "axis": "joint_4"}, {"kind": "axis_invalid", "axis": 6}]
+    plc = faulty({"kind": "stop", "at_s": 0.009}, *(fault | {"at_s": 0.003} for fault in axes))
+    plc.advance(100 * MS)
+    assert (plc.states, plc.machine.failing.any(), plc.machine.silent.any()) == ((5, 5), False, False)
+    client = PlainClient(plc)
+    client.advance(7)
+    assert plc.states == (5, 5)
+    assert (np.flatnonzero(plc.machine.failing), np.flatnonzero(plc.machine.silent)) == (3, 6)
+    client.advance(5)
+    assert plc.states == (5, 6)
 
 
 @pytest.mark.parametrize(

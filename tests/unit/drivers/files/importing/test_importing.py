@@ -293,20 +293,3 @@ def test_panda_keeps_samples_that_were_logged_twice(data_dir: Path) -> None:
     np.testing.assert_array_equal(recording.channels["tau"], raw["tau"])
     np.testing.assert_allclose(recording.t, raw["t"], atol=1e-9)
     assert 0.05 < result["repeated_samples"] / recording.samples < 0.07  # type: ignore[operator]
-
-
-@pytest.mark.parametrize(
-    ("name", "array", "factor"),
-    [
-        ("franka_panda", "q", 57.3),
-        ("franka_panda", "tau", 57.3),
-        ("kuka_lwr4", "dq", 1 / 57.3),
-    ],
-)
-def test_a_factor_of_57_is_refused(data_dir: Path, tmp_path: Path, name: str, array: str, factor: float) -> None:
-    with np.load(data_dir / SETS[name][0]) as archive:
-        arrays = {key: archive[key] for key in archive.files}
-    arrays[array] = arrays[array] * factor
-    np.savez(tmp_path / "wrong.npz", **arrays)
-    with pytest.raises(DataError, match="joint "):
-        load_data(tmp_path / "wrong.npz", name)

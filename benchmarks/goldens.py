@@ -1,7 +1,7 @@
 """Goldens: outputs that stay the same to the byte while modules move and names change.
 
-`python -m tests.lab.goldens FOLDER` writes one text file per golden.  Run it before and after a change: `diff -r` of
-the two folders is empty if nothing changed.  `python -m tests.lab.goldens --compare A B` prints the files that differ
+`python -m benchmarks.goldens FOLDER` writes one text file per golden.  Run it before and after a change: `diff -r` of
+the two folders is empty if nothing changed.  `python -m benchmarks.goldens --compare A B` prints the files that differ
 and exits with 1 if there are any.
 
 Placeholders in angle brackets stand for times, folders and the version of thetad.  Schemas come without the names and
@@ -330,7 +330,7 @@ def compare(before: Path, after: Path) -> int:
 
 def main() -> int:
     """Write the goldens, or compare those of two folders."""
-    parser = argparse.ArgumentParser(prog="python -m tests.lab.goldens", description="Pin what must not change.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.goldens", description="Pin what must not change.")
     parser.add_argument("folder", type=Path, nargs="?", help="a new folder, where to write")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("A", "B"), help="print the files that differ")
     arguments = parser.parse_args()

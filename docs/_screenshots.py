@@ -1,6 +1,6 @@
 """Take the pictures of docs/dashboard.md, of a real daemon with an arm of nine joints.
 
-python -m tests.lab.web.screenshots [FOLDER]      by default docs/images
+python -m docs._screenshots [FOLDER]      by default docs/images
 
 On a machine that has nothing else to do: where the estimator falls behind, pages show old values, in grey.
 """
@@ -21,7 +21,7 @@ from service.supervisor.launch import DaemonProcess
 from tests.lab.daemon.daemons import await_status
 from tests.lab.web.browser import View, chromium
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 LEARNED_FRAMES = 45_000  # until most of the parameters are determined
 
 

@@ -1,0 +1,206 @@
+"""Is what is called `estimated` right after a fault of the data or a change of the arm, and is the cause right?
+
+python benchmarks/faults.py [--full] [--only NAME ...] [--json]
+
+Each fault of `benchmarks/fault_cases.py` begins in a motion that was clean; of what is called `estimated` in the minute
+after it, at least 90 % of the 95 % intervals must hold the truth.  After a payload the estimate must be believed again,
+within 15 s.  With an active model the cause that is named first is right, ambiguous or wrong.  Clean motion and real
+recordings (THETAD_DATA) must not be doubted.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.fault_cases import BY_NAME, FAULTS, Mode, case
+from rt_core.online import OnlineEstimator, OnlineSettings
+
+TARGET = 0.90
+BELIEVED_AGAIN_S = 15.0
+CLEAN_COVERAGE = (0.90, 0.98)
+ROBOTS = ("space6", "arm7", "ur10")
+RATES = (250.0, 500.0, 1000.0)
+#: Real recordings of excitation: file and robot.
+REAL = (
+    ("franka_panda/panda_exciting.npz", "franka_panda"),
+    ("staubli_tx40/tx40.npz", "staubli_tx40"),
+    ("kuka_lwr4/measurements_1.npz", "kuka_lwr4"),
+    ("kuka_lwr4/measurements_2.npz", "kuka_lwr4"),
+)
+_CAUSES = ("right", "ambiguous", "wrong", "none")
+_MODES: dict[Mode, str] = {"later": "", "model": ", model active", "first": ", from the first frame"}
+#: They are short, and repeated until so long a stream is full; each seam is a gap, over which the filters begin anew.
+REAL_S = 120.0
+
+
+def jobs(quick: bool, names: Iterable[str], seeds: int = 10) -> list[tuple[str, str, int, float, Mode]]:
+    """Return the cases: of `quick` one a fault and mode."""
+    chosen = [BY_NAME[name] for name in names]
+    modes: tuple[Mode, ...] = ("later", "model", "first")
+    todo = [
+        (f, robot, 100 * r + seed, rate, mode)
+        for seed in range(1 if quick else seeds) for k, f in enumerate(chosen) for r, robot in enumerate(ROBOTS)
+        for rate in ((RATES[0],) if quick else RATES) for i, mode in enumerate(modes)
+        if not quick or r == (k + i) % 2
+    ]  # fmt: skip
+    # a model says nothing of frames that are of no use, and there is no change of what was never otherwise
+    without = {"model": ("usable",), "first": ("clean", "changed"), "later": ()}
+    return [(f.name, *rest, mode) for f, *rest, mode in todo if f.kind not in without[mode]]
+
+
+def verdict(found: dict[str, Any]) -> str:
+    """Return "right", "ambiguous" or "wrong" for the first cause that was named, "none" where none was."""
+    named, text = next(((kind, text) for _, kind, text in found["told"] if kind != "change"), ("", ""))
+    if named in ("", "ambiguous"):
+        return named or "none"
+    there = named != "sensor_fault" or found["joint"] in text.replace(",", " ").split()
+    return "right" if named in found["causes"] and there else "wrong"
+
+
+def summary(found: dict[str, Any]) -> dict[str, Any]:
+    """Coverage of what is called estimated, its share, and how long until it is withdrawn, or believed again."""
+    given = np.array([s[0] for s in found["seconds"]])
+    inside = np.array([s[1] for s in found["seconds"]])
+    few = given <= 0.1 * max(found["before"], 1)
+    told = float(np.argmax(few)) if few.any() else None
+    good = given >= 0.9 * found["before"]
+    again = None
+    if good[-1]:
+        gone = np.flatnonzero(~good)
+        again = float(gone[-1] + 1) if gone.size else 0.0
+    last = given[-1], inside[-1]
+    return {
+        "estimated": float(given.mean() / max(found["before"], 1)),
+        "coverage": float(inside.sum() / given.sum()) if given.any() else None,
+        "given": int(given.sum()), "inside": int(inside.sum()),
+        "last": float(last[1] / last[0]) if last[0] else None,
+        "largest": max(s[2] for s in found["seconds"]),
+        "told_s": told, "again_s": again, "otherwise": found["seconds"][-1][3],
+        "cause": verdict(found) if found["active"] else "",
+        "text": next((text for _, kind, text in found["told"] if kind != "change"), ""),
+    }  # fmt: skip
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Return a line for each fault and mode: what is called estimated, how much of it is right, and what was told."""
+    lines = []
+    for mode, name in sorted({(r["mode"], r["fault"]) for r in rows}, key=lambda k: (k[0], list(BY_NAME).index(k[1]))):
+        mine = [r for r in rows if (r["mode"], r["fault"]) == (mode, name)]
+        given, inside = (sum(r[key] for r in mine) for key in ("given", "inside"))
+        told = [r["told_s"] for r in mine if r["told_s"] is not None]
+        again = [r["again_s"] for r in mine if r["again_s"] is not None]
+        line = f"{name + _MODES[mode]:44} {100 * np.mean([r['estimated'] for r in mine]):4.0f} % estimated, "
+        line += f"{100 * inside / given:4.0f} % right" if given else "   - right"
+        line += f", up to {max(r['largest'] for r in mine):4.0f} std"
+        if mine[0]["kind"] == "changed":
+            line += f", believed again after {max(again):g} s" if len(again) == len(mine) else ", not believed again"
+        elif told:
+            line += f", withdrawn after {np.median(told):g} s in {len(told)} of {len(mine)}"
+        if mode == "model":
+            line += ", cause " + ", ".join(
+                f"{sum(r['cause'] == c for r in mine)} {c}" for c in _CAUSES if any(r["cause"] == c for r in mine)
+            )
+        lines.append(line)
+    return lines
+
+
+def real_doubt(folder: Path) -> list[dict[str, Any]]:
+    """Return the share of the reports of each real recording, after half a minute, that are doubted."""
+    from tests.lab.recordings.real_sets import load_set
+
+    results = []
+    for file, name in REAL:
+        if not (folder / file).exists():
+            continue
+        loaded = load_set(folder, file, name)
+        recording = loaded.recording
+        given = loaded.settings.min_velocity
+        settings = OnlineSettings(
+            cutoff_hz=loaded.settings.cutoff_hz, min_velocity=None if given is None else tuple(np.asarray(given))
+        )
+        dq = recording.channels.get("dq")
+        estimator = OnlineEstimator(loaded.robot.model, settings, loaded.signals.rate_hz, has_dq=dq is not None)
+        every, doubted, reports = round(loaded.signals.rate_hz / 2), 0, 0
+        length = float(recording.t[-1] - recording.t[0])
+        for again in range(int(np.ceil(REAL_S / length))):
+            shift_ns = round(1e9 * again * (length + 1.0))
+            for k in range(recording.t.size):
+                estimator.step(
+                    int(recording.t_ns[k]) + shift_ns, again * recording.t.size + k, recording.channels["q"][k],
+                    recording.channels["tau"][k], None, None if dq is None else dq[k],
+                )  # fmt: skip
+                if k % every == 0 and again * length + recording.t[k] - recording.t[0] > 20.0:
+                    reports += 1
+                    doubted += "doubted" in estimator.report().status
+        results.append({"set": file, "seconds": reports / 2.0, "reports": reports,
+                        "doubted": doubted})  # fmt: skip
+    return results
+
+
+def run(quick: bool = False, names: Iterable[str] = BY_NAME, workers: int = 2) -> tuple[Any, list[str], list[str]]:
+    """Return result, lines and problems, as a section of `benchmarks/run.py`."""
+    todo = jobs(quick, names)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        found = list(pool.map(case, *zip(*todo, strict=True)))
+    rows = [f | summary(f) for f in found]
+    lines, problems = table(rows), []
+    for r in rows:
+        where = f"{r['fault']}, {r['robot']}, {r['rate_hz']:g} Hz{_MODES[r['mode']]}"
+        if r["kind"] == "changed" and (r["again_s"] is None or r["again_s"] > BELIEVED_AGAIN_S):
+            problems.append(f"{where}: not believed again within {BELIEVED_AGAIN_S:g} s")
+        if r["kind"] == "clean" and r["estimated"] < TARGET:
+            problems.append(f"{where}: clean motion is doubted")
+        if r["cause"] == "wrong":
+            problems.append(f"{where}: {r['text']}")
+        if r["otherwise"] == "frozen":
+            problems.append(f"{where}: frozen, and the arm moves")
+    faulty = [r for r in rows if r["kind"] != "clean"]
+    given, inside = (sum(r[key] for r in faulty) for key in ("given", "inside"))
+    total = inside / given if given else 1.0
+    bad = [r for r in faulty if r["coverage"] is not None and r["coverage"] < TARGET]
+    causes = {c: sum(r["cause"] == c for r in faulty) for c in _CAUSES}
+    lines.append(
+        f"of what is called estimated after {len(faulty)} faults {100 * total:.1f} % of 95 % intervals are right "
+        f"(target {100 * TARGET:g} %); below that in {len(bad)} of them; causes {causes}"
+    )
+    if total < TARGET:
+        problems.append(lines[-1])
+    real = real_doubt(Path(os.environ.get("THETAD_DATA", "../shared/data")))
+    lines += [f"{r['set']}: {r['doubted']} of {r['reports']} reports doubted in {r['seconds']:.0f} s" for r in real]
+    return {"cases": rows, "coverage": total, "causes": causes, "real": real}, lines, problems
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--full", action="store_true", help="three arms, three rates, with and without a model")
+    parser.add_argument("--only", nargs="+", choices=tuple(BY_NAME), default=[f.name for f in FAULTS], metavar="NAME")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    result, lines, problems = run(not args.full, args.only, args.workers)
+    print("\n".join(lines), file=sys.stderr if args.json else sys.stdout)
+    if args.json:
+        print(json.dumps(result))
+    for problem in problems:
+        print(f"MISSED: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,363 @@
+"""Whether the online estimate can be believed: five tests, and a restart.
+
+All works on what the estimator has at hand every `LOOK_S` of motion; the kernels know nothing of it.
+
+- Noise: the mean squared innovation of any joint over the last 5 s exceeds `LOUD` times its reference, the largest of
+  its own 5 s means over the last 2 minutes of quiet motion.  The statistical spread of such a mean is small (with noise
+  correlated over 0.1 s a relative standard deviation of 0.2: `LOUD` lies 5 of them above the largest of six); the room
+  is for the structural error of a model, which changes with the motion (on a real arm by a factor of 8).
+- Agreement: the estimate differs from its own snapshot of 1 to 2 minutes ago, or of before a restart, by more than
+  chance and `MODEL_ERROR`.  The squared difference is whitened by the sum of both covariances, after what a payload at
+  the flange, friction and offsets can explain is projected out: those may change, links do not.  The limit is the
+  chi-squared quantile of `CHANCE` for the directions that are left, and that for each parameter alone, times
+  `MODEL_ERROR`: on real arms deviations between halves of a recording are up to 1.7 times the stated ones, variances 3
+  times.  The sum of covariances holds for a restarted estimate; one that goes on shares data with its snapshot, and
+  differs less.
+- Change: the same difference with nothing projected out.  The arm has changed, by less than the noise shows, and the
+  estimate follows too slowly.
+- Signs: friction of a joint would drive it at its usual speed, by more than its noise and by more than `SIGN_STD`: the
+  normal quantile of `CHANCE` for 7 joints (3.6), times 1.7 for the same reason.  Inertias that come out negative say
+  nothing: on real arms a poor excitation and a model's error make them so (KUKA LWR4, joint 7).
+- Velocity: measured velocities are not those of the positions (`rt_core.online.monitors.velocity`).
+- Restart: noise that stays high, or an estimate that has left its interval, means that it holds data of another arm.
+  It starts anew then, and is believed again when the new data by themselves pass all tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from scipy.special import chdtri, ndtri
+
+from rt_core.model.base import BaseParameters, payload_columns
+from rt_core.model.friction import LAW_COULOMB, LAW_OFFSET, LAW_VISCOUS
+from rt_core.model.robot import RobotModel
+from rt_core.online._state import EstimatorState
+from rt_core.online.monitors.velocity import VelocityMonitor
+from rt_core.types import BoolArray, FloatArray, IntArray
+
+LOOK_S = 0.5
+LOUD = 2.5
+CHANCE = 1e-3
+SIGN_STD = 6.2
+MODEL_ERROR = 3.0
+
+_MEAN = 10  # blocks of the mean that is compared: 5 s
+_LOUD_MEAN, _LOUD_RUN = 6, 6  # blocks of the mean that restarts the estimate, and for how many it has to be loud
+_STANDING_RUN = 10  # the same while a joint stands
+_HOLD = 6  # blocks for which noise is held against the estimate after the mean is usual again
+_REFERENCE, _MIN_REFERENCE = 24, 6  # means in the reference: 2 minutes; 30 s
+_FIRST_SNAPSHOT = 60  # blocks of motion before the first snapshot, while the model still settles
+_SNAPSHOT_EVERY = 120
+_DIVERGED = 1e12  # no parameter of an arm in SI units
+_CONFIRM = 14  # blocks after a restart from which the estimate can be believed
+_NOISE = ("sigma_sum", "sigma_count", "inflation_sum", "inflation_count")
+_COUNTERS = (
+    "blocks", "age", "loud", "hold", "restarted", "snapshots", "noise", "agreement", "signs", "velocity", "left",
+    "anew",
+)  # fmt: skip
+
+_REASONS = {
+    "velocity": "velocity", "noise": "noise", "signs": "signs", "agreement": "disagreement", "left": "change",
+    "restarted": "restarted",
+}  # fmt: skip
+_SIGNS = "friction of a joint would drive it: check signs and order of the channels"
+
+
+def friction_terms(base: BaseParameters, n: int) -> IntArray:
+    """Return the Coulomb and viscous parameters (n, 2) of joints of which they are all of the friction; -1 for none."""
+    layout = base.layout
+    law, source = layout.law, layout.source
+    alone = np.count_nonzero(base.mapping, axis=1) == 1
+    shaped = source[(law > LAW_COULOMB) & (law != LAW_OFFSET)]
+    found = np.full((n, 2), -1, dtype=np.int64)
+    for at, wanted in enumerate((LAW_COULOMB, LAW_VISCOUS)):
+        for c in np.flatnonzero((law == wanted) & alone & ~np.isin(source, shaped)):
+            found[source[c], at] = c
+    return found
+
+
+def disagreement(difference: FloatArray, covariance: FloatArray, free: FloatArray) -> tuple[float, float, int, float]:
+    """Compare a difference (p,) with its covariance (p, p).
+
+    Returns its square in units of the covariance, what the columns `free` (p, k) cannot explain of it, the degrees of
+    freedom of that, and the largest square of what one parameter alone would explain of it.
+    """
+    scale = np.sqrt(np.diag(covariance))
+    root = cholesky(covariance / np.outer(scale, scale) + 1e-10 * np.eye(scale.size), lower=True)
+    columns = np.column_stack((difference[:, None], free, np.diag(scale))) / scale[:, None]
+    whitened = solve_triangular(root, columns, lower=True)
+    z, alone = whitened[:, 0], whitened[:, 1 + free.shape[1] :]
+    basis, values, _ = np.linalg.svd(whitened[:, 1 : 1 + free.shape[1]], full_matrices=False)
+    basis = basis[:, values > 1e-9 * values.max(initial=1e-300)]
+    rest = z - basis @ (basis.T @ z)
+    own = alone - basis @ (basis.T @ alone)
+    power = (own**2).sum(axis=0)
+    seen = power > 1e-6 * (alone**2).sum(axis=0)
+    largest = float(((own.T @ rest)[seen] ** 2 / power[seen]).max(initial=0.0))
+    return float(z @ z), float(rest @ rest), scale.size - basis.shape[1], largest
+
+
+class TrustMonitor:
+    """Decide whether the online estimate of an arm can be believed; see the module for the tests.
+
+    Parameters
+    ----------
+    model : RobotModel
+    base : BaseParameters
+
+    Attributes
+    ----------
+    joints : (n,) bool
+        Joints with more noise than usual at the last look.
+    measured : dict of str to float
+        Latest statistics, each over its limit: doubted above 1.
+    """
+
+    def __init__(self, model: RobotModel, base: BaseParameters) -> None:
+        self.n, self.p = model.n, len(base)
+        law = base.layout.law
+        friction = np.eye(self.p)[:, law >= LAW_VISCOUS]
+        self._free = np.column_stack((payload_columns(base, model), friction))
+        size = np.linalg.norm(self._free, axis=0)
+        self._free = self._free[:, size > 0.0]
+        self._friction = friction_terms(base, model.n)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget everything: the estimate is another one."""
+        self._recent = np.full((_MEAN, self.n), np.nan)
+        self._means = np.full((_REFERENCE, self.n), np.nan)
+        self._theta = np.zeros((2, self.p))  # snapshots, the older first
+        self._covariance = np.zeros((2, self.p, self.p))
+        self._known = np.zeros((2, self.p))
+        self._noise_levels = np.zeros((2, len(_NOISE), self.n))
+        self._moved = np.zeros(self.n)
+        self.velocity = VelocityMonitor(self.n)
+        self._count = dict.fromkeys(_COUNTERS, 0)
+        self.joints = np.zeros(self.n, dtype=np.bool_)
+        self.measured = {"noise": 0.0, "signs": 0.0, "agreement": 0.0, "left": 0.0}
+
+    # -- looks ----------------------------------------------------------------------------------
+
+    def needs_covariance(self) -> bool:
+        """Whether the next look compares values; every second one does."""
+        return self._count["blocks"] % 2 == 1
+
+    def look(
+        self, state: EstimatorState, covariance: FloatArray | None, known: BoolArray | None, scale: FloatArray | None
+    ) -> bool:
+        """Take a block of motion; return True if the estimate is to start anew.
+
+        `covariance` (p, p) of the estimate, whether data support each parameter, and its `scale` (p,), as of a report:
+        where `needs_covariance`.
+        """
+        c = self._count
+        c["blocks"] += 1
+        moved = state["moved"] - self._moved > 0.0
+        self._moved[:] = state["moved"]
+        self._recent = np.roll(self._recent, -1, axis=0)
+        self._recent[-1] = np.where(moved, state["innovation2"], np.nan)
+        was_wrong = c["noise"] or c["velocity"]
+        c["velocity"] = int(self.velocity.joints.any())
+        restart = self._listen()
+        theta = state["theta"]
+        if covariance is not None and known is not None and scale is not None:
+            self._compare(theta, covariance, known)
+            self._see_signs(theta, covariance, scale)
+        # what shaped it is over, or it has diverged
+        over = bool(was_wrong and not (c["noise"] or c["velocity"]))
+        restart |= over or not np.abs(theta).max() < _DIVERGED
+        if restart:
+            self._restart(state, levels=over or not c["restarted"])
+        elif c["restarted"]:
+            c["restarted"] += 1
+            passed = not any(c[key] for key in _REASONS if key != "restarted")
+            if covariance is not None and known is not None and c["restarted"] > _CONFIRM and passed:
+                self._begin_anew(state, theta, covariance, known)
+        c["age"] += 1
+        if covariance is not None and known is not None and not self.doubted and c["age"] >= _FIRST_SNAPSHOT:
+            self._keep(state, theta, covariance, known)
+        return restart
+
+    def _mean(self, blocks: int) -> FloatArray:
+        """Return the mean (n,) of the last blocks; NaN for a joint that moved in less than half of them."""
+        last = self._recent[-blocks:]
+        count = np.isfinite(last).sum(axis=0)
+        total = np.where(np.isfinite(last), last, 0.0).sum(axis=0)
+        return np.where(2 * count >= min(blocks, _LOUD_MEAN), total / np.maximum(count, 1), np.nan)
+
+    def _listen(self) -> bool:
+        """Compare the noise with its reference; return True if it has been loud for long."""
+        c = self._count
+        have = np.isfinite(self._means).sum(axis=0) >= _MIN_REFERENCE
+        usual = np.full(self.n, np.inf)
+        usual[have] = np.nanmax(self._means[:, have], axis=0)
+        level = self._mean(_MEAN) / (LOUD * usual)
+        self.measured["noise"] = float(np.nan_to_num(level).max(initial=0.0))
+        self.joints = level > 1.0
+        if self.joints.any():
+            c["hold"] = _HOLD
+        elif c["hold"]:
+            c["hold"] -= 1
+        c["noise"] = int(c["hold"] > 0)
+        c["loud"] = c["loud"] + 1 if c["left"] or (self._mean(_LOUD_MEAN) > LOUD * usual).any() else 0
+        if not self.doubted and c["blocks"] % _MEAN == 0:
+            self._means = np.roll(self._means, -1, axis=0)
+            self._means[-1] = self._mean(_MEAN)
+        # a joint that stands beside others may have an encoder that sticks, to be found by the estimate as it is
+        return c["loud"] >= (_LOUD_RUN if np.isfinite(self._recent[-1]).all() else _STANDING_RUN)
+
+    def _compare(self, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
+        c = self._count
+        c["agreement"], c["left"] = 0, 0
+        self.measured["agreement"] = self.measured["left"] = 0.0
+        if not c["snapshots"]:
+            return
+        found = self._difference(0, theta, covariance, known)
+        if found is not None and found[2] > 0:
+            one = float(ndtri(CHANCE / (2.0 * found[4]))) ** 2
+            level = max(found[1] / float(chdtri(found[2], CHANCE)), found[3] / one)
+            self.measured["agreement"] = level / MODEL_ERROR
+            c["agreement"] = int(self.measured["agreement"] > 1.0)
+        # the links are those of before a restart for longer than the rest
+        found = self._difference(1, theta, covariance, known) if c["anew"] else found
+        if found is not None and not c["restarted"]:
+            self.measured["left"] = found[0] / (MODEL_ERROR * float(chdtri(found[4], CHANCE)))
+            c["left"] = int(self.measured["left"] > 1.0)
+
+    def _difference(
+        self, snapshot: int, theta: FloatArray, covariance: FloatArray, known: BoolArray
+    ) -> tuple[float, float, int, float, int] | None:
+        """Return what `disagreement` does about a snapshot, and the number of parameters; None if there are none."""
+        both = known & (self._known[snapshot] > 0.0)
+        if not both.any():
+            return None
+        spread = (covariance + self._covariance[snapshot])[np.ix_(both, both)]
+        difference = (theta - self._theta[snapshot])[both]
+        if not (np.isfinite(spread).all() and np.isfinite(difference).all()):
+            return None  # the estimate is invalid
+        try:
+            found = disagreement(difference, spread, self._free[both])
+        except np.linalg.LinAlgError:  # not positive definite by rounding: nothing is compared
+            return None
+        return *found, int(both.sum())
+
+    def _see_signs(self, theta: FloatArray, covariance: FloatArray, scale: FloatArray) -> None:
+        """Look for friction that would drive a joint at its usual speed, by more than the noise."""
+        worst = 0.0
+        for dry, viscous in self._friction.tolist():
+            row = np.zeros(self.p)
+            if dry >= 0 and scale[dry] > 0.0:
+                row[dry] = scale[dry]
+            if viscous >= 0 and scale[viscous] > 0.0:
+                row[viscous] = scale[viscous]
+            value, variance = float(row @ theta), float(row @ covariance @ row)
+            if value < -1.0 and variance > 0.0:
+                worst = max(worst, -value / (SIGN_STD * float(np.sqrt(variance))))
+        self.measured["signs"] = worst
+        self._count["signs"] = int(worst > 1.0)
+
+    def _keep(self, state: EstimatorState, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
+        """Take a snapshot where one is due."""
+        c = self._count
+        if c["snapshots"] and c["age"] < _SNAPSHOT_EVERY:
+            return
+        if c["snapshots"]:
+            for kept in (self._theta, self._covariance, self._known, self._noise_levels):
+                kept[0] = kept[1]
+        self._take(state, theta, covariance, known, 1)
+        if not c["snapshots"]:
+            self._take(state, theta, covariance, known, 0)
+        c["snapshots"] += 1
+        c["anew"] = 0
+
+    def _take(
+        self, state: EstimatorState, theta: FloatArray, covariance: FloatArray, known: BoolArray, at: int
+    ) -> None:
+        noise = np.stack([state[name] for name in _NOISE])
+        self._theta[at], self._covariance[at], self._known[at], self._noise_levels[at] = theta, covariance, known, noise
+        self._count["age"] = 0
+
+    def _begin_anew(self, state: EstimatorState, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
+        """Believe an estimate that has begun anew: from now on it is compared with itself."""
+        self._count["restarted"] = self._count["left"] = 0
+        if self._count["snapshots"]:
+            self._take(state, theta, covariance, known, 1)
+            self._count["anew"] = 1
+
+    def _restart(self, state: EstimatorState, *, levels: bool) -> None:
+        """Begin anew, with the noise `levels` of before where those since then hold what was wrong and is over.
+
+        While it goes on, they grow with it: else forgetting would be fast for ever, and take all information.
+        """
+        c = self._count
+        c["restarted"], c["loud"], c["left"] = 1, 0, 0
+        self._recent[:] = np.nan
+        if c["snapshots"] and levels:
+            for name, value in zip(_NOISE, self._noise_levels[0], strict=True):
+                state[name][:] = value
+        if not np.abs(state["theta"]).max() < _DIVERGED:
+            state["theta"][:] = self._theta[0]  # zero before the first snapshot
+
+    # -- results --------------------------------------------------------------------------------
+
+    @property
+    def doubted(self) -> bool:
+        """Whether the estimate is not to be believed."""
+        c = self._count
+        return any(c[key] for key in _REASONS)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What speaks against the estimate: values of `_REASONS`."""
+        c = self._count
+        return tuple(_REASONS[key] for key in _REASONS if c[key])
+
+    def text(self, names: tuple[str, ...]) -> str:
+        """Return why the estimate is doubted, for people, with the `names` of the joints; empty if it is not."""
+        loud = ", ".join(names[j] for j in np.flatnonzero(self.joints))
+        texts = {
+            "velocity": self.velocity.text(names),
+            "noise": f"the torque of {loud} is explained much worse than usual" if loud
+            else "the torque was explained much worse than usual",
+            "signs": _SIGNS,
+            "disagreement": "the links are no longer those of before, and neither payload nor friction explains it: "
+            "check the sensors; if the arm was rebuilt, reset the estimator",
+            "change": "the estimate leaves what it was: something has changed",
+            "restarted": "the estimate has begun anew, and the new data do not suffice yet",
+        }  # fmt: skip
+        return "; ".join(texts[reason] for reason in self.reasons)
+
+    def broken(self, names: tuple[str, ...]) -> str:
+        """Return why the channels themselves are wrong, so that no cause is to be sought in the arm; empty if not."""
+        return self.velocity.text(names) or (_SIGNS if self._count["signs"] else "")
+
+    # -- state ----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return the state to save, as arrays."""
+        return {
+            "trust_recent": self._recent.copy(), "trust_means": self._means.copy(), "trust_theta": self._theta.copy(),
+            "trust_covariance": self._covariance.copy(), "trust_known": self._known.copy(),
+            "trust_noise": self._noise_levels.copy(), "trust_moved": self._moved.copy(),
+            "trust_velocity": self.velocity.sums.copy(),
+            "trust_counters": np.array(list(self._count.values()), dtype=np.int64),
+        }  # fmt: skip
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Restore what `state` returned; begin anew if it is missing, as in files of earlier versions, or damaged."""
+        self.begin()
+        fresh = self.state()
+        if any(np.shape(saved.get(key, ())) != value.shape for key, value in fresh.items()):
+            return
+        arrays = [np.array(saved[key], dtype=fresh[key].dtype) for key in fresh]
+        (self._recent, self._means, self._theta, self._covariance, self._known, self._noise_levels, self._moved) = (
+            arrays[:7]
+        )
+        self.velocity.sums = arrays[7]
+        self.velocity.judge()
+        self._count = dict(zip(_COUNTERS, arrays[-1].tolist(), strict=True))

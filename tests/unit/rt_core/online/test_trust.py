@@ -1,0 +1,179 @@
+"""What speaks against an estimate: noise, signs, links that have left what they were; and when it is believed again."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from rt_core.model.base import base_parameters
+from rt_core.model.parameters import standard_parameters
+from rt_core.model.robot import RobotModel
+from rt_core.online import EstimateReport, OnlineEstimator, OnlineSettings
+from rt_core.online.monitors.supply import Cause, FrameSupply
+from rt_core.online.monitors.trust import CHANCE, disagreement
+from rt_core.online.monitors.velocity import VelocityMonitor
+from rt_core.types import FloatArray
+from sim_backend.arm.robot import SimulatedArm, SimulatedData
+from sim_backend.arm.settings import MotionSettings, SimSettings
+from tests.lab.arms.simulated import random_arm
+
+RATE = 200.0
+SETTINGS = OnlineSettings(update_hz=50.0)
+CLEAN = round(40.0 * RATE)
+
+
+@lru_cache
+def moving(seconds: float = 75.0) -> tuple[RobotModel, SimulatedData]:
+    model = random_arm(3, 21)
+    motion = MotionSettings(seed=1, candidates=1, base_frequency_hz=0.2)
+    return model, SimulatedArm(model, SimSettings(rate_hz=RATE, seed=1, torque_noise=0.004), motion).simulate(seconds)
+
+
+def feed(estimator: OnlineEstimator, tau: FloatArray, start: int, stop: int, keep: int = 1) -> list[EstimateReport]:
+    """Feed frames; return the report of each second."""
+    _, data = moving()
+    reports = []
+    for k in range(start, stop):
+        if k % keep == 0:
+            estimator.step(round(data.t[k] * 1e9), k, data.channels["q"][k], tau[k])
+        if k % round(RATE) == 0:
+            reports.append(estimator.report())
+    return reports
+
+
+def share(report: EstimateReport, status: str = "estimated") -> float:
+    return report.status.count(status) / len(report.status)
+
+
+def estimator_of() -> OnlineEstimator:
+    model, data = moving()
+    estimator = OnlineEstimator(model, SETTINGS, RATE)
+    reports = feed(estimator, data.channels["tau"], 0, CLEAN)
+    assert not any("doubted" in report.status for report in reports[15:])
+    return estimator
+
+
+def test_a_wrong_sign_is_never_believed_and_a_restart_of_the_process_does_not_forget_it() -> None:
+    model, data = moving()
+    estimator = estimator_of()
+    tau = data.channels["tau"].copy()
+    tau[CLEAN:] *= -1.0
+    reports = feed(estimator, tau, CLEAN, CLEAN + round(25.0 * RATE))
+    assert all(share(report) == 0.0 for report in reports[3:])
+    assert "signs" in estimator.trust.reasons
+    assert "signs" in estimator.trust.broken(("a", "b", "c"))
+    other = OnlineEstimator(model, SETTINGS, RATE)
+    other.restore(estimator.state())
+    assert other.trust.reasons == estimator.trust.reasons != ()
+    old = {key: value for key, value in estimator.state().items() if not key.startswith("trust_")}
+    other.restore(old)  # a file of an earlier version knows of no doubt
+    assert not other.trust.doubted
+    other.adopt(estimator.theta, estimator.covariance)
+    assert not other.trust.doubted
+
+
+def test_a_payload_is_learned_anew_within_15_s() -> None:
+    model, data = moving()
+    base = base_parameters(model)
+    assert model.inertial is not None
+    inertial = model.inertial.copy()
+    inertial[-1, 0] += 0.3 * inertial[-1, 0]  # a body at the last link's frame
+    heavy = replace(model, inertial=inertial)
+    truth = base.theta(standard_parameters(heavy, base.standard))
+    settings = SimSettings(rate_hz=RATE, seed=1, torque_noise=0.004)
+    motion = MotionSettings(seed=1, candidates=1, base_frequency_hz=0.2)
+    after = SimulatedArm(heavy, settings, motion).simulate(75.0)
+    np.testing.assert_allclose(after.q, data.q, atol=1e-9)  # the motion does not depend on the load
+    estimator = estimator_of()
+    before = share(estimator.report())
+    tau = np.concatenate((data.channels["tau"][:CLEAN], after.channels["tau"][CLEAN:]))
+    reports = feed(estimator, tau, CLEAN, CLEAN + round(18.0 * RATE))
+    late = reports[15]
+    assert share(late) >= 0.9 * before
+    error = np.abs(late.theta - truth) / late.std
+    assert (error < 1.96).mean() >= 0.9 or error.max() < 3.5
+
+
+def test_lost_frames_are_told_and_then_used() -> None:
+    estimator = estimator_of()
+    _, data = moving()
+    tau = data.channels["tau"]
+    reports = feed(estimator, tau, CLEAN, CLEAN + round(30.0 * RATE), keep=2)
+    assert estimator.supply.cause == ""
+    starved = [share(report, "starved") > 0.5 for report in reports]
+    assert any(starved[:5])
+    assert not starved[-1]
+    assert not any("frozen" in report.status for report in reports)
+
+
+def test_impossible_values_are_named() -> None:
+    estimator = estimator_of()
+    _, data = moving()
+    feed(estimator, 1e6 * data.channels["tau"], CLEAN, CLEAN + round(5.0 * RATE))
+    assert estimator.supply.cause == "impossible"
+    assert share(estimator.report(), "starved") > 0.5
+
+
+def test_disagreement_is_chi_squared_in_what_is_not_free() -> None:
+    rng = np.random.default_rng(0)
+    mix = rng.standard_normal((12, 12))
+    covariance = mix @ mix.T
+    free = rng.standard_normal((12, 4))
+    found = []
+    for _ in range(2000):
+        _, left, freedom, largest = disagreement(
+            mix @ rng.standard_normal(12) + free @ rng.normal(0, 1e3, 4), covariance, free
+        )
+        found.append(left)
+        assert 0.0 < largest <= left * (1.0 + 1e-9)
+    assert freedom == 8
+    assert np.mean(found) == pytest.approx(8.0, abs=0.4)
+    assert np.var(found) == pytest.approx(16.0, rel=0.2)
+    assert 0.0 < CHANCE < 0.01
+
+
+@pytest.mark.parametrize(
+    ("cause", "changed"),
+    [
+        ("lost", {"lost": 100}), ("invalid", {"invalid": 100}), ("impossible", {"impossible": 100}),
+        ("held", {"held": 90, "gaps": 10}), ("gaps", {"gaps": 20}),
+        ("", {"withheld": 100}), ("", {"samples": 100}), ("", {}),
+    ],
+)  # fmt: skip
+def test_what_keeps_frames_from_being_learned_from_is_named(cause: str, changed: dict[str, int]) -> None:
+    counts = dict.fromkeys((*get_args(Cause), "frames", "samples", "unused", "withheld"), 0)
+    supply = FrameSupply()
+    supply.look(counts, 100.0)
+    supply.look(counts | {"frames": 100} | changed, 100.0)
+    assert supply.cause == cause
+    assert bool(supply.text) == bool(cause)
+
+
+@pytest.mark.parametrize(
+    ("scale", "late_s", "said"),
+    [
+        (1.0, 0.002, ""), (-1.0, 0.0, "wrong sign"), (1.1, 0.0, "1.1 times"), (1.0, 0.04, "ms late"),
+        (0.0, 0.0, "not that"),
+    ],
+)  # fmt: skip
+def test_velocities_are_compared_with_positions(scale: float, late_s: float, said: str) -> None:
+    """One joint has the error, a second none; both have a coarse encoder and noise."""
+    rng = np.random.default_rng(5)
+    step, windows = 1e-3, []
+    monitor = VelocityMonitor(2)
+    for k in range(10):
+        t = 0.5 * k + step * np.arange(260)
+        q = np.stack([np.sin(2.0 * np.pi * 0.5 * t), 0.5 * np.cos(3.0 * t)])
+        late = t - late_s
+        dq = np.stack([scale * np.pi * np.cos(np.pi * late), -1.5 * np.sin(3.0 * t)])
+        dq[0] += 0.0 if scale else np.sin(t)  # of nothing
+        windows.append((np.round(q / 1e-4) * 1e-4, dq + 0.01 * rng.standard_normal(dq.shape)))
+    for q, dq in windows:
+        monitor.take(q, dq, step)
+    assert monitor.joints.tolist() == [said != "", False]
+    assert re.search(said, monitor.text(("a", "b")))
