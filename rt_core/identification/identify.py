@@ -36,7 +36,7 @@ from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
 from rt_core.optimise.run import Callback
-from rt_core.types import FloatArray
+from rt_core.types import BoolArray, FloatArray
 from rt_core.validation import Metrics, torque_metrics
 
 __all__ = [
@@ -47,6 +47,9 @@ __all__ = [
 _SEVERITY: tuple[Verdict, ...] = get_args(Verdict)
 #: Below this share of information from the data a consistent parameter counts as coming from the prior.
 DATA_SHARE_LIMIT = 0.5
+#: A deviation this many times the stated one is no scatter of the jackknife over 15 blocks: the root of chi-square over
+#: its 14 degrees of freedom is larger for one parameter in a thousand.
+_WIDER = 1.6
 _ANY_MOUNTING = (
     "no motion of this arm tells its mounting direction from the first moments of its links: that of the robot file is "
     "taken as it is"
@@ -167,7 +170,9 @@ def _judged(
     stated = found
     found = _with_model_error(found, whole, changes, diagnosis)
     model, base, rows, solution = found.model, found.base, found.rows, found.solution
-    status = _with_doubts(parameter_status(rows, solution, stated.std), parameter_status(rows, solution, found.std))
+    wider = found.std > _WIDER * stated.std
+    before, after = (parameter_status(rows, solution, std) for std in (stated.std, found.std))
+    status = _with_doubts(before, after, wider)
     cold = unseen(base.layout, temperatures_of(model, rows))
     status = tuple("undetermined" if c else s for s, c in zip(status, cold, strict=True))
     if found.consistent is not None:
@@ -220,11 +225,15 @@ def _with_model_error(found: Estimate, whole: Estimate, changes: FloatArray, dia
 
 
 def _with_doubts(
-    stated: tuple[ParameterStatus, ...], widened: tuple[ParameterStatus, ...]
+    stated: tuple[ParameterStatus, ...], widened: tuple[ParameterStatus, ...], wider: BoolArray
 ) -> tuple[ParameterStatus, ...]:
-    """Return the status by the noise, "doubtful" where only model errors keep a value from being determined."""
+    """Return the status by the noise, "doubtful" where only model errors keep a value from being determined.
+
+    Where the deviation is not clearly `wider` (p,), a value that is near the limit is what its own deviation says.
+    """
     return tuple(
-        "doubtful" if a == "determined" and b != "determined" else a for a, b in zip(stated, widened, strict=True)
+        a if a != "determined" or b == "determined" else "doubtful" if w else b
+        for a, b, w in zip(stated, widened, wider, strict=True)
     )
 
 
