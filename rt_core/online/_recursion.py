@@ -64,6 +64,7 @@ class Recursion:
         #: Whether frames can be learned from.
         self.supply = FrameSupply()
         self._next_supply_ns = -(1 << 62)
+        self._supply_q = np.full(model.n, np.nan)  # at the last look
         self._invalid = self._withheld = 0
         self._initialise()
 
@@ -167,7 +168,11 @@ class Recursion:
             "gaps": int(ints[m.GAPS]),
         }  # fmt: skip
         window_s = max(WINDOW_S, WINDOW_DELAYS * self.delay_s)
-        self.supply.look(counts, window_s * self.rate_hz)
+        q = self._frame[: self.model.n]
+        with np.errstate(invalid="ignore"):  # the frame may hold no numbers
+            moves = bool((np.abs(q - self._supply_q) > self.model.standstill_velocity * window_s).any())
+        self._supply_q = q.copy()
+        self.supply.look(counts, window_s * self.rate_hz, moves)
         self._next_supply_ns = t_ns + round(1e9 * window_s)
 
     def _look(self) -> None:

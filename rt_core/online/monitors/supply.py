@@ -44,8 +44,8 @@ class FrameSupply:
         """Begin with another clock."""
         self._before = None
 
-    def look(self, counts: dict[str, int], expected: float) -> None:
-        """Take the counters at the end of a window in which `expected` frames were due.
+    def look(self, counts: dict[str, int], expected: float, moves: bool = True) -> None:
+        """Take the counters at the end of a window in which `expected` frames were due; `moves` if the arm has moved.
 
         `counts` holds a count for each cause, "frames" received, "samples" that passed the filters and "withheld"
         frames, which are left out on purpose.
@@ -62,7 +62,9 @@ class FrameSupply:
         shares: dict[Cause, float] = {cause: new[cause] / total for cause in _TEXT}
         # a gap is what many losses, or the same frame over and over, look like
         for cause in ("invalid", "impossible", "lost", "held", "gaps"):
-            if shares[cause] >= _LEAST[cause] and not (cause == "held" and new["gaps"] == 0):
+            if cause in ("held", "gaps") and not (moves and new["gaps"]):
+                continue  # the frames of an arm that stands repeat, but for a count of an encoder now and then
+            if shares[cause] >= _LEAST[cause]:
                 self.cause, self.share = cause, shares[cause]
                 return
 
