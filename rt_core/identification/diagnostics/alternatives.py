@@ -38,6 +38,7 @@ _TOLERANCE = 1e-3
 _STEPS = 12
 _SETTLED = 1e-4
 _MIN_SHARE = 1e-9
+_ROUNDING = 1e-6  # of the torque: a residual below is what Gram matrices leave of none
 _NO_EFFECT = 1e-9
 _FAR = 10.0  # a gravity vector this many times the usual one is none
 _GENERAL = (1.0, -2.0, -9.0)  # parallel to no axis of an arm: with it all parameters that gravity can show
@@ -215,11 +216,13 @@ def fit_gravity(
         e = np.append(found[0], -1.0)
         columns = mixed(np.swapaxes(mixed(parts, g), -1, -2), g)
         squares = np.einsum("i,bjik,k->bj", e, columns, e)
-        s = np.where(profile.live, found[1], 1.0)
-        return np.asarray(-np.sum(np.where(profile.live, counts * np.log(s) + 0.5 * squares / s**2, 0.0), axis=1))
+        s = np.where(told, found[1], 1.0)
+        return np.asarray(-np.sum(np.where(told, counts * np.log(s) + 0.5 * squares / s**2, 0.0), axis=1))
 
     others = [item for item in tried[2:] if item[0] @ given < _SAME_DIRECTION * size * float(np.linalg.norm(given))]
     axis, other = min(others, key=lambda item: item[1][2])
+    torque = np.sqrt(grams[:, -1, -1] / np.maximum(profile.counts, 1.0))
+    told = profile.live & (np.minimum(mine[1], other[1]) > _ROUNDING * torque)
     gain = likelihood(axis, other) - likelihood(given, mine)
     scatter = float(gain.std(ddof=1)) / np.sqrt(gain.size) if gain.size > 1 else np.inf
     axis_z = float(gain.mean()) / scatter if scatter > 0.0 else 0.0
