@@ -214,7 +214,7 @@ def _with_model_error(found: Estimate, whole: Estimate, changes: FloatArray, dia
     def widen(estimate: Estimate) -> Estimate:
         shifts = diagnosis.shifts
         if estimate.consistent is not None and shifts.size:
-            shifts = consistent_shifts(whole.rows, whole.solution, estimate.uncertainty.covariance, shifts)
+            shifts = consistent_shifts(whole.rows, estimate.solution.sigma, estimate.uncertainty.covariance, shifts)
         covariance = widened(estimate.uncertainty.covariance, grown * estimate.std, shifts)
         own = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         std = np.where(np.isfinite(estimate.std) & (estimate.std > 0.0), own, estimate.std)

@@ -317,10 +317,11 @@ def dead_velocities(recording: Recording, model: RobotModel) -> tuple[str, ...]:
         return ()
     good = np.ones(recording.samples, dtype=bool) if recording.valid is None else recording.valid.all(axis=1)
     t, q, dq = recording.t[good], recording.channels["q"][good], recording.channels["dq"][good]
+    at = np.unique(np.searchsorted(t, np.arange(t[0], t[-1], 1.0))) if t.size else np.zeros(0, dtype=np.int64)
     found = []
     for j, joint in enumerate(model.joints):
         # the joint would have to move more slowly than what counts as rest to have a velocity that rounds to a constant
-        moved = t.size > 1 and np.ptp(q[:, j]) > model.standstill_velocity[j] * (t[-1] - t[0])
+        moved = (np.abs(np.diff(q[at, j])) > model.standstill_velocity[j] * np.diff(t[at])).any()
         if moved and np.ptp(dq[:, j]) == 0.0:
             found.append(joint.name)
     return tuple(found)

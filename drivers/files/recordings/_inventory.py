@@ -49,6 +49,7 @@ class Inventory:
         self.index_bytes: list[int] = []  # of the message indexes after each chunk
         self.messages: Counter[int] = Counter()  # by channel
         self.start = self.stop = 0  # log times of the messages [ns]
+        self.nonzero = 0  # the smallest but zero, which a writer may take for none
         self._crc = zlib.crc32(magic)
         self._index: dict[int, list[Any]] = {code: [] for code in _READ}
 
@@ -88,6 +89,7 @@ class Inventory:
             first = self.messages.total() == len(times)
             self.start = min(times) if first else min(self.start, min(times))
             self.stop = max(self.stop, max(times))
+            self.nonzero = min((t for t in (*times, self.nonzero) if t), default=0)
 
     def contradiction(self, footer: bytes) -> str | None:
         """Return what disagrees with the file's summary; None if nothing does. `footer` is the last record."""
@@ -138,7 +140,8 @@ class Inventory:
             expected, counted = stated.channel_message_counts.get(channel, 0), self.messages[channel]
             if stated.channel_message_counts and expected != counted:
                 yield f"its statistics say {expected} messages of channel {channel}, it holds {counted}"
-        if self.messages and (stated.message_start_time, stated.message_end_time) != (self.start, self.stop):
+        begins = (self.start, self.nonzero if self.start == 0 else self.start)
+        if self.messages and (stated.message_start_time not in begins or stated.message_end_time != self.stop):
             yield "its statistics say other times of the first and the last message than it holds"
 
     def _chunks(self, index: list[ChunkIndex]) -> Iterator[str]:
@@ -152,7 +155,10 @@ class Inventory:
             return
         for chunk, size in zip(self.chunks, self.index_bytes, strict=True):
             entry = listed[chunk[:2]]
-            if chunk != _indexed(entry) or size != entry.message_index_length:
+            own = _indexed(entry)
+            if chunk[2] > chunk[3]:  # no message: writers state other times here and there
+                chunk, own = (*chunk[:2], *chunk[4:]), (*own[:2], *own[4:])
+            if chunk != own or size != entry.message_index_length:
                 yield f"the chunk at byte {chunk[0]} has other times or sizes than its index says"
 
 

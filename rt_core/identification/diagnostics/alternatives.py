@@ -74,6 +74,8 @@ class GravityFit:
     axis, axis_left, axis_z : (3,) float64, float, float
         The axis with the least residual other than the robot file's direction, what it leaves, and by how many standard
         deviations its likelihood is larger (Vuong 1989): Student's t, as the blocks of time scatter.
+    free_z : float
+        The same for `vector` against `axis`.
     """
 
     vector: FloatArray
@@ -83,6 +85,7 @@ class GravityFit:
     axis: FloatArray
     axis_left: float
     axis_z: float
+    free_z: float
 
 
 class _Profile:
@@ -243,8 +246,11 @@ def fit_gravity(
             best = (g, found)
     effect = max(float(np.abs(A).max()) for A in axes)
     acts = bool(effect > _NO_EFFECT * float(np.abs(still.Y).max()))
+    ahead = likelihood(*best) - likelihood(axis, other)
+    spread = float(ahead.std(ddof=1)) / np.sqrt(ahead.size) if ahead.size > 1 else np.inf
+    free_z = float(ahead.mean()) / spread if spread > 0.0 else 0.0
     left, axis_left = (float(np.exp(level - mine[2])) for level in (best[1][2], other[2]))
-    return GravityFit(best[0], left, best[1][1], acts, axis, axis_left, axis_z)
+    return GravityFit(best[0], left, best[1][1], acts, axis, axis_left, axis_z, free_z)
 
 
 def torque_alternatives(

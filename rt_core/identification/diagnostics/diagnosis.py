@@ -28,6 +28,7 @@ from rt_core.identification.diagnostics.alternatives import (
     position_alternatives,
     torque_alternatives,
 )
+from rt_core.identification.diagnostics.intervals import BLOCKS
 from rt_core.identification.diagnostics.noise import row_noise
 from rt_core.identification.diagnostics.row_filter import RowFilter
 from rt_core.identification.least_squares import Solution, compress, solve
@@ -56,7 +57,8 @@ MARGIN = 0.03
 ALTERNATIVE_LEFT = 0.5
 #: Where the torque is explained otherwise, another axis of gravity is named if its likelihood is larger by this many
 #: deviations between 15 blocks of time: Student's t with 14 degrees of freedom, one in a thousand where both axes are
-#: equally wrong, and far less where the given one is right.
+#: equally wrong, and far less where the given one is right.  A free vector must not be better than that axis likewise:
+#: gravity that is tilted, not turned over, lies on none.
 AXIS_BETTER = 3.8
 #: A residual is noise up to this many times the noise of the sensors, as its spectrum tells it: of the joints of
 #: 340 clean recordings 99 % were below 1.11, and the largest 1.30.
@@ -392,7 +394,7 @@ def _discrete(
     well = bool((fit.explained[live] >= WELL_EXPLAINED).all()) and not fit.implausible
     if gravity is not None and _accepted(gravity, noise):
         found.append(Finding("gravity", None, empty, empty, "m/s^2", np.nan, gravity.left, True, gravity.vector))
-    elif gravity is not None and well and gravity.axis_z > AXIS_BETTER:
+    elif gravity is not None and well and gravity.axis_z > AXIS_BETTER and gravity.free_z < AXIS_BETTER:
         found.append(
             Finding("gravity", None, empty, empty, "m/s^2", gravity.axis_z, gravity.axis_left, True, gravity.axis)
         )
@@ -467,7 +469,7 @@ def _gravity_against_links(fit: Fit, signals: Signals) -> float:
     along = np.einsum("kn,knp->p", a, Y)
     product = float(along @ fit.theta[links])
     deviation = float(np.linalg.norm(fit.changes[:, links] @ along))
-    if not -product > CERTAIN * deviation:
+    if fit.changes.shape[0] < BLOCKS or not -product > CERTAIN * deviation:
         return 1.0
     b = np.where(seen, (Y @ fit.theta[links]) / np.maximum(size, 1e-12), 0.0)
     return product / float(np.linalg.norm(np.where(seen, given / np.maximum(size, 1e-12), 0.0)) * np.linalg.norm(b))

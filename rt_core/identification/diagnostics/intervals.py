@@ -51,16 +51,16 @@ def jackknife_changes(
     return np.asarray(np.sqrt((B - 1.0) / B) * (each - each.mean(axis=0)) @ basis.T)
 
 
-def consistent_shifts(rows: Rows, solution: Solution, covariance: FloatArray, shifts: FloatArray) -> FloatArray:
+def consistent_shifts(rows: Rows, sigma: FloatArray, covariance: FloatArray, shifts: FloatArray) -> FloatArray:
     """Return what `shifts` (k, p) of the free parameters are in a fit with a prior, whose `covariance` is (p, p).
 
     An error of the torque changes the right side of the normal equations by the data's information times the free
     shift, and the fit with a prior by its own covariance times that: less, as the prior holds what data hardly tell.
-    `solution` is the free one; its information has a factor less, by which correlated residuals widen the covariance:
-    the largest that makes no shift grow is at least that.
+    `sigma` (n,) are the deviations that the fit with a prior weights joints by.  The information has a factor less, by
+    which correlated residuals widen the covariance: the largest that makes no shift grow is at least that.
     """
     information = np.zeros_like(covariance)
-    for j, s in enumerate(solution.weighted_with):
+    for j, s in enumerate(sigma):
         Y = np.where(rows.use[:, j], rows.Y[j], 0.0)
         information += Y @ Y.T / s**2 if s > 0.0 else 0.0
     taken = covariance @ information
