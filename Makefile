@@ -39,11 +39,11 @@ PYTEST := $(BIN)/python -m pytest -q
 PARALLEL := tests/unit tests/process -n logical --dist worksteal
 
 ifdef PYTEST_ARGS
-test: $(DEV) ## Unit and process tests, and a smoke test of daemon and buses (PYTEST_ARGS="..." runs other ones)
+test: $(DEV) ## Unit and process tests but the slowest, a smoke test of daemon and buses (PYTEST_ARGS="..." runs others)
 	@$(PYTEST) $(PYTEST_ARGS)
 else
 test: $(DEV)
-	@$(PYTEST) $(PARALLEL)
+	@$(PYTEST) $(PARALLEL) -m "not slow"
 	@$(PYTEST) tests/daemon tests/bus -m smoke
 endif
 

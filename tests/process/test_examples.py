@@ -79,6 +79,7 @@ def test_so_does_the_one_for_node(endpoints: dict[str, str], tmp_path: Path) -> 
     prints_estimates(["node", str(script), endpoints["estimates"], "demo"], NODE_PATTERN)
 
 
+@pytest.mark.slow
 def test_example_identifies_in_a_job(endpoints: dict[str, str], space6_recording: Path) -> None:
     """The friction that it prints is that of the simulated arm, within three times the stated interval."""
     command = [sys.executable, str(EXAMPLES / "submit_job.py"), space6_recording.name, "space6", endpoints["control"]]

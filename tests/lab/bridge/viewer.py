@@ -90,13 +90,13 @@ class Viewer:
             self.info = said
         elif said["op"] == "advertise":
             self.channels |= {channel["topic"]: channel for channel in said["channels"]}
+            new = {topic: channel["id"] for topic, channel in self.channels.items()}
+            if renewed := [topic for topic, old in self._subscribed.items() if new.get(topic, old) != old]:
+                self.subscribe(*renewed)
         elif said["op"] == "unadvertise":
             gone = set(said["channelIds"])
             self.channels = {topic: channel for topic, channel in self.channels.items() if channel["id"] not in gone}
-        elif said["op"] == "status" and "id" not in said:  # a channel that was subscribed to had gone meanwhile
-            here = {topic: channel["id"] for topic, channel in self.channels.items()}
-            self.subscribe(*(t for t, channel in self._subscribed.items() if here.get(t, channel) != channel))
-        elif said["op"] == "status":
+        elif said["op"] == "status" and "id" in said:  # without: of a channel that had gone before it was subscribed to
             self.statuses[said["id"]] = said["message"]
         elif said["op"] == "removeStatus":
             for number in said["statusIds"]:

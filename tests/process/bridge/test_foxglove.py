@@ -124,7 +124,6 @@ def test_a_daemon_that_goes_away_is_told_and_awaited(monkeypatch: pytest.MonkeyP
             again.send(*second.meta())
             viewer.await_(lambda: not viewer.statuses and viewer.channels.get("demo/frame", {}).get("id", old) != old)
             assert viewer.schema("demo/frame")[1]["properties"]["q"]["maxItems"] == 3
-            viewer.subscribe("demo/frame")
             send_until(lambda: viewer.has("demo/frame"), again, map(second.frame, count()))
             assert len(viewer.next("demo/frame")[1]["q"]) == 3
         assert any("is heard again" in told for told in bridge.told)

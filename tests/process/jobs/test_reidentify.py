@@ -72,6 +72,7 @@ def watched(folder: Path, arm: Path, estimator: Estimator, **settings: Any) -> I
         yield process
 
 
+@pytest.mark.slow
 def test_from_drift_to_the_next_model_and_back(tmp_path: Path, arm2: Path, motion: Path) -> None:
     estimator = Estimator(motion)
     with watched(tmp_path, arm2, estimator) as process:

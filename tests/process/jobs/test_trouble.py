@@ -120,6 +120,7 @@ def test_a_locked_queue(tmp_path: Path, arm2: Path) -> None:
     assert (job["state"], job["attempts"], job["interruptions"]) == ("succeeded", 0, 0)
 
 
+@pytest.mark.slow
 def test_jobs_that_loop_eat_memory_or_crash_harm_nobody(
     tmp_path: Path, arm2: Path, arm2_recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def stiff(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_auto_chooses_elastic_joints_and_tells_their_stiffness(soft: Path, robot: Path, tmp_path: Path) -> None:
     out, report = tmp_path / "arm.json", tmp_path / "arm.html"
     done = identify(soft, robot, "auto", "-o", out, "--report", report, "--json")

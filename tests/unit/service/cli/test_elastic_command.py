@@ -91,6 +91,7 @@ def test_no_stiffness_is_not_a_success(recording: Path, tmp_path: Path) -> None:
     assert "no online estimate: it starts from the off-line values" in done.err
 
 
+@pytest.mark.slow
 def test_online_estimate_that_is_not_valid_says_so_and_uneven_frames_are_one_error(
     rig: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:

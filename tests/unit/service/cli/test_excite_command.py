@@ -33,6 +33,7 @@ def done(folder: Path) -> Outcome:
     return thetad("excite", "space6", "-o", folder, "--json", *QUICK)
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
     check_page(ROOT / "docs" / "excitation.md", tmp_path, surroundings())
 

@@ -186,6 +186,7 @@ def after(work: Path, arm7_recording: Path, arm7_loaded: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_online_after_an_attach_event(arm7_physical: Path, after: Path) -> None:
     done = thetad("payload", arm7_physical, after, "--json")
     assert (done.code, done.err, done.json["present"]) == (0, "", True)
