@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import struct
 import time
@@ -51,7 +52,11 @@ class Viewer:
             self._topics[number] = topic
             self._subscribed[topic] = self.channels[topic]["id"]
             wanted.append({"id": number, "channelId": self.channels[topic]["id"]})
-        self._socket.send(json.dumps({"op": "subscribe", "subscriptions": wanted}))
+        if wanted:
+            self._socket.send(json.dumps({"op": "subscribe", "subscriptions": wanted}))
+
+    def _offered(self, topic: str) -> int:
+        return int(self.channels.get(topic, {}).get("id", self._subscribed[topic]))
 
     def schema(self, topic: str) -> tuple[str, dict[str, Any]]:
         """Name and JSON schema of the messages of a topic."""
@@ -90,14 +95,17 @@ class Viewer:
             self.info = said
         elif said["op"] == "advertise":
             self.channels |= {channel["topic"]: channel for channel in said["channels"]}
-            new = {topic: channel["id"] for topic, channel in self.channels.items()}
-            if renewed := [topic for topic, old in self._subscribed.items() if new.get(topic, old) != old]:
-                self.subscribe(*renewed)
+            self.subscribe(*(topic for topic, number in self._subscribed.items() if self._offered(topic) != number))
         elif said["op"] == "unadvertise":
             gone = set(said["channelIds"])
             self.channels = {topic: channel for topic, channel in self.channels.items() if channel["id"] not in gone}
-        elif said["op"] == "status" and "id" in said:  # without: of a channel that had gone before it was subscribed to
+        elif said["op"] == "status" and "id" in said:
             self.statuses[said["id"]] = said["message"]
+        elif said["op"] == "status":  # of a channel that has gone, or that the server offered before it knew it itself
+            refused = {int(number) for number in re.findall(r"Unknown channel ID: (\d+)", said["message"])}
+            self.subscribe(
+                *(topic for topic, number in self._subscribed.items() if {number, self._offered(topic)} <= refused)
+            )
         elif said["op"] == "removeStatus":
             for number in said["statusIds"]:
                 self.statuses.pop(number, None)
