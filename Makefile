@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq  # errors only
 # A lock file names all there is: nothing is left to resolve, and a new release of something changes nothing.
-LOCKED := --no-deps --require-hashes
+LOCKED := --no-deps --require-hashes --no-compile
 UV ?= $(firstword $(wildcard $(BIN)/uv) uv)
 
 # An environment that is missing, or whose interpreter has gone, is made anew.
@@ -118,6 +118,7 @@ $(RUNTIME): requirements.lock pyproject.toml $(BROKEN)
 	@$(if $(BROKEN),$(PYTHON) -m venv --clear $(VENV))
 	@$(PIP) install $(LOCKED) -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib  # on all processors; pip would use one
 	@touch $@
 
 $(DEV): requirements-dev.lock $(RUNTIME)

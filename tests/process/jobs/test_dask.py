@@ -303,6 +303,7 @@ def test_workers_end_what_they_do_for_a_client_that_is_gone(cluster: Processes, 
         until(lambda: not report_progress(), "the scheduler forgets what was said")
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_killed_interrupts_all_and_other_code_is_refused(tmp_path: Path, arm2: Path) -> None:
     cluster = Processes(tmp_path)
     backend = DaskBackend(cluster.address)

@@ -20,6 +20,8 @@ SIGNALS = ("--cutoff", 20, "--rate", 100)
 def identify(recording: Path, robot: Path, joints: str, *more: object) -> Outcome:
     return thetad("identify", recording, "--robot", robot, "--joints", joints, *SIGNALS, *more)
 
+pytestmark = pytest.mark.slow  # the simulated motion that all use
+
 
 @pytest.fixture(scope="module")
 def robot(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -44,7 +46,6 @@ def stiff(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.slow
 def test_auto_chooses_elastic_joints_and_tells_their_stiffness(soft: Path, robot: Path, tmp_path: Path) -> None:
     out, report = tmp_path / "arm.json", tmp_path / "arm.html"
     done = identify(soft, robot, "auto", "-o", out, "--report", report, "--json")

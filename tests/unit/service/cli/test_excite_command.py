@@ -62,6 +62,7 @@ def test_points_are_the_series_in_degrees(done: Outcome, folder: Path) -> None:
     np.testing.assert_allclose(np.radians(table[:, 1:]), series.sample(table[:, 0])[0], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_motion_that_cannot_be_is_said_to_be_none(tmp_path: Path) -> None:
     """What an earlier design left under the names of a trajectory goes; other files stay."""
     (tmp_path / "notes.txt").write_text("mine")
