@@ -20,6 +20,7 @@ SIGNALS = ("--cutoff", 20, "--rate", 100)
 def identify(recording: Path, robot: Path, joints: str, *more: object) -> Outcome:
     return thetad("identify", recording, "--robot", robot, "--joints", joints, *SIGNALS, *more)
 
+
 pytestmark = pytest.mark.slow  # the simulated motion that all use
 
 
