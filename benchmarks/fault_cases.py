@@ -6,8 +6,10 @@ a fault of a sensor does not change it, a payload or more friction does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from multiprocessing import get_context
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +21,8 @@ from rt_core.model.base import payload_columns
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
+from rt_core.online.monitors.change import ChangeDetector
+from rt_core.online.monitors.change_report import ArmChange
 from rt_core.online.monitors.change_rules import VELOCITY_KNOWN_S
 from rt_core.online.monitors.payload_estimate import payload_information
 from rt_core.statistics import NORMAL_QUANTILE_95
@@ -56,6 +60,8 @@ class Data:
     joint: int
     rng: np.random.Generator
     rate_hz: float
+    moved: list[FloatArray]  # true positions, velocities and accelerations (N, n)
+    noise: FloatArray
 
     def late(self, values: FloatArray, seconds: float) -> FloatArray:
         """Channel as it was `seconds` before."""
@@ -249,9 +255,38 @@ def truths(model: RobotModel, base: Any, change: Alteration | None) -> FloatArra
     return np.asarray(base.theta(standard_parameters(altered, base.standard)))
 
 
-def case(name: str, robot: str, seed: int, rate_hz: float, mode: Mode) -> dict[str, Any]:
-    """Run one fault and return what was said of the parameters each second after it, and which causes were named."""
-    fault, active = BY_NAME[name], mode == "model"
+@dataclass
+class Motion:
+    """A moving arm before any fault: its data, and what was learned of it until the fault begins."""
+
+    data: Data
+    truth: FloatArray
+    estimator: OnlineEstimator
+    detector: ChangeDetector
+    before: int  # parameters that were called estimated
+
+
+_clean_motion: Motion  # of this process
+
+
+def cases(names: Sequence[str], robot: str, seed: int, rate_hz: float, mode: Mode) -> list[dict[str, Any]]:
+    """Run each fault in the same motion, and return what was said of the parameters each second after it.
+
+    The clean motion before the fault is run once; each fault goes on from there in a fork.
+    """
+    global _clean_motion  # a fork has it
+    found: list[dict[str, Any]] = []
+    about = {"robot": robot, "seed": seed, "rate_hz": rate_hz, "mode": mode}
+    for has_dq in (False, True):
+        mine = [name for name in names if (BY_NAME[name].velocity or bool(seed % 2)) == has_dq]
+        if mine:
+            _clean_motion = _clean(robot, seed, rate_hz, mode, has_dq)
+            with get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+                found += [rest | about for rest in pool.map(partial(_faulty, mode=mode), mine, chunksize=1)]
+    return found
+
+
+def _clean(robot: str, seed: int, rate_hz: float, mode: Mode, has_dq: bool) -> Motion:
     model, base = arm(robot)
     clean_s = {"later": CLEAN_S, "model": WATCH_S, "first": 0.0}[mode]
     tail_s = CLEAN_S + FAULT_S if mode == "first" else FAULT_S
@@ -260,59 +295,73 @@ def case(name: str, robot: str, seed: int, rate_hz: float, mode: Mode) -> dict[s
     at = round(clean_s * rate_hz)
     count = at + round(tail_s * rate_hz)
     t = np.arange(count) / rate_hz
-    q, dq, ddq = (np.asarray(x) for x in plan_motion(model, MotionSettings(seed=seed, candidates=2)).sample(t))
-    change = None if fault.alteration is None else replace(fault.alteration, joint=joint, at_s=clean_s)
-    tau = torque(model, t, (q, dq, ddq), [] if change is None else [change])
+    moved = [np.asarray(x) for x in plan_motion(model, MotionSettings(seed=seed, candidates=2)).sample(t)]
+    q, dq, _ = moved
+    tau = torque(model, t, moved, [])
     assert model.inertial is not None
     std = TORQUE_NOISE * torque_scale(model, model.inertial)
-    tau += std * rng.standard_normal(tau.shape) + correlated_noise(rng, count, rate_hz, CORRELATED * std)
+    noise = std * rng.standard_normal(tau.shape) + correlated_noise(rng, count, rate_hz, CORRELATED * std)
     dq = dq + VELOCITY_NOISE * rng.standard_normal(dq.shape)
     q = np.round(q / ENCODER) * ENCODER
-    data = Data(t.copy(), q, dq, tau, tau.copy(), np.ones(count, bool), at, joint, rng, rate_hz)
-    if fault.apply is not None:
-        fault.apply(data)
-    has_dq = fault.velocity or bool(seed % 2)
-    truth = truths(model, base, None), truths(model, base, change)
-    settings = OnlineSettings(update_hz=50.0)
-    estimator = OnlineEstimator(model, settings, rate_hz, has_dq=has_dq, base=base)
-    found = _run(estimator, data, truth, active)
-    about = {"fault": fault.name, "kind": fault.kind, "robot": robot, "seed": seed, "rate_hz": rate_hz, "mode": mode}
-    return found | about | {"active": active, "joint": model.joints[joint].name, "causes": list(fault.causes)}
+    data = Data(t.copy(), q, dq, tau + noise, tau + noise, np.ones(count, bool), at, joint, rng, rate_hz, moved, noise)
+    estimator = OnlineEstimator(model, OnlineSettings(update_hz=50.0), rate_hz, has_dq=has_dq, base=base)
+    capacity_kg = float(model.inertial[:, 0].sum())
+    detector = watcher(estimator, capacity_kg=capacity_kg, least_s=VELOCITY_KNOWN_S if has_dq else 0.0)
+    motion = Motion(data, truths(model, base, None), estimator, detector, 0)
+    for _ in _steps(motion, range(at), mode == "model"):
+        pass
+    motion.before = sum(s == "estimated" for s in estimator.report().status) if at else len(base)
+    return motion
 
 
-def _run(estimator: OnlineEstimator, data: Data, truth: tuple[FloatArray, FloatArray], active: bool) -> dict[str, Any]:
-    assert estimator.model.inertial is not None
-    capacity_kg = float(estimator.model.inertial[:, 0].sum())
-    detector = watcher(estimator, capacity_kg=capacity_kg, least_s=VELOCITY_KNOWN_S if estimator.has_dq else 0.0)
+def _steps(motion: Motion, frames: range, active: bool) -> Iterator[tuple[int, list[ArmChange]]]:
+    """Feed frames, and yield each with the changes of the arm that it showed."""
+    data, estimator, detector = motion.data, motion.estimator, motion.detector
     names = tuple(joint.name for joint in estimator.model.joints)
-    look, second = round(data.rate_hz / 10), round(data.rate_hz)
-    told: list[tuple[float, str, str]] = []
-    seconds: list[tuple[int, int, float, str]] = []  # estimated, of them inside, largest error, and another status
-    before = 0 if data.at else len(estimator.base)
-    begun = data.t[data.at]
-    for k in np.arange(data.t.size):
+    look, adopt = round(data.rate_hz / 10), round(ADOPT_S * data.rate_hz)
+    for k in frames:
+        changes: list[ArmChange] = []
         if data.arrives[k]:
             dq = data.dq[k] if estimator.has_dq else None
-            estimator.step(round(data.t[k] * 1e9), int(k), data.q[k], data.tau[k], None, dq)
-        if active and k == round(ADOPT_S * data.rate_hz):
+            estimator.step(round(data.t[k] * 1e9), k, data.q[k], data.tau[k], None, dq)
+        if active and k == adopt:
             theta, covariance = estimator.theta, estimator.covariance
             estimator.adopt(theta, covariance)
             columns = payload_columns(estimator.base, estimator.model)
             detector.set_model(True, payload_information(columns, covariance), theta)
-        if active and k % look == 0 and k > ADOPT_S * data.rate_hz:
+        if active and k % look == 0 and k > adopt:
             changes = detector.observe(estimator.take_evidence(), round(data.t[k] * 1e9), estimator.trust.broken(names))
-            told += [(float(data.t[k] - begun), found.kind, found.text) for found in changes]
-        if k % second == 0 and k >= data.at - second:
+        yield k, changes
+
+
+def _faulty(name: str, mode: Mode) -> dict[str, Any]:
+    fault, motion = BY_NAME[name], _clean_motion
+    data, estimator, truth = motion.data, motion.estimator, motion.truth
+    model, active = estimator.model, mode == "model"
+    begun = data.t[data.at]
+    if fault.alteration is not None:
+        change = replace(fault.alteration, joint=data.joint, at_s=float(begun))
+        data.tau = torque(model, data.t, data.moved, [change]) + data.noise
+        data.usual = data.tau.copy()
+        truth = truths(model, estimator.base, change)
+    if fault.apply is not None:
+        fault.apply(data)
+    second = round(data.rate_hz)
+    told: list[tuple[float, str, str]] = []
+    seconds: list[tuple[int, int, float, str]] = []  # estimated, of them inside, largest error, and another status
+    for k, changes in _steps(motion, range(data.at, data.t.size), active):
+        told += [(float(data.t[k] - begun), change.kind, change.text) for change in changes]
+        if k % second == 0:
             report = estimator.report()
             given = np.array([s == "estimated" for s in report.status])
-            if k < data.at:
-                before = int(given.sum())
-                continue
             # the latest data are older than the frame by the filters' delay
-            now = truth[int(report.t_ns * 1e-9 > begun)]
+            now = truth if report.t_ns * 1e-9 > begun else motion.truth
             error = np.abs(report.theta - now) / report.std
             inside = int((error[given] <= NORMAL_QUANTILE_95).sum())
             rest = [s for s in report.status if s != "estimated"]
             common = max(set(rest), key=rest.count) if rest else ""
             seconds.append((int(given.sum()), inside, float(error[given].max(initial=0.0)), common))
-    return {"before": before, "seconds": seconds, "told": told}
+    return {
+        "before": motion.before, "seconds": seconds, "told": told, "fault": fault.name, "kind": fault.kind,
+        "active": active, "joint": model.joints[data.joint].name, "causes": list(fault.causes),
+    }  # fmt: skip

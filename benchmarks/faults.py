@@ -1,6 +1,6 @@
 """Is what is called `estimated` right after a fault of the data or a change of the arm, and is the cause right?
 
-python benchmarks/faults.py [--full] [--only NAME ...] [--json]
+python benchmarks/faults.py [--seeds N] [--full] [--only NAME ...] [--json]
 
 Each fault of `benchmarks/fault_cases.py` begins in a motion that was clean; of what is called `estimated` in the minute
 after it, at least 90 % of the 95 % intervals must hold the truth.  After a payload the estimate must be believed again,
@@ -18,8 +18,9 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.fault_cases import BY_NAME, FAULTS, Mode, case
+from benchmarks.fault_cases import BY_NAME, FAULTS, Mode, cases
 from rt_core.online import OnlineEstimator, OnlineSettings
 
 TARGET = 0.90
@@ -47,21 +48,22 @@ _CAUSES = ("right", "ambiguous", "wrong", "none")
 _MODES: dict[Mode, str] = {"later": "", "model": ", model active", "first": ", from the first frame"}
 #: They are short, and repeated until so long a stream is full; each seam is a gap, over which the filters begin anew.
 REAL_S = 120.0
+_GROUP = 13  # faults of a process: few enough to keep all processors busy to the end
 
 
-def jobs(quick: bool, names: Iterable[str], seeds: int = 10) -> list[tuple[str, str, int, float, Mode]]:
-    """Return the cases: of `quick` one a fault and mode."""
-    chosen = [BY_NAME[name] for name in names]
-    modes: tuple[Mode, ...] = ("later", "model", "first")
-    todo = [
-        (f, robot, 100 * r + seed, rate, mode)
-        for seed in range(1 if quick else seeds) for k, f in enumerate(chosen) for r, robot in enumerate(ROBOTS)
-        for rate in ((RATES[0],) if quick else RATES) for i, mode in enumerate(modes)
-        if not quick or r == (k + i) % 2
-    ]  # fmt: skip
+def jobs(names: Sequence[str], seeds: int, full: bool) -> list[tuple[list[str], str, int, float, Mode]]:
+    """Return groups of faults that share a motion: `full` on each arm at each rate, else these change with the seed."""
     # a model says nothing of frames that are of no use, and there is no change of what was never otherwise
     without = {"model": ("usable",), "first": ("clean", "changed"), "later": ()}
-    return [(f.name, *rest, mode) for f, *rest, mode in todo if f.kind not in without[mode]]
+    modes: tuple[Mode, ...] = ("later", "model", "first")
+    every = [(r, rate) for r in range(len(ROBOTS)) for rate in RATES]
+    todo = []
+    for seed, (i, mode) in product(range(seeds), enumerate(modes)):
+        mine = [name for name in names if BY_NAME[name].kind not in without[mode]]
+        for r, rate in every if full else [((seed + i) % len(ROBOTS), RATES[seed // len(ROBOTS) % len(RATES)])]:
+            groups = [mine[k : k + _GROUP] for k in range(0, len(mine), _GROUP)]
+            todo += [(group, ROBOTS[r], 100 * r + seed, rate, mode) for group in groups]
+    return todo
 
 
 def verdict(found: dict[str, Any]) -> str:
@@ -153,12 +155,13 @@ def real_doubt(folder: Path) -> list[dict[str, Any]]:
     return results
 
 
-def run(quick: bool = False, names: Iterable[str] = BY_NAME, workers: int = 2) -> tuple[Any, list[str], list[str]]:
+def run(
+    quick: bool = False, names: Sequence[str] = tuple(BY_NAME), workers: int = 2, seeds: int = 10, full: bool = False,
+) -> tuple[Any, list[str], list[str]]:  # fmt: skip
     """Return result, lines and problems, as a section of `benchmarks/run.py`."""
-    todo = jobs(quick, names)
+    todo = jobs(names, 1 if quick else seeds, full)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        found = list(pool.map(case, *zip(*todo, strict=True)))
-    rows = [f | summary(f) for f in found]
+        rows = [f | summary(f) for found in pool.map(cases, *zip(*todo, strict=True)) for f in found]
     lines, problems = table(rows), []
     for r in rows:
         where = f"{r['fault']}, {r['robot']}, {r['rate_hz']:g} Hz{_MODES[r['mode']]}"
@@ -188,12 +191,13 @@ def run(quick: bool = False, names: Iterable[str] = BY_NAME, workers: int = 2) -
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--full", action="store_true", help="three arms, three rates, with and without a model")
+    parser.add_argument("--seeds", type=int, default=1, help="motions of each fault; arm and rate change with them")
+    parser.add_argument("--full", action="store_true", help="each seed on each arm at each rate")
     parser.add_argument("--only", nargs="+", choices=tuple(BY_NAME), default=[f.name for f in FAULTS], metavar="NAME")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    result, lines, problems = run(not args.full, args.only, args.workers)
+    result, lines, problems = run(False, args.only, args.workers, args.seeds, args.full)
     print("\n".join(lines), file=sys.stderr if args.json else sys.stdout)
     if args.json:
         print(json.dumps(result))
