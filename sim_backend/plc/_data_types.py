@@ -55,6 +55,11 @@ class DataType:
     values: tuple[tuple[str, int], ...] = ()
     comment: str = ""
 
+    @property
+    def refers(self) -> bool:
+        """Whether it is a reference, to a value of type `element`."""
+        return self.element is not None and not self.dimensions
+
     def item(self, name: str) -> Item | None:
         """Return the field of a name, case-insensitive."""
         wanted = name.lower()
@@ -123,6 +128,12 @@ def array(element: DataType, dimensions: Sequence[tuple[int, int]]) -> DataType:
     return DataType(
         name, element.kind, dtype, dtype.itemsize, element.alignment, element.name, tuple(dimensions), element
     )
+
+
+def reference(kind: DataType) -> DataType:
+    """Return `REFERENCE TO` a type: in memory an address, by a handle what it refers to."""
+    address = np.dtype("<u8")
+    return DataType(f"REFERENCE TO {kind.name}", Kind.UINT64, address, 8, 8, element=kind)
 
 
 def structure(name: str, fields: Sequence[tuple[str, DataType, str]], comment: str = "") -> DataType:

@@ -37,6 +37,15 @@ class Memory:
             raise KeyError(name)
         return place
 
+    def referred(self, place: Place) -> Place:
+        """Return what a reference refers to, another place as it is; raises `AdsError`: it refers to nothing."""
+        if not place.type.refers or place.type.element is None:
+            return place
+        address = int.from_bytes(self.image[place.offset : place.offset + place.size], "little")
+        if address == 0:
+            raise AdsError(Code.INVALID_OFFSET)
+        return Place(place.name, place.type.element, address)
+
     def area(self, group: int, offset: int, length: int) -> memoryview:
         """Return the bytes at an address; raises `AdsError`."""
         if group not in (Group.DATA, Group.MEMORY):
@@ -49,10 +58,10 @@ class Memory:
         return memoryview(area)[offset : offset + length]
 
     def take_over(self, before: Memory) -> None:
-        """Copy the variables of the same layout from another memory, as an online change does."""
+        """Copy the variables of the same layout from another memory, as an online change does, but no addresses."""
         for place in self.table.places.values():
             old = before.table.find(place.name)
-            if old is not None and old.type.same(place.type):
+            if old is not None and old.type.same(place.type) and not place.type.refers:
                 self.image[place.offset : place.offset + place.size] = before.image[old.offset : old.offset + old.size]
 
 

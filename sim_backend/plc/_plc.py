@@ -21,7 +21,7 @@ from sim_backend.plc._program import Program
 from sim_backend.plc._services import Services
 from sim_backend.plc._session import Session
 from sim_backend.plc._symbols import SymbolTable
-from sim_backend.plc._variables import INITIAL, Alteration, declare
+from sim_backend.plc._variables import INITIAL, REFERENCES, Alteration, declare
 from sim_backend.plc.settings import PlcSettings
 
 
@@ -258,6 +258,8 @@ class SimulatedPlc:
         memory = Memory(self._table())
         for name, value in INITIAL.items():
             memory.array(name)[...] = value
+        for name, target in REFERENCES.items():
+            memory.array(name)[...] = memory.place(target).offset
         return memory
 
     def _use(self, memory: Memory) -> None:

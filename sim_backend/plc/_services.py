@@ -39,7 +39,7 @@ class Services:
     def read(self, group: int, offset: int, length: int) -> bytes:
         """Answer a read."""
         if group == Group.VALUE_BY_HANDLE:
-            return self._value(self.handles.find(offset), length)
+            return self._value(self._target(offset), length)
         if group in (Group.DATA, Group.MEMORY):
             return self._bytes(group, offset, length)
         if group == Group.VERSION:
@@ -60,7 +60,7 @@ class Services:
     def write(self, group: int, offset: int, data: bytes) -> None:
         """Answer a write."""
         if group == Group.VALUE_BY_HANDLE:
-            place = self.handles.find(offset)
+            place = self._target(offset)
             if len(data) > place.size:
                 raise AdsError(Code.INVALID_SIZE)
             self.memory.area(Group.DATA, place.offset, len(data))[:] = data
@@ -96,11 +96,14 @@ class Services:
     def watched(self, group: int, offset: int, length: int) -> Callable[[], bytes]:
         """Return a reader of the value of a notification; raises `AdsError` at once or later."""
         if group == Group.VALUE_BY_HANDLE:
-            place = self.handles.find(offset)
+            place = self._target(offset)
             if length > place.size:
                 raise AdsError(Code.INVALID_WATCH_SIZE)
         self.read(group, offset, length)
         return lambda: self.read(group, offset, length)
+
+    def _target(self, handle: int) -> Place:
+        return self.memory.referred(self.handles.find(handle))
 
     def _handle(self, place: Place, length: int) -> bytes:
         """Return a handle; also size, decoration and name of the type if they fit."""

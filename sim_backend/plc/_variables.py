@@ -9,7 +9,16 @@ from typing import Any
 from drivers.ads import layout
 from drivers.ads.layout import IEC, NAME_CHARS, STRUCTURES, VARIABLES, Sizes
 from sim_backend.errors import SimulationConfigError
-from sim_backend.plc._data_types import ELEMENTARY, DataType, array, elementary, enumeration, string, structure
+from sim_backend.plc._data_types import (
+    ELEMENTARY,
+    DataType,
+    array,
+    elementary,
+    enumeration,
+    reference,
+    string,
+    structure,
+)
 from sim_backend.plc._symbols import Variable
 
 #: Structures that the program also writes when altered.
@@ -93,6 +102,7 @@ def _main() -> list[Variable]:
             ("nNumber", elementary("INT"), ""),
             ("stTool", tool, "in the gripper"),
             ("aTools", array(tool, [(0, 3)]), "in the rack"),
+            ("rTool", reference(tool), "in use"),
         ],
     )
     mode = enumeration("E_Mode", [("Manual", 0), ("Automatic", 1), ("Setup", 10)])
@@ -108,11 +118,15 @@ def _main() -> list[Variable]:
         ("aMatrix", array(elementary("LREAL"), [(0, 2), (-1, 3)]), "two rows, columns -1 to 1"),
         ("eMode", mode, ""),
         ("stStation", station, ""),
+        ("rLreal", reference(elementary("LREAL")), ""),
+        ("rTool", reference(tool), ""),
         ("nCycles", elementary("UDINT"), "counts the cycles of the task"),
     ]
     return [Variable(f"MAIN.{name}", kind, comment) for name, kind, comment in declared]
 
 
+#: Variables that the references of MAIN refer to.
+REFERENCES = {"MAIN.rLreal": "MAIN.fLreal", "MAIN.rTool": "MAIN.stStation.stTool"}
 #: Initial values of MAIN; the others are 0.
 INITIAL: dict[str, Any] = {
     "MAIN.nInt": -12,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from drivers.ads import layout
-from drivers.ads._errors import AdsError, AdsReplyError
+from drivers.ads._errors import AdsError, AdsReplyError, AdsSymbolError
 from drivers.ads.config import AdsConfig, Target
-from drivers.ads.link.data_types import Shape, Symbol, decode, encode, shape_of
+from drivers.ads.link.data_types import BIG_TYPE, Shape, Symbol, decode, encode, referenced, shape_of, size_of
 from drivers.ads.link.link import STATES, VALUE_BY_HANDLE, Link
 from drivers.ads.link.symbols import SymbolTable
 from drivers.ads.ring.clock import PlcClock, filetime_to_ns
@@ -70,19 +71,22 @@ def read_symbol(target: Target, name: str) -> dict[str, Any]:
         return _facts(symbol, shape, _bytes(link, symbol))
 
 
-def write_symbol(target: Target, name: str, value: Any) -> dict[str, Any]:
-    """Write a variable, and read it back as `read_symbol` does.
+def write_symbol(target: Target, name: str, value: Any, finite: bool = True) -> dict[str, Any]:
+    """Write a variable, and read it back as `read_symbol` does; `kept` is whether what was written is there.
 
-    Members of a structure that `value` leaves out keep their values.  Raises `AdsSymbolError`: there is no such
-    variable, or the value does not fit its type; nothing is written then.
+    Members of a structure that `value` leaves out keep their values; numbers must be `finite`.  Raises
+    `AdsSymbolError`: there is no such variable, or the value does not fit its type; nothing is written then.
     """
     with _connected(target) as (link, _):
         symbol, shape = _described(link, name)
         data = bytearray(_bytes(link, symbol))
-        encode(shape, value, data, where=symbol.name)
+        encode(shape, value, data, where=symbol.name, finite=finite)
         with _handle(link, symbol.name) as handle:
             link.write(VALUE_BY_HANDLE, handle, data, symbol.name)
-        return _facts(symbol, shape, _bytes(link, symbol))
+        there = _bytes(link, symbol)
+        wanted = bytearray(there)  # what else the program has changed meanwhile is its own
+        encode(shape, value, wanted, finite=False)
+        return _facts(symbol, shape, there) | {"kept": wanted == there}
 
 
 def check(config: AdsConfig, duration_s: float = 2.0) -> dict[str, Any]:
@@ -150,8 +154,13 @@ def _described(link: Link, name: str) -> tuple[Symbol, Shape]:
     symbol = table.find(name)
     if symbol.size > _MAX:
         raise AdsReplyError(f"symbol {name}: {symbol.size} bytes are not believed")
-    shape = shape_of(symbol.type, symbol.size, symbol.code, table.type)
-    return symbol, shape
+    kind = referenced(symbol.type)
+    if kind is None:
+        return symbol, shape_of(symbol.type, symbol.size, symbol.code, table.type)
+    size = size_of(kind, table.type)  # a handle gives what is referred to, and not the address
+    if size is None or size > _MAX:
+        raise AdsSymbolError(f"symbol {name}: the size of {kind}, to which it refers, is not known: name its target")
+    return replace(symbol, size=size), shape_of(kind, size, BIG_TYPE, table.type)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_OK, CliError, Run, add_run, printed_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, Run, add_run, printed_json
 from service.cli.hardware._shared import configured_driver, table
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ WRITE = """\
 Write one variable, and print what it is then.
 
 VALUE is JSON: 1.5, true, "text", [1, 2, 3]; of a structure {"fGain": 2.0}, where members left out stay as they are.
-What is no JSON is taken as text.
+What is no JSON is taken as text, of an enumeration as a name.  The exit code is 1 if the variable reads back otherwise.
 """
 _MAX_VALUE = 100
 
@@ -51,7 +51,8 @@ def add_parser(subparsers: Any) -> None:
     read.add_argument("symbol", metavar="SYMBOL", help="such as MAIN.fSetpoint")
     write = _add_parser(what, "write", run_write, "write one variable of any type", WRITE)
     write.add_argument("symbol", metavar="SYMBOL", help="such as MAIN.fSetpoint")
-    write.add_argument("value", metavar="VALUE", help="as JSON")
+    write.add_argument("value", metavar="VALUE", help="as JSON; of an enumeration also a name")
+    write.add_argument("--non-finite", action="store_true", help="write NaN and infinity, too")
     check = what.add_parser(
         "check", help="could an arm be read: route, state, variables, clock", description=DESCRIPTION
     )
@@ -147,8 +148,12 @@ def run_write(arguments: argparse.Namespace) -> int:
         value = json.loads(arguments.value)
     except json.JSONDecodeError:
         value = arguments.value
-    _print_variable(arguments, write_symbol(_target(arguments), arguments.symbol, value))
-    return EXIT_OK
+    facts = write_symbol(_target(arguments), arguments.symbol, value, finite=not arguments.non_finite)
+    _print_variable(arguments, facts)
+    if facts["kept"]:
+        return EXIT_OK
+    sys.stderr.write(f"thetad: {facts['name']} reads back otherwise than it was written: the program writes it, too\n")
+    return EXIT_NO
 
 
 def _print_variable(arguments: argparse.Namespace, facts: dict[str, Any]) -> None:

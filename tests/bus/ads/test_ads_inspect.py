@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
@@ -29,7 +30,8 @@ VALUES: list[tuple[str, Any, Any]] = [
     ("MAIN.sText", "thetad", "Größe"),
     ("MAIN.aNumbers", [1, 2, 3, 4, 5], [5, 4, 3, 2, 1]),
     ("MAIN.aNumbers[2]", 4, 9),
-    ("MAIN.eMode", 1, 0),
+    ("MAIN.rLreal", -1e300, 2.5),
+    ("MAIN.fLreal", 2.5, 0.0),
     ("MAIN.stStation.stTool.sName", "gripper", "drill"),
     ("main.STSTATION.nnumber", 7, 8),
 ]
@@ -44,6 +46,32 @@ def test_values(own_plc: RunningPlc, types: bool) -> None:
         assert (found["known"], found["value"]) == (True, before), name
         assert write_symbol(target(own_plc), name, after)["value"] == after
         assert read_symbol(target(own_plc), name)["value"] == after
+
+
+def test_enumerations_have_names_and_references_the_value_of_their_target(own_plc: RunningPlc) -> None:
+    assert read_symbol(target(own_plc), "MAIN.eMode")["value"] == "Automatic"
+    assert write_symbol(target(own_plc), "MAIN.eMode", "setup")["value"] == "Setup"
+    assert write_symbol(target(own_plc), "MAIN.eMode", 7)["value"] == 7
+    assert write_symbol(target(own_plc), "MAIN.rTool", {"fMass": 2.5})["value"]["sName"] == "gripper"
+    station = read_symbol(target(own_plc), "MAIN.stStation")["value"]
+    assert station["stTool"]["fMass"] == 2.5
+    assert station["rTool"] == 0
+    with pytest.raises(AdsSymbolError, match="an address within the controller"):
+        write_symbol(target(own_plc), "MAIN.stStation", {"rTool": 8})
+    own_plc.do(lambda p: impoverish(p, TYPES))
+    with pytest.raises(AdsSymbolError, match="size of ST_Tool"):
+        read_symbol(target(own_plc), "MAIN.rTool")
+
+
+def test_a_value_that_the_program_overwrites_is_told(own_plc: RunningPlc) -> None:
+    assert write_symbol(target(own_plc), "MAIN.nInt", 5)["kept"]
+    own_plc.do(lambda p: setattr(p.services, "write", lambda *_: None))  # as if it had been overwritten at once
+    found = write_symbol(target(own_plc), "MAIN.nInt", 6)
+    assert (found["value"], found["kept"]) == (5, False)
+
+
+def test_numbers_that_are_not_finite_need_a_flag(own_plc: RunningPlc) -> None:
+    assert write_symbol(target(own_plc), "MAIN.fReal", float("inf"), finite=False)["value"] == float("inf")
 
 
 def test_structures_and_without_their_type_bytes(own_plc: RunningPlc) -> None:
@@ -64,6 +92,9 @@ def test_structures_and_without_their_type_bytes(own_plc: RunningPlc) -> None:
     [
         ("MAIN.nInt", 40000, "out of range"),
         ("MAIN.nInt", True, "a whole number is wanted"),
+        ("MAIN.fLreal", float("nan"), "not finite"),
+        ("MAIN.stStation", {"stTool": {"aCentre": [0.0, float("-inf"), 0.0]}}, "aCentre.1.: -inf is not finite"),
+        ("MAIN.eMode", "Nothing", "'Nothing' is none of Manual, Automatic, Setup"),
         ("MAIN.bSwitch", "yes", "true or false is wanted"),
         ("MAIN.sText", "x" * 81, "longer than 81 bytes"),
         ("MAIN.sText", "中", "a STRING cannot hold"),
@@ -85,6 +116,11 @@ def test_uploads_that_are_garbage_end_in_one_error(data: bytes) -> None:
         except AdsReplyError:
             continue
         assert 0 < used <= len(data)
+
+
+def test_a_symbol_without_its_last_nul() -> None:
+    head = struct.pack("<6I3H", 30 + 9, 0x4040, 8, 2, 2, 0, 4, 3, 0)
+    assert parse_symbol(memoryview(head + b"G.nA\0INT\0"))[0].type == "INT"
 
 
 def test_arrays_by_name() -> None:
