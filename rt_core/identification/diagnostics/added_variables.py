@@ -24,6 +24,7 @@ from typing import Literal
 
 import numpy as np
 import scipy.linalg as la
+from scipy import stats
 
 from rt_core.identification.diagnostics.row_filter import RowFilter, sampled_torque
 from rt_core.identification.preprocess import SignalPiece, Signals
@@ -31,7 +32,7 @@ from rt_core.model.base import BaseParameters, link_torque
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
-Kind = Literal["tilt", "zero", "position_scale", "torque_late", "velocity_late", "torque_scale"]
+Kind = Literal["tilt", "zero", "position_scale", "torque_late", "velocity_late", "torque_scale", "friction", "yielding"]
 
 BLOCKS = 30
 #: A column with less than this share of its length outside the span of the regressor cannot be told from parameters.
@@ -49,7 +50,8 @@ class Direction:
     """A small error, and its effect on the torque.
 
     `joint` is None where it concerns the whole arm; `columns` (m, K, n) has the derivatives of the rows' torque, for
-    `tilt` by rotations of gravity about two axes, otherwise by one number in `unit`.
+    `tilt` by rotations of gravity about two axes, for `friction` and `yielding` by their forms, otherwise by one number
+    in `unit`.
     """
 
     kind: Kind
@@ -67,7 +69,9 @@ class AddedVariable:
     eta, std : (m,) float64
         Estimate and standard deviation, in `unit`.
     z : float
-        Size of the estimate over its standard deviation (for `tilt`, the Mahalanobis distance).
+        Size of the estimate over its standard deviation (of several numbers, the Mahalanobis distance).
+    rate : float
+        Share of good recordings with a larger `z`: Hotelling's T, with the degrees of freedom of the blocks.
     identifiable : float
         Share of the column's length outside the span of the regressor.
     left : float
@@ -84,6 +88,7 @@ class AddedVariable:
     eta: FloatArray
     std: FloatArray
     z: float
+    rate: float
     identifiable: float
     left: float
     shift: FloatArray
@@ -304,6 +309,12 @@ class AddedVariableTest:
         without = [_Projected(self.total - block, y) for block in self.blocks]
         return [self._test(k, whole, without) for k in range(len(self.directions))]
 
+    def together(self, which: Sequence[int]) -> FloatArray:
+        """Return the change (p,) of the base parameters if all the directions `which` are freed."""
+        own = np.concatenate([np.arange(self.starts[k], self.starts[k + 1]) for k in which])
+        whole = _Projected(self.total, self.rank)
+        return np.asarray(self.basis @ whole.change(own, whole.estimate(own)))
+
     def _test(self, k: int, whole: _Projected, without: Sequence[_Projected]) -> AddedVariable:
         direction = self.directions[k]
         own = np.arange(self.starts[k], self.starts[k + 1])
@@ -314,13 +325,15 @@ class AddedVariableTest:
         covariance = np.asarray((B - 1.0) / B * apart.T @ apart)
         squared = float(eta @ np.linalg.pinv(covariance, hermitian=True) @ eta)
         z = float(np.sqrt(max(squared, 0.0)))
+        m, free = own.size, B - own.size
+        rate = float(stats.f.sf(z**2 * free / (m * (B - 1.0)), m, free)) if free > 0 else 1.0
         sigma = self._spread(np.append(np.arange(self.rank), own))
         n = self.counts
         ratio = np.where(n > 0, sigma, 1.0) / np.where(n > 0, self.plain_sigma, 1.0)
         left = float(np.exp(np.sum(n * np.log(ratio)) / n.sum()))
         return AddedVariable(
             direction.kind, direction.joint, direction.unit, eta / self.scales[k],
-            np.sqrt(np.diag(covariance)) / self.scales[k], z,
+            np.sqrt(np.diag(covariance)) / self.scales[k], z, rate,
             whole.outside(own), left, self.basis @ whole.change(own, eta), sigma,
         )  # fmt: skip
 

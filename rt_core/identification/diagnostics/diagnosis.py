@@ -28,6 +28,7 @@ from rt_core.identification.diagnostics.alternatives import (
     position_alternatives,
     torque_alternatives,
 )
+from rt_core.identification.diagnostics.forms import FORMS, forms
 from rt_core.identification.diagnostics.intervals import BLOCKS
 from rt_core.identification.diagnostics.noise import row_noise
 from rt_core.identification.diagnostics.row_filter import RowFilter
@@ -53,6 +54,9 @@ CERTAIN = 6.0
 SMALL_LEFT = 0.8
 #: ... and leaves less than every error of another kind by this much.
 MARGIN = 0.03
+#: Friction of another form and gears that yield are no cause with a name: they widen what they move, in this share of
+#: good recordings (of all joints together, Bonferroni).
+FORM_RATE = 1e-3
 #: A discrete alternative is named if it leaves at most this share; the best false one left 0.69 on real arms.
 ALTERNATIVE_LEFT = 0.5
 #: Where the torque is explained otherwise, another axis of gravity is named if its likelihood is larger by this many
@@ -96,7 +100,7 @@ class Finding:
     ----------
     kind : str
         "tilt", "gravity", "zero", "position_scale", "torque_late", "velocity_late",
-        "torque_scale", "torque_channels" or "positions".
+        "torque_scale", "torque_channels", "positions", "friction" or "yielding".
     joint : int or None
     estimate, std : (m,) float64
         In `unit`; empty for discrete alternatives.  "tilt" by rotations about `gravity_axes`.
@@ -160,7 +164,7 @@ class Diagnosis:
     gravity : GravityFit or None
         Gravity as a free vector, where it was fitted.
     tests : tuple of AddedVariable
-        Results for all small errors.
+        Results for all small errors that have a name.
     """
 
     findings: tuple[Finding, ...]
@@ -183,7 +187,7 @@ class Diagnosis:
     @property
     def unexplained(self) -> Finding | None:
         """The most certain error that is not named, where the residual is the noise, so that no model error is."""
-        certain = [f for f in self.findings if not f.named and f.z > CERTAIN]
+        certain = [f for f in self.findings if not f.named and f.z > CERTAIN and f.kind not in FORMS]
         if not certain or self.named is not None or not at_noise(self.sigma, self.noise):
             return None
         return max(certain, key=lambda f: f.z)
@@ -225,8 +229,12 @@ def diagnose(
     noise = row_noise(signals, rows_filter.power_gain)
     coarse = RowFilter(model, rows, signals, settings, coarse=True)
     tested = directions(model, fit.base, fit.theta, coarse, measured_velocity=signals.measured_velocity)
+    tested += forms(model, fit.base, fit.theta, coarse)
     test = _test(fit, rows, fit.theta, fit.inverse_root, tested)
-    results = [r for r in test.run() if r.identifiable > IDENTIFIABLE or r.kind == "tilt"]
+    everything = test.run()
+    results = [r for r in everything if (r.identifiable > IDENTIFIABLE and r.kind not in FORMS) or r.kind == "tilt"]
+    limit = FORM_RATE / max(sum(r.kind in FORMS for r in everything), 1)
+    formed = [k for k, r in enumerate(everything) if r.kind in FORMS and r.rate < limit]
     tilt = next((r for r in results if r.kind == "tilt"), None)
     acts = _gravity_acts(fit, signals)
     against = _gravity_against_links(fit, signals)
@@ -249,7 +257,9 @@ def diagnose(
         if not (named and (r.kind, r.joint) == (findings[0].kind, findings[0].joint)):
             findings.append(_finding(r, model, named=False))
         worst.setdefault(r.kind, r)
-    shifts = np.array([r.shift for r in worst.values()]) if worst else np.zeros((0, fit.theta.size))
+    findings += [_finding(everything[k], model, named=False) for k in formed]
+    moved = [r.shift for r in worst.values()] + ([test.together(formed)] if formed else [])
+    shifts = np.array(moved) if moved else np.zeros((0, fit.theta.size))
     return Diagnosis(
         tuple(findings), noise, fit.sigma, shifts, acts, seen, _peaks(fit), against, gravity,
         seen or not acts or _gravity_tells(fit), tuple(results),
