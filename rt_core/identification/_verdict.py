@@ -283,7 +283,7 @@ def finding_text(finding: Finding, model: RobotModel) -> str:
     left = f"with it {100 * finding.left:.0f} % of the residual is left"
     name = "" if finding.joint is None else f"joint {model.joints[finding.joint].name}: "
     if finding.gravity is not None:
-        return _gravity_text(finding.gravity, finding, model, left)
+        return _gravity_text(finding.gravity, finding, model, left) + finding.text
     if finding.text:
         return f"{finding.text} explain the torque: {left}; check the mapping"
     if finding.kind in FORMS:

@@ -22,6 +22,7 @@ from rt_core.identification.preprocess import Signals, SignalSettings
 from rt_core.identification.rows import Rows, build_rows
 from rt_core.model.base import BaseParameters, base_parameters, link_torque
 from rt_core.model.friction import LAW_LOAD
+from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor_columns
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray
@@ -29,6 +30,10 @@ from rt_core.types import BoolArray, FloatArray
 STANDARD_GRAVITY = 9.80665
 #: Blocks of time by which likelihoods are compared.
 BLOCKS = 15
+#: One gravity is taken for better than another if its likelihood is larger by this many deviations between the blocks:
+#: Student's t with 14 degrees of freedom, one in a thousand where both are equally wrong, so at most one in two hundred
+#: for the best of the five other axes (Bonferroni), and far less where the given one is right.
+AXIS_BETTER = 3.8
 _SAME_DIRECTION = 0.9  # cosine above which an axis is that of the robot file
 _ROW_LIMIT = 1500  # rows in a comparison; more do not change it
 _SINGULAR = 1e-11  # of the Gram matrix with unit diagonal
@@ -40,7 +45,8 @@ _SETTLED = 1e-4
 _MIN_SHARE = 1e-9
 _ROUNDING = 1e-6  # of the torque: a residual below is what Gram matrices leave of none
 _NO_EFFECT = 1e-9
-_FAR = 10.0  # a gravity vector this many times the usual one is none
+_FAR = 10.0  # a gravity vector this many times the usual one is none,
+_NONE = 0.05  # and one of this share of it has no sign
 _GENERAL = (1.0, -2.0, -9.0)  # parallel to no axis of an arm: with it all parameters that gravity can show
 
 
@@ -76,6 +82,9 @@ class GravityFit:
         deviations its likelihood is larger (Vuong 1989): Student's t, as the blocks of time scatter.
     free_z : float
         The same for `vector` against `axis`.
+    sign_told : bool
+        Whether the data tell `vector` and `axis` from their opposites by `AXIS_BETTER`; else that is given whose first
+        moments agree with the robot file's links, or which is nearer its gravity.
     """
 
     vector: FloatArray
@@ -86,6 +95,10 @@ class GravityFit:
     axis_left: float
     axis_z: float
     free_z: float
+    sign_told: bool
+
+
+_Tried = tuple[FloatArray, tuple[FloatArray, FloatArray, float]]  # a gravity vector and its fit
 
 
 class _Profile:
@@ -226,9 +239,31 @@ def fit_gravity(
     axis, other = min(others, key=lambda item: item[1][2])
     torque = np.sqrt(grams[:, -1, -1] / np.maximum(profile.counts, 1.0))
     told = profile.live & (np.minimum(mine[1], other[1]) > _ROUNDING * torque)
-    gain = likelihood(axis, other) - likelihood(given, mine)
-    scatter = float(gain.std(ddof=1)) / np.sqrt(gain.size) if gain.size > 1 else np.inf
-    axis_z = float(gain.mean()) / scatter if scatter > 0.0 else 0.0
+
+    def ahead(one: _Tried, two: _Tried) -> float:
+        """Return by how many deviations between blocks the likelihood of `one` is larger than that of `two`."""
+        gain = likelihood(*one) - likelihood(*two)
+        scatter = float(gain.std(ddof=1)) / np.sqrt(gain.size) if gain.size > 1 else np.inf
+        return float(gain.mean()) / scatter if scatter > 0.0 else 0.0
+
+    filed = np.zeros(links.size)
+    if model.inertial is not None:
+        filed = general.theta(standard_parameters(model, general.standard))[links]
+
+    def decided(one: _Tried) -> tuple[_Tried, bool]:
+        """Return `one`, or its opposite where that fits alike and is on the robot file's side; whether data told."""
+        g, (x, s, _) = one
+        mirror = (-g, at(-g))
+        if ahead(one, mirror) >= AXIS_BETTER or np.linalg.norm(g) < _NONE * size:
+            return one, True
+        a, b = np.zeros(width), np.zeros(width)
+        for k in range(3):
+            a[own[k + 1]], b[own[k + 1]] = g[k] * x[links], g[k] * filed
+        side = float(a @ np.tensordot(1.0 / s**2, grams, axes=1) @ b) if filed.any() else float(g @ given)
+        return (mirror if side < 0.0 else one), False
+
+    (axis, other), axis_told = decided((axis, other))
+    axis_z = ahead((axis, other), tried[0])
     for start in (tried[0], min(tried[1:], key=lambda item: item[1][2])):
         g, found = start
         for _ in range(_STEPS):
@@ -246,11 +281,10 @@ def fit_gravity(
             best = (g, found)
     effect = max(float(np.abs(A).max()) for A in axes)
     acts = bool(effect > _NO_EFFECT * float(np.abs(still.Y).max()))
-    ahead = likelihood(*best) - likelihood(axis, other)
-    spread = float(ahead.std(ddof=1)) / np.sqrt(ahead.size) if ahead.size > 1 else np.inf
-    free_z = float(ahead.mean()) / spread if spread > 0.0 else 0.0
+    free_z = ahead(best, (axis, other))
+    best, vector_told = decided(best)
     left, axis_left = (float(np.exp(level - mine[2])) for level in (best[1][2], other[2]))
-    return GravityFit(best[0], left, best[1][1], acts, axis, axis_left, axis_z, free_z)
+    return GravityFit(best[0], left, best[1][1], acts, axis, axis_left, axis_z, free_z, axis_told and vector_told)
 
 
 def torque_alternatives(

@@ -21,6 +21,7 @@ from rt_core.identification.diagnostics.added_variables import (
     tilted,
 )
 from rt_core.identification.diagnostics.alternatives import (
+    AXIS_BETTER,
     STANDARD_GRAVITY,
     Alternative,
     GravityFit,
@@ -59,11 +60,6 @@ MARGIN = 0.03
 FORM_RATE = 1e-3
 #: A discrete alternative is named if it leaves at most this share; the best false one left 0.69 on real arms.
 ALTERNATIVE_LEFT = 0.5
-#: Where the torque is explained otherwise, another axis of gravity is named if its likelihood is larger by this many
-#: deviations between 15 blocks of time: Student's t with 14 degrees of freedom, one in a thousand where both axes are
-#: equally wrong, and far less where the given one is right.  A free vector must not be better than that axis likewise:
-#: gravity that is tilted, not turned over, lies on none.
-AXIS_BETTER = 3.8
 #: A residual is noise up to this many times the noise of the sensors, as its spectrum tells it: of the joints of
 #: 340 clean recordings 99 % were below 1.11, and the largest 1.30.
 NOISE_RATIO = 1.3
@@ -82,6 +78,7 @@ OWN_LEFT = 0.4
 _LINEAR_RAD = np.radians(15.0)
 _LINEAR_S = 0.1
 _LINEAR_SCALE = 0.5
+FILE_DECIDES = "; its opposite fits as well, and the links and the gravity of the robot file decide"
 _ROUNDS = 6
 _REFINED = 3  # small errors that are refined on rows built anew
 _ENOUGH_ROWS = 5000  # of each joint, in comparisons that build rows anew
@@ -114,7 +111,7 @@ class Finding:
     gravity : (3,) float64 or None
         The gravity vector that it means [m/s^2].
     text : str
-        For discrete alternatives, the change of the data.
+        For discrete alternatives, the change of the data; for gravity, what decided its sign.
     """
 
     kind: str
@@ -312,7 +309,8 @@ def _named(
             # the derivative lacks the moments of links that only a tilted arm shows
             if gravity is not None:
                 better = replace(r, left=gravity.left, sigma=gravity.sigma)
-                finding = replace(_finding(better, fit.model, named=True), gravity=gravity.vector)
+                side = "" if gravity.sign_told else FILE_DECIDES
+                finding = replace(_finding(better, fit.model, named=True), gravity=gravity.vector, text=side)
                 refined.append((better, finding, harmful))
             continue
         found = _refined(fit, signals, settings, start_s, stop_s, r)
@@ -399,14 +397,16 @@ def _discrete(
 ) -> list[Finding]:  # fmt: skip
     """Return the discrete alternative that is the cause of a bad fit, if one leaves little."""
     found: list[Finding] = []
+    side = "" if gravity is None or gravity.sign_told else FILE_DECIDES
     empty = np.zeros(0)
     live = fit.rows.use.any(axis=0)
     well = bool((fit.explained[live] >= WELL_EXPLAINED).all()) and not fit.implausible
     if gravity is not None and _accepted(gravity, noise):
-        found.append(Finding("gravity", None, empty, empty, "m/s^2", np.nan, gravity.left, True, gravity.vector))
+        found.append(Finding("gravity", None, empty, empty, "m/s^2", np.nan, gravity.left, True, gravity.vector, side))
+    # where the torque is explained otherwise; gravity that is tilted, not turned over, lies on no axis
     elif gravity is not None and well and gravity.axis_z > AXIS_BETTER and gravity.free_z < AXIS_BETTER:
         found.append(
-            Finding("gravity", None, empty, empty, "m/s^2", gravity.axis_z, gravity.axis_left, True, gravity.axis)
+            Finding("gravity", None, empty, empty, "m/s^2", gravity.axis_z, gravity.axis_left, True, gravity.axis, side)
         )
     if fit.rows.use.any(axis=0).all():
         trials = torque_alternatives(fit.model, fit.rows, signals, rows_filter, fit.sigma)

@@ -19,7 +19,7 @@ from rt_core.types import FloatArray
 
 FORMS = ("friction", "yielding")
 #: Speeds over which friction falls, as shares of the joint's own rms: their sum is near any such law in between.
-_FALLING = (0.03, 0.12, 0.5)
+_FALLING = (0.03, 0.12)
 _STEP_RAD = 1e-4
 
 

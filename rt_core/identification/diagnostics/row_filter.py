@@ -57,7 +57,7 @@ class RowFilter:
         return float(np.sum(self._taps**2))
 
     def low_pass(self, x: FloatArray, band: float) -> FloatArray:
-        """Return `x` (N, ...), at the rate of `pieces`, through the low-pass of signals at `band` cut-off frequencies."""
+        """Return `x` (N, ...) at the rate of `pieces`, low-passed as signals are at `band` cut-off frequencies."""
         cutoff = band * self._settings.cutoff_hz
         return x if cutoff >= 0.45 * self.rate_hz else zero_phase(x, cutoff, self.rate_hz, self._settings.filter_order)
 
