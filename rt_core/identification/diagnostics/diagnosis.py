@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rt_core.identification.diagnostics.added_variables import (
+    IDENTIFIABLE,
     AddedVariable,
     AddedVariableTest,
     Direction,
@@ -63,8 +64,6 @@ ALTERNATIVE_LEFT = 0.5
 #: A residual is noise up to this many times the noise of the sensors, as its spectrum tells it: of the joints of
 #: 340 clean recordings 99 % were below 1.11, and the largest 1.30.
 NOISE_RATIO = 1.3
-#: A column with less of its length outside the regressor's span cannot be told from parameters.
-IDENTIFIABLE = 0.02
 #: Joints of which less of the torque's variance is explained, or which leave more than this many times the noise, make
 #: the discrete alternatives worth their time; where none leaves more, a certain error has no excuse in the model.
 WELL_EXPLAINED = 0.95
@@ -78,7 +77,6 @@ OWN_LEFT = 0.4
 _LINEAR_RAD = np.radians(15.0)
 _LINEAR_S = 0.1
 _LINEAR_SCALE = 0.5
-FILE_DECIDES = "; its opposite fits as well, and the links and the gravity of the robot file decide"
 _ROUNDS = 6
 _REFINED = 3  # small errors that are refined on rows built anew
 _ENOUGH_ROWS = 5000  # of each joint, in comparisons that build rows anew
@@ -309,8 +307,7 @@ def _named(
             # the derivative lacks the moments of links that only a tilted arm shows
             if gravity is not None:
                 better = replace(r, left=gravity.left, sigma=gravity.sigma)
-                side = "" if gravity.sign_told else FILE_DECIDES
-                finding = replace(_finding(better, fit.model, named=True), gravity=gravity.vector, text=side)
+                finding = replace(_finding(better, fit.model, named=True), gravity=gravity.vector, text=gravity.sign)
                 refined.append((better, finding, harmful))
             continue
         found = _refined(fit, signals, settings, start_s, stop_s, r)
@@ -397,17 +394,16 @@ def _discrete(
 ) -> list[Finding]:  # fmt: skip
     """Return the discrete alternative that is the cause of a bad fit, if one leaves little."""
     found: list[Finding] = []
-    side = "" if gravity is None or gravity.sign_told else FILE_DECIDES
     empty = np.zeros(0)
     live = fit.rows.use.any(axis=0)
     well = bool((fit.explained[live] >= WELL_EXPLAINED).all()) and not fit.implausible
-    if gravity is not None and _accepted(gravity, noise):
-        found.append(Finding("gravity", None, empty, empty, "m/s^2", np.nan, gravity.left, True, gravity.vector, side))
-    # where the torque is explained otherwise; gravity that is tilted, not turned over, lies on no axis
-    elif gravity is not None and well and gravity.axis_z > AXIS_BETTER and gravity.free_z < AXIS_BETTER:
-        found.append(
-            Finding("gravity", None, empty, empty, "m/s^2", gravity.axis_z, gravity.axis_left, True, gravity.axis, side)
-        )
+    if gravity is not None:
+        free = _accepted(gravity, noise)
+        # where the torque is explained otherwise; gravity that is tilted, not turned over, lies on no axis
+        if free or (well and gravity.axis_z > AXIS_BETTER > gravity.free_z):
+            g, left = (gravity.vector, gravity.left) if free else (gravity.axis, gravity.axis_left)
+            z = np.nan if free else gravity.axis_z
+            found.append(Finding("gravity", None, empty, empty, "m/s^2", z, left, True, g, gravity.sign))
     if fit.rows.use.any(axis=0).all():
         trials = torque_alternatives(fit.model, fit.rows, signals, rows_filter, fit.sigma)
         trials += position_alternatives(fit.model, fit.base, fit.rows, signals, settings, start_s, stop_s, fit.sigma)

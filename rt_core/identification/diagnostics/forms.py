@@ -12,10 +12,10 @@ import numpy as np
 
 from rt_core.identification.diagnostics.added_variables import Direction
 from rt_core.identification.diagnostics.row_filter import RowFilter, sampled_torque
-from rt_core.identification.preprocess import STATE_BAND, SignalPiece
+from rt_core.identification.preprocess import STATE_BAND
 from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
-from rt_core.types import FloatArray
+from rt_core.types import BoolArray, FloatArray
 
 FORMS = ("friction", "yielding")
 #: Speeds over which friction falls, as shares of the joint's own rms: their sum is near any such law in between.
@@ -32,37 +32,30 @@ def forms(model: RobotModel, base: BaseParameters, theta: FloatArray, rows_filte
     pieces, rate = rows_filter.pieces, rows_filter.rate_hz
 
     def rms(parts: Sequence[FloatArray]) -> FloatArray:
-        return np.maximum(np.sqrt(np.mean(np.concatenate(parts) ** 2, axis=0)), 1e-100)
+        return np.asarray(np.maximum(np.sqrt(np.mean(np.concatenate(parts) ** 2, axis=0)), 1e-100))
 
     speed = rms([p.dq for p in pieces])
-    shapes = [lambda v, s=s: np.sign(v) * np.exp(-np.abs(v) / s) for s in _FALLING]
-    shapes += [lambda v: v * np.abs(v), np.abs]
-    friction = np.array([rows_filter.apply([shape(p.dq / speed) for p in pieces]) for shape in shapes])
-    q, dq, ddq = [], [], []
-    for piece in pieces:
-        q.append(rows_filter.low_pass(sampled_torque(model, base, theta, piece), STATE_BAND))
-        dq.append(np.gradient(q[-1], 1.0 / rate, axis=0))
-        ddq.append(rows_filter.low_pass(np.gradient(dq[-1], 1.0 / rate, axis=0), 1.0))
+    v = [p.dq / speed for p in pieces]
+    shapes = [[np.sign(x) * np.exp(-np.abs(x) / s) for x in v] for s in _FALLING]
+    shapes += [[x * np.abs(x) for x in v], [np.abs(x) for x in v]]
+    friction = np.array([rows_filter.apply(shape) for shape in shapes])
+    wound = [rows_filter.low_pass(sampled_torque(model, base, theta, p), STATE_BAND) for p in pieces]
+    fast = [np.gradient(x, 1.0 / rate, axis=0) for x in wound]
+    faster = [rows_filter.low_pass(np.gradient(x, 1.0 / rate, axis=0), 1.0) for x in fast]
 
-    def moved(piece: SignalPiece, joint: int, **by: FloatArray) -> FloatArray:
-        state = {name: getattr(piece, name) + np.where(np.arange(model.n) == joint, x, 0.0) for name, x in by.items()}
-        return sampled_torque(model, base, theta, piece, **state)
+    def derivative(own: BoolArray, steps: FloatArray, **by: Sequence[FloatArray]) -> FloatArray:
+        def torque(k: int, sign: float) -> FloatArray:
+            state = {name: getattr(pieces[k], name) + sign * own * steps * x[k] for name, x in by.items()}
+            return sampled_torque(model, base, theta, pieces[k], **state)
+
+        change = [torque(k, 1.0) - torque(k, -1.0) for k in range(len(pieces))]
+        return rows_filter.apply(change) / (2.0 * float(steps @ own))
 
     # friction shows where a velocity passes zero at a sample
-    still, fast = _STEP_RAD / rms(q), rms([p.ddq for p in pieces]) / rate / rms(dq)
+    slight, brisk = _STEP_RAD / rms(wound), rms([p.ddq for p in pieces]) / rate / rms(fast)
     found: list[Direction] = []
-    for j in range(model.n):
-        own = np.zeros_like(friction)
-        own[:, :, j] = friction[:, :, j]
-        found.append(Direction("friction", j, "", own))
-        a, b = still[j], fast[j]
-        wound = [
-            rows_filter.apply([moved(p, j, q=a * x) - moved(p, j, q=-a * x) for p, x in zip(pieces, q, strict=True)])
-            / (2.0 * a),
-            rows_filter.apply([
-                moved(p, j, dq=b * x, ddq=b * y) - moved(p, j, dq=-b * x, ddq=-b * y)
-                for p, x, y in zip(pieces, dq, ddq, strict=True)
-            ]) / (2.0 * b),
-        ]  # fmt: skip
-        found.append(Direction("yielding", j, "rad/(N*m)", np.stack(wound)))
+    for j, own in enumerate(np.eye(model.n, dtype=bool)):
+        found.append(Direction("friction", j, "", friction * own))
+        yielding = derivative(own, slight, q=wound), derivative(own, brisk, dq=fast, ddq=faster)
+        found.append(Direction("yielding", j, "rad/(N*m)", np.stack(yielding)))
     return found
