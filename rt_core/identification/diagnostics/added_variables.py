@@ -48,8 +48,7 @@ class Direction:
     """A small error, and its effect on the torque.
 
     `joint` is None where it concerns the whole arm; `columns` (m, K, n) has the derivatives of the rows' torque, for
-    `tilt` by rotations of gravity about two axes, for `friction` and `yielding` by their forms, otherwise by one number
-    in `unit`.
+    `tilt` by rotations of gravity about two axes, for `forms` by their terms, otherwise by one number in `unit`.
     """
 
     kind: Kind
@@ -234,7 +233,6 @@ class AddedVariableTest:
         self.rank = basis.shape[1]
         # a joint without any residual would get infinite weight
         sigma = np.maximum(sigma, _MIN_SHARE * max(float(sigma.max()), 1e-100))
-        self.sigma = sigma
         widths = [d.columns.shape[0] for d in found]
         self.starts = np.concatenate(([0], np.cumsum(widths))).astype(np.int64) + self.rank
         P = int(self.starts[-1]) + 1
@@ -261,12 +259,11 @@ class AddedVariableTest:
                 self.counts[j] += inside.sum()
                 self.blocks[b] += gram / sigma[j] ** 2
         self.total = self.blocks.sum(axis=0)
-        y = np.arange(self.rank)
         live = np.where(self.counts > 0, sigma, np.inf)
         inverse = solve_scaled(self.total[: self.rank, : self.rank], np.eye(self.rank))
         leverage = np.einsum("jik,ki->j", self.joints[:, : self.rank, : self.rank], inverse) / live**2
         self._profile = Profile(np.where(self.counts > 0, np.maximum(self.counts - leverage, 1.0), 0.0), sigma)
-        self.plain_sigma = self._spread(y)
+        self.plain_sigma = self._spread(np.arange(self.rank))
 
     def _spread(self, columns: IntArray) -> FloatArray:
         """Return the residual standard deviations (n,) of the iteratively reweighted fit with `columns`."""
@@ -275,10 +272,8 @@ class AddedVariableTest:
 
     def run(self) -> list[AddedVariable]:
         """Test every direction by itself."""
-        y = self.rank
-        whole = _Projected(self.total, y)
-        without = [_Projected(self.total - block, y) for block in self.blocks]
-        return [self._test(k, whole, without) for k in range(len(self.directions))]
+        without = [_Projected(self.total - block, self.rank) for block in self.blocks]
+        return [self._test(k, _Projected(self.total, self.rank), without) for k in range(len(self.directions))]
 
     def together(self, which: Sequence[int]) -> FloatArray:
         """Return the change (p,) of the base parameters if all the directions `which` are freed."""
@@ -294,8 +289,7 @@ class AddedVariableTest:
         apart = each - each.mean(axis=0)
         B = each.shape[0]
         covariance = np.asarray((B - 1.0) / B * apart.T @ apart)
-        squared = float(eta @ np.linalg.pinv(covariance, hermitian=True) @ eta)
-        z = float(np.sqrt(max(squared, 0.0)))
+        z = float(np.sqrt(max(eta @ np.linalg.pinv(covariance, hermitian=True) @ eta, 0.0)))
         m, free = own.size, B - own.size
         rate = float(stats.f.sf(z**2 * free / (m * (B - 1.0)), m, free)) if free > 0 else 1.0
         sigma = self._spread(np.append(np.arange(self.rank), own))

@@ -34,7 +34,7 @@ from rt_core.identification.diagnostics.forms import FORMS, forms
 from rt_core.identification.diagnostics.intervals import BLOCKS
 from rt_core.identification.diagnostics.noise import row_noise
 from rt_core.identification.diagnostics.row_filter import RowFilter
-from rt_core.identification.least_squares import Solution, compress, solve
+from rt_core.identification.least_squares import compress, solve
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings
 from rt_core.identification.rows import Rows, build_rows
 from rt_core.model.base import BaseParameters, link_torque
@@ -47,17 +47,18 @@ from rt_core.types import FloatArray
 # Rates are those of `benchmarks/diagnosis_rates.py` on random arms and motions, decision record 45.
 
 #: A small error counts as there above this many standard deviations: 4e-4 of Student's t with 29 degrees of freedom,
-#: for the two numbers of a tilt 2e-3 of Hotelling's T.  Measured: 4 of 6270 tests of clean recordings.
+#: for the two numbers of a tilt 2e-3 of Hotelling's T, so of the twenty tests of a recording one in a hundred.
+#: Measured: 4 of 6270 tests of clean recordings.
 SIGNIFICANT = 4.0
-#: It is named above this many (2e-6, for a tilt 1e-5; measured 0 of 6270) ...
+#: It is named above this many (2e-6, for a tilt 1e-5, of any in a recording 5e-5; measured 0 of 6270) ...
 CERTAIN = 6.0
 #: ... if it leaves at most this share of the residual, or all joints come down to their noise.  Where the error is one
 #: without a name, a false one was given in 0 of 40 (friction that falls with speed) and 8 of 140 (gears that yield) ...
 SMALL_LEFT = 0.8
 #: ... and leaves less than every error of another kind by this much.
 MARGIN = 0.03
-#: Friction of another form and gears that yield are no cause with a name: they widen what they move, in this share of
-#: good recordings (of all joints together, Bonferroni).
+#: Friction of another form and gears that yield are no cause with a name: they widen what they move, by chance in this
+#: share of good recordings (all joints together, Bonferroni; measured in 0 of 40).
 FORM_RATE = 1e-3
 #: A discrete alternative is named if it leaves at most this share; the best false one left 0.69 on real arms.
 ALTERNATIVE_LEFT = 0.5
@@ -338,24 +339,11 @@ def _every(rows: Rows) -> int:
     return max(1, rows.t.size // _ENOUGH_ROWS)
 
 
-def _solved(
-    fit: Fit, signals: Signals, settings: SignalSettings, start_s: float, stop_s: float, load: FloatArray | None,
-    every: int,
-) -> tuple[Rows, Solution]:  # fmt: skip
-    """Return rows of other signals, built as those of the fit, and their iteratively reweighted solution."""
-    slow = fit.rows.slow
-    rows = build_rows(fit.model, fit.base, signals, settings, load_theta=load, slow=slow, every=every)
-    rows = rows.select(start_s, stop_s)
-    return rows, solve(compress(rows.Y, rows.tau, rows.use), fit.theta.size, "iwls")
-
-
 def _refined(
     fit: Fit, signals: Signals, settings: SignalSettings, start_s: float, stop_s: float, best: AddedVariable
 ) -> AddedVariable | None:
     """Apply an error, build the rows anew and fit again, until the estimate settles; None if it does not."""
     eta = best.eta
-    current = best
-    step = np.zeros_like(eta)
     model = fit.model
     load = fit.theta if fit.base.layout.has_load else None
     every = _every(fit.rows)
@@ -363,7 +351,9 @@ def _refined(
     for _ in range(_ROUNDS):
         try:
             changed = corrected(model, signals, replace(best, eta=eta))
-            rows, solution = _solved(fit, changed, settings, start_s, stop_s, load, every)
+            built = build_rows(model, fit.base, changed, settings, load_theta=load, slow=fit.rows.slow, every=every)
+            rows = built.select(start_s, stop_s)
+            solution = solve(compress(rows.Y, rows.tau, rows.use), fit.theta.size, "iwls")
         except (DataError, ValueError):
             return None
         coarse = RowFilter(model, rows, changed, settings, coarse=True)
