@@ -264,6 +264,8 @@ class AddedVariableTest:
         leverage = np.einsum("jik,ki->j", self.joints[:, : self.rank, : self.rank], inverse) / live**2
         self._profile = Profile(np.where(self.counts > 0, np.maximum(self.counts - leverage, 1.0), 0.0), sigma)
         self.plain_sigma = self._spread(np.arange(self.rank))
+        self._whole = _Projected(self.total, self.rank)
+        self._without = [_Projected(self.total - block, self.rank) for block in self.blocks]
 
     def _spread(self, columns: IntArray) -> FloatArray:
         """Return the residual standard deviations (n,) of the iteratively reweighted fit with `columns`."""
@@ -272,18 +274,13 @@ class AddedVariableTest:
 
     def run(self) -> list[AddedVariable]:
         """Test every direction by itself."""
-        without = [_Projected(self.total - block, self.rank) for block in self.blocks]
-        return [self._test(k, _Projected(self.total, self.rank), without) for k in range(len(self.directions))]
+        return [self.freed([k]) for k in range(len(self.directions))]
 
-    def together(self, which: Sequence[int]) -> FloatArray:
-        """Return the change (p,) of the base parameters if all the directions `which` are freed."""
+    def freed(self, which: Sequence[int]) -> AddedVariable:
+        """Test the directions `which` together, as one of the kind of the first."""
+        direction, whole, without = self.directions[which[0]], self._whole, self._without
         own = np.concatenate([np.arange(self.starts[k], self.starts[k + 1]) for k in which])
-        whole = _Projected(self.total, self.rank)
-        return np.asarray(self.basis @ whole.change(own, whole.estimate(own)))
-
-    def _test(self, k: int, whole: _Projected, without: Sequence[_Projected]) -> AddedVariable:
-        direction = self.directions[k]
-        own = np.arange(self.starts[k], self.starts[k + 1])
+        scale = np.concatenate([self.scales[k] for k in which])
         eta = whole.estimate(own)
         each = np.array([part.estimate(own) for part in without])
         apart = each - each.mean(axis=0)
@@ -297,8 +294,8 @@ class AddedVariableTest:
         ratio = np.where(n > 0, sigma, 1.0) / np.where(n > 0, self.plain_sigma, 1.0)
         left = float(np.exp(np.sum(n * np.log(ratio)) / n.sum()))
         return AddedVariable(
-            direction.kind, direction.joint, direction.unit, eta / self.scales[k],
-            np.sqrt(np.diag(covariance)) / self.scales[k], z, rate,
+            direction.kind, direction.joint, direction.unit, eta / scale,
+            np.sqrt(np.diag(covariance)) / scale, z, rate,
             whole.outside(own), left, self.basis @ whole.change(own, eta), sigma,
         )  # fmt: skip
 

@@ -231,6 +231,7 @@ def diagnose(
     results = [r for r in everything if (r.identifiable > IDENTIFIABLE and r.kind not in FORMS) or r.kind == "tilt"]
     limit = FORM_RATE / max(sum(r.kind in FORMS for r in everything), 1)
     formed = [k for k, r in enumerate(everything) if r.kind in FORMS and r.rate < limit]
+    together = [test.freed(formed)] if formed else []
     tilt = next((r for r in results if r.kind == "tilt"), None)
     acts = _gravity_acts(fit, signals)
     against = _gravity_against_links(fit, signals)
@@ -245,7 +246,7 @@ def diagnose(
         gravity = fit_gravity(model, fit.base, fit.theta, rows, signals, settings, fit.sigma)
     findings = _discrete(fit, signals, settings, start_s, stop_s, rows_filter, noise, gravity) if bad else []
     if not findings:
-        cause = _named(fit, signals, settings, start_s, stop_s, noise, present, results, gravity)
+        cause = _named(fit, signals, settings, start_s, stop_s, noise, present, [*results, *together], gravity)
         findings = [] if cause is None else [cause]
     named = bool(findings)
     worst: dict[str, AddedVariable] = {}
@@ -254,7 +255,7 @@ def diagnose(
             findings.append(_finding(r, model, named=False))
         worst.setdefault(r.kind, r)
     findings += [_finding(everything[k], model, named=False) for k in formed]
-    moved = [r.shift for r in worst.values()] + ([test.together(formed)] if formed else [])
+    moved = [r.shift for r in (*worst.values(), *together)]
     shifts = np.array(moved) if moved else np.zeros((0, fit.theta.size))
     return Diagnosis(
         tuple(findings), noise, fit.sigma, shifts, acts, seen, _peaks(fit), against, gravity,
