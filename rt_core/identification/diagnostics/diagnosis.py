@@ -58,7 +58,7 @@ SMALL_LEFT = 0.8
 #: ... and leaves less than every error of another kind by this much.
 MARGIN = 0.03
 #: Friction of another form and gears that yield are no cause with a name: they widen what they move, by chance in this
-#: share of good recordings (all joints together, Bonferroni; measured in 0 of 40).
+#: share of good recordings (all joints together, Bonferroni; measured: 1 of 150).
 FORM_RATE = 1e-3
 #: A discrete alternative is named if it leaves at most this share; the best false one left 0.69 on real arms.
 ALTERNATIVE_LEFT = 0.5
