@@ -2,8 +2,8 @@
 
 Clean recordings give the rate at which a test of a small error exceeds its limits, and how often a cause is named.
 Recordings with one known error give how often it is named, how often another is, and the share of values called
-determined that are wrong by more than four of their standard deviations.  Friction of another form than the model's is
-an error without a name: whatever is named there is false.
+determined that are wrong by more than four of their standard deviations.  Friction of another form than the
+model's and gears that yield are errors without a name: whatever is named there is false.
 
     python benchmarks/diagnosis_rates.py --count 50 --json rates.json
 """

@@ -15,6 +15,7 @@ from rt_core.channels import clipped_samples
 from rt_core.identification._plausibility import SIGNIFICANT, Plausibility
 from rt_core.identification.diagnostics.alternatives import STANDARD_GRAVITY
 from rt_core.identification.diagnostics.diagnosis import Diagnosis, Finding
+from rt_core.identification.diagnostics.forms import FORMS
 from rt_core.identification.estimate import Estimate
 from rt_core.identification.preprocess import Signals
 from rt_core.identification.robust import OUTLYING_WEIGHT
@@ -282,9 +283,12 @@ def finding_text(finding: Finding, model: RobotModel) -> str:
     left = f"with it {100 * finding.left:.0f} % of the residual is left"
     name = "" if finding.joint is None else f"joint {model.joints[finding.joint].name}: "
     if finding.gravity is not None:
-        return _gravity_text(finding.gravity, finding, model, left)
+        return _gravity_text(finding.gravity, finding, model, left) + finding.text
     if finding.text:
         return f"{finding.text} explain the torque: {left}; check the mapping"
+    if finding.kind in FORMS:
+        form = "friction has another form than the model's" if finding.kind == "friction" else "gear seems to yield"
+        return f"{name}its {form}; {left}: the intervals allow for it"
     value, std = float(finding.estimate[0]), float(finding.std[0])
     if finding.kind == "zero":
         factor, unit = (180.0 / np.pi, "deg") if finding.unit == "rad" else (1e3, "mm")

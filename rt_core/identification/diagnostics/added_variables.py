@@ -23,23 +23,22 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-import scipy.linalg as la
+from scipy import stats
 
+from rt_core.identification.diagnostics.alternatives import Profile, solve_scaled
 from rt_core.identification.diagnostics.row_filter import RowFilter, sampled_torque
 from rt_core.identification.preprocess import SignalPiece, Signals
 from rt_core.model.base import BaseParameters, link_torque
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
-Kind = Literal["tilt", "zero", "position_scale", "torque_late", "velocity_late", "torque_scale"]
+Kind = Literal["tilt", "zero", "position_scale", "torque_late", "velocity_late", "torque_scale", "friction", "yielding"]
 
 BLOCKS = 30
 #: A column with less than this share of its length outside the span of the regressor cannot be told from parameters.
 IDENTIFIABLE = 0.02
 #: Rounds of weights in the comparison of residuals.
 _ROUNDS = 20
-_TOLERANCE = 1e-3
-_SINGULAR = 1e-10
 _MIN_SHARE = 1e-9  # least residual of a joint, as a share of the largest
 _STEP = {"zero": 1e-4, "position_scale": 1e-4, "tilt": 1e-4, "velocity_late": 1e-3}
 
@@ -49,7 +48,7 @@ class Direction:
     """A small error, and its effect on the torque.
 
     `joint` is None where it concerns the whole arm; `columns` (m, K, n) has the derivatives of the rows' torque, for
-    `tilt` by rotations of gravity about two axes, otherwise by one number in `unit`.
+    `tilt` by rotations of gravity about two axes, for `forms` by their terms, otherwise by one number in `unit`.
     """
 
     kind: Kind
@@ -67,7 +66,9 @@ class AddedVariable:
     eta, std : (m,) float64
         Estimate and standard deviation, in `unit`.
     z : float
-        Size of the estimate over its standard deviation (for `tilt`, the Mahalanobis distance).
+        Size of the estimate over its standard deviation (of several numbers, the Mahalanobis distance).
+    rate : float
+        Share of good recordings with a larger `z`: Hotelling's T, with the degrees of freedom of the blocks.
     identifiable : float
         Share of the column's length outside the span of the regressor.
     left : float
@@ -84,6 +85,7 @@ class AddedVariable:
     eta: FloatArray
     std: FloatArray
     z: float
+    rate: float
     identifiable: float
     left: float
     shift: FloatArray
@@ -117,6 +119,7 @@ def directions(
     """
     pieces, rate = rows_filter.pieces, rows_filter.rate_hz
     n = model.n
+    only_joint = np.eye(n)
     revolute = [joint.kind == "revolute" for joint in model.joints]
 
     def by_tilt(step: FloatArray) -> FloatArray:
@@ -155,9 +158,9 @@ def directions(
         predicted = rows_filter.apply(torque)
         for j in range(n) if n > 1 else ():
             if wanted("torque_late", j):
-                found.append(Direction("torque_late", j, "s", _only(late, j)[None]))
+                found.append(Direction("torque_late", j, "s", (late * only_joint[j])[None]))
             if wanted("torque_scale", j):
-                found.append(Direction("torque_scale", j, "", _only(predicted, j)[None]))
+                found.append(Direction("torque_scale", j, "", (predicted * only_joint[j])[None]))
     if measured_velocity:
         together = wanted("velocity_late", None)
         each = {j: by_signal("velocity_late", j) for j in range(n) if together or wanted("velocity_late", j)}
@@ -172,52 +175,37 @@ def directions(
 
 def _moved(piece: SignalPiece, kind: Kind, joint: int, step: float) -> dict[str, FloatArray]:
     """Return the signals of `piece` as they would be if joint `joint` had the error `step`."""
+    own = step * (np.arange(piece.q.shape[1]) == joint)
     if kind == "zero":
-        q = piece.q.copy()
-        q[:, joint] += step
-        return {"q": q}
+        return {"q": piece.q + own}
     if kind == "position_scale":
-        return {name: _stretched(getattr(piece, name), joint, 1.0 + step) for name in ("q", "dq", "ddq")}
+        return {name: getattr(piece, name) * (1.0 + own) for name in ("q", "dq", "ddq")}
     # a velocity that is late: the true one is ahead of the measured one
-    rate = 1.0 / float(piece.t[1] - piece.t[0])
-    dq, ddq = piece.dq.copy(), piece.ddq.copy()
-    dq[:, joint] += step * piece.ddq[:, joint]
-    ddq[:, joint] += step * np.gradient(piece.ddq[:, joint], 1.0 / rate)
-    return {"dq": dq, "ddq": ddq}
-
-
-def _stretched(x: FloatArray, joint: int, factor: float) -> FloatArray:
-    out = x.copy()
-    out[:, joint] *= factor
-    return out
-
-
-def _only(rows: FloatArray, joint: int) -> FloatArray:
-    out = np.zeros_like(rows)
-    out[:, joint] = rows[:, joint]
-    return out
+    jerk = np.gradient(piece.ddq, float(piece.t[1] - piece.t[0]), axis=0)
+    return {"dq": piece.dq + own * piece.ddq, "ddq": piece.ddq + own * jerk}
 
 
 def corrected(model: RobotModel, signals: Signals, found: AddedVariable) -> Signals:
     """Return signals without the error that `found` states, which is not a tilt."""
     eta = float(found.eta[0])
-    joints = range(model.n) if found.joint is None else (found.joint,)
+    own = np.arange(model.n) == (np.arange(model.n) if found.joint is None else found.joint)
     pieces = []
     for piece in signals.pieces:
-        q, dq, ddq, tau = piece.q.copy(), piece.dq.copy(), piece.ddq.copy(), piece.tau.copy()
-        for j in joints:
-            if found.kind == "zero":
-                q[:, j] += eta
-            elif found.kind == "position_scale":
-                for x in (q, dq, ddq):
-                    x[:, j] *= 1.0 + eta
-            elif found.kind == "torque_scale":
-                tau[:, j] /= 1.0 + eta
-            elif found.kind == "torque_late":
-                tau[:, j] = np.interp(piece.t + eta, piece.t, tau[:, j])
-            else:
-                dq[:, j] = np.interp(piece.t + eta, piece.t, dq[:, j])
-                ddq[:, j] = np.interp(piece.t + eta, piece.t, ddq[:, j])
+
+        def ahead(x: FloatArray, t: FloatArray = piece.t) -> FloatArray:
+            return np.stack([np.interp(t + eta * a, t, y) for a, y in zip(own, x.T, strict=True)], axis=1)
+
+        q, dq, ddq, tau = piece.q, piece.dq, piece.ddq, piece.tau
+        if found.kind == "zero":
+            q = q + eta * own
+        elif found.kind == "position_scale":
+            q, dq, ddq = (x * (1.0 + eta * own) for x in (q, dq, ddq))
+        elif found.kind == "torque_scale":
+            tau = tau / (1.0 + eta * own)
+        elif found.kind == "torque_late":
+            tau = ahead(tau)
+        else:
+            dq, ddq = ahead(dq), ahead(ddq)
         pieces.append(replace(piece, q=q, dq=dq, ddq=ddq, tau=tau))
     return replace(signals, pieces=tuple(pieces))
 
@@ -245,7 +233,6 @@ class AddedVariableTest:
         self.rank = basis.shape[1]
         # a joint without any residual would get infinite weight
         sigma = np.maximum(sigma, _MIN_SHARE * max(float(sigma.max()), 1e-100))
-        self.sigma = sigma
         widths = [d.columns.shape[0] for d in found]
         self.starts = np.concatenate(([0], np.cumsum(widths))).astype(np.int64) + self.rank
         P = int(self.starts[-1]) + 1
@@ -272,55 +259,43 @@ class AddedVariableTest:
                 self.counts[j] += inside.sum()
                 self.blocks[b] += gram / sigma[j] ** 2
         self.total = self.blocks.sum(axis=0)
-        y = np.arange(self.rank)
         live = np.where(self.counts > 0, sigma, np.inf)
-        inverse = solve_definite(self.total[: self.rank, : self.rank], np.eye(self.rank))
+        inverse = solve_scaled(self.total[: self.rank, : self.rank], np.eye(self.rank))
         leverage = np.einsum("jik,ki->j", self.joints[:, : self.rank, : self.rank], inverse) / live**2
-        self._free = np.maximum(self.counts - leverage, 1.0)
-        self.plain_sigma = self._spread(y)
+        self._profile = Profile(np.where(self.counts > 0, np.maximum(self.counts - leverage, 1.0), 0.0), sigma)
+        self.plain_sigma = self._spread(np.arange(self.rank))
+        self._whole = _Projected(self.total, self.rank)
+        self._without = [_Projected(self.total - block, self.rank) for block in self.blocks]
 
     def _spread(self, columns: IntArray) -> FloatArray:
         """Return the residual standard deviations (n,) of the iteratively reweighted fit with `columns`."""
-        live = self.counts > 0
-        sigma = np.where(live, self.sigma, np.inf)
         index = np.append(columns, self.total.shape[0] - 1)
-        grams = self.joints[:, index[:, None], index]
-        for _ in range(_ROUNDS):
-            weighted = np.tensordot(1.0 / sigma**2, grams, axes=1)
-            e = np.append(-solve_definite(weighted[:-1, :-1], weighted[:-1, -1]), 1.0)
-            squares = np.maximum(np.einsum("i,jik,k->j", e, grams, e), 0.0)
-            new = np.sqrt(squares / self._free)
-            new = np.where(live, np.maximum(new, _MIN_SHARE * max(float(new.max()), 1e-100)), np.inf)
-            settled = np.all(np.abs(new[live] / sigma[live] - 1.0) <= _TOLERANCE)
-            sigma = new
-            if settled:
-                break
-        return sigma
+        return self._profile.fit(self.joints[:, index[:, None], index], rounds=_ROUNDS)[1]
 
     def run(self) -> list[AddedVariable]:
         """Test every direction by itself."""
-        y = self.rank
-        whole = _Projected(self.total, y)
-        without = [_Projected(self.total - block, y) for block in self.blocks]
-        return [self._test(k, whole, without) for k in range(len(self.directions))]
+        return [self.freed([k]) for k in range(len(self.directions))]
 
-    def _test(self, k: int, whole: _Projected, without: Sequence[_Projected]) -> AddedVariable:
-        direction = self.directions[k]
-        own = np.arange(self.starts[k], self.starts[k + 1])
+    def freed(self, which: Sequence[int]) -> AddedVariable:
+        """Test the directions `which` together, as one of the kind of the first."""
+        direction, whole, without = self.directions[which[0]], self._whole, self._without
+        own = np.concatenate([np.arange(self.starts[k], self.starts[k + 1]) for k in which])
+        scale = np.concatenate([self.scales[k] for k in which])
         eta = whole.estimate(own)
         each = np.array([part.estimate(own) for part in without])
         apart = each - each.mean(axis=0)
         B = each.shape[0]
         covariance = np.asarray((B - 1.0) / B * apart.T @ apart)
-        squared = float(eta @ np.linalg.pinv(covariance, hermitian=True) @ eta)
-        z = float(np.sqrt(max(squared, 0.0)))
+        z = float(np.sqrt(max(eta @ np.linalg.pinv(covariance, hermitian=True) @ eta, 0.0)))
+        m, free = own.size, B - own.size
+        rate = float(stats.f.sf(z**2 * free / (m * (B - 1.0)), m, free)) if free > 0 else 1.0
         sigma = self._spread(np.append(np.arange(self.rank), own))
         n = self.counts
         ratio = np.where(n > 0, sigma, 1.0) / np.where(n > 0, self.plain_sigma, 1.0)
         left = float(np.exp(np.sum(n * np.log(ratio)) / n.sum()))
         return AddedVariable(
-            direction.kind, direction.joint, direction.unit, eta / self.scales[k],
-            np.sqrt(np.diag(covariance)) / self.scales[k], z,
+            direction.kind, direction.joint, direction.unit, eta / scale,
+            np.sqrt(np.diag(covariance)) / scale, z, rate,
             whole.outside(own), left, self.basis @ whole.change(own, eta), sigma,
         )  # fmt: skip
 
@@ -330,13 +305,13 @@ class _Projected:
 
     def __init__(self, gram: FloatArray, rank: int) -> None:
         self.rank = rank
-        self.inside = solve_definite(gram[:rank, :rank], gram[:rank, rank:])
+        self.inside = solve_scaled(gram[:rank, :rank], gram[:rank, rank:])
         self.gram = gram[rank:, rank:] - gram[:rank, rank:].T @ self.inside
         self.lengths = np.diag(gram)[rank:]
 
     def estimate(self, own: IntArray) -> FloatArray:
         k = own - self.rank
-        return solve_definite(self.gram[np.ix_(k, k)], self.gram[k, -1])
+        return solve_scaled(self.gram[np.ix_(k, k)], self.gram[k, -1])
 
     def outside(self, own: IntArray) -> float:
         k = own - self.rank
@@ -346,18 +321,3 @@ class _Projected:
     def change(self, own: IntArray, eta: FloatArray) -> FloatArray:
         """Change of the coefficients of `Y` where `eta` is freed."""
         return np.asarray(self.inside[:, -1] - self.inside[:, own - self.rank] @ eta)
-
-
-def solve_definite(A: FloatArray, b: FloatArray) -> FloatArray:
-    """Solve the symmetric system `A x = b`, by its eigenvalues where it is close to singular."""
-    try:
-        factor = np.linalg.cholesky(A)
-        pivots = np.diag(factor)
-        if pivots.min() ** 2 > _SINGULAR * pivots.max() ** 2:
-            return np.asarray(la.cho_solve((factor, True), b, check_finite=False))
-    except np.linalg.LinAlgError:
-        pass
-    values, vectors = np.linalg.eigh(A)
-    kept = values > _SINGULAR * max(float(values[-1]), 1e-300)
-    root = vectors[:, kept] / np.sqrt(values[kept])
-    return np.asarray(root @ (root.T @ b))

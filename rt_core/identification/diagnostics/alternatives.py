@@ -22,6 +22,7 @@ from rt_core.identification.preprocess import Signals, SignalSettings
 from rt_core.identification.rows import Rows, build_rows
 from rt_core.model.base import BaseParameters, base_parameters, link_torque
 from rt_core.model.friction import LAW_LOAD
+from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor_columns
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray
@@ -29,7 +30,12 @@ from rt_core.types import BoolArray, FloatArray
 STANDARD_GRAVITY = 9.80665
 #: Blocks of time by which likelihoods are compared.
 BLOCKS = 15
+#: One gravity is taken for better than another if its likelihood is larger by this many deviations between the blocks:
+#: Student's t with 14 degrees of freedom, one in a thousand where both are equally wrong, so at most one in two hundred
+#: for the best of the five other axes (Bonferroni), and far less where the given one is right.
+AXIS_BETTER = 3.8
 _SAME_DIRECTION = 0.9  # cosine above which an axis is that of the robot file
+_BY_FILE = "; its opposite fits as well: the robot file decides, by its links or else its gravity"
 _ROW_LIMIT = 1500  # rows in a comparison; more do not change it
 _SINGULAR = 1e-11  # of the Gram matrix with unit diagonal
 _ROUNDS = 8
@@ -39,8 +45,8 @@ _STEPS = 12
 _SETTLED = 1e-4
 _MIN_SHARE = 1e-9
 _ROUNDING = 1e-6  # of the torque: a residual below is what Gram matrices leave of none
-_NO_EFFECT = 1e-9
-_FAR = 10.0  # a gravity vector this many times the usual one is none
+_FAR = 10.0  # a gravity vector this many times the usual one is none,
+_NONE = 0.05  # and one of this share of it has no sign
 _GENERAL = (1.0, -2.0, -9.0)  # parallel to no axis of an arm: with it all parameters that gravity can show
 
 
@@ -69,26 +75,30 @@ class GravityFit:
         Residual with it, relative to the gravity of the robot file.
     sigma : (n,) float64
         Residual standard deviations with it.
-    acts : bool
-        False if gravity has no effect on any joint of this arm in these postures.
     axis, axis_left, axis_z : (3,) float64, float, float
         The axis with the least residual other than the robot file's direction, what it leaves, and by how many standard
         deviations its likelihood is larger (Vuong 1989): Student's t, as the blocks of time scatter.
     free_z : float
         The same for `vector` against `axis`.
+    sign : str
+        Empty if the data tell `vector` and `axis` from their opposites by `AXIS_BETTER`; else that is given whose first
+        moments agree with the robot file's links, or which is nearer its gravity, and this says so.
     """
 
     vector: FloatArray
     left: float
     sigma: FloatArray
-    acts: bool
     axis: FloatArray
     axis_left: float
     axis_z: float
     free_z: float
+    sign: str
 
 
-class _Profile:
+_Tried = tuple[FloatArray, tuple[FloatArray, FloatArray, float]]  # a gravity vector and its fit
+
+
+class Profile:
     """Gram matrices `[A b]` (P + 1, P + 1) of each joint, and the reweighted least-squares fit on them."""
 
     def __init__(self, counts: FloatArray, sigma: FloatArray) -> None:
@@ -117,22 +127,19 @@ class _Profile:
 
 def solve_scaled(A: FloatArray, b: FloatArray) -> FloatArray:
     """Solve the symmetric system `A x = b`, its diagonal scaled to one, by its eigenvalues where it is singular."""
-    scale = np.sqrt(np.maximum(np.diag(A), 0.0))
-    alive = scale > 1e-150
-    safe = np.where(alive, scale, 1.0)
-    scaled = np.where(np.outer(alive, alive), A / np.outer(safe, safe), 0.0)
-    right = np.where(alive if b.ndim == 1 else alive[:, None], b / (safe if b.ndim == 1 else safe[:, None]), 0.0)
+    size = np.sqrt(np.maximum(np.diag(A), 0.0))
+    w = np.divide(1.0, size, out=np.zeros_like(size), where=size > 1e-150)
+    scaled, right = A * np.outer(w, w), (b.T * w).T
     try:
-        factor = np.linalg.cholesky(scaled + np.diag(np.where(alive, 0.0, 1.0)))
+        factor = np.linalg.cholesky(scaled + np.diag(w == 0.0))
         if np.diag(factor).min() ** 2 > _SINGULAR:
-            x = la.cho_solve((factor, True), right, check_finite=False)
-            return np.asarray(x / (safe if b.ndim == 1 else safe[:, None]))
+            return np.asarray((la.cho_solve((factor, True), right, check_finite=False).T * w).T)
     except np.linalg.LinAlgError:
         pass
     values, vectors = np.linalg.eigh(scaled)
     kept = values > _SINGULAR * max(float(values[-1]), 1e-300)
     root = vectors[:, kept] / np.sqrt(values[kept])
-    return np.asarray((root @ (root.T @ right)) / (safe if b.ndim == 1 else safe[:, None]))
+    return np.asarray(((root @ (root.T @ right)).T * w).T)
 
 
 def _level_of(squares: FloatArray, counts: FloatArray) -> float:
@@ -181,7 +188,7 @@ def fit_gravity(
             parts[b, j] = X @ X.T
     grams = parts.sum(axis=0)
     counts = np.array([still.use[a:e].sum(axis=0) for a, e in pairwise(edges)])
-    profile = _Profile(still.use.sum(axis=0).astype(np.float64), sigma)
+    profile = Profile(still.use.sum(axis=0).astype(np.float64), sigma)
 
     def mixed(G: FloatArray, g: FloatArray) -> FloatArray:
         """Return the columns (..., width, P + 1) of Gram matrices for `[Y(g) tau]`."""
@@ -226,9 +233,31 @@ def fit_gravity(
     axis, other = min(others, key=lambda item: item[1][2])
     torque = np.sqrt(grams[:, -1, -1] / np.maximum(profile.counts, 1.0))
     told = profile.live & (np.minimum(mine[1], other[1]) > _ROUNDING * torque)
-    gain = likelihood(axis, other) - likelihood(given, mine)
-    scatter = float(gain.std(ddof=1)) / np.sqrt(gain.size) if gain.size > 1 else np.inf
-    axis_z = float(gain.mean()) / scatter if scatter > 0.0 else 0.0
+
+    def ahead(one: _Tried, two: _Tried) -> float:
+        """Return by how many deviations between blocks the likelihood of `one` is larger than that of `two`."""
+        gain = likelihood(*one) - likelihood(*two)
+        scatter = float(gain.std(ddof=1)) / np.sqrt(gain.size) if gain.size > 1 else np.inf
+        return float(gain.mean()) / scatter if scatter > 0.0 else 0.0
+
+    filed = np.zeros(links.size)
+    if model.inertial is not None:
+        filed = general.theta(standard_parameters(model, general.standard))[links]
+
+    def decided(one: _Tried) -> tuple[_Tried, bool]:
+        """Return `one`, or its opposite where that fits alike and is on the robot file's side; whether data told."""
+        g, (x, s, _) = one
+        mirror = (-g, at(-g))
+        if ahead(one, mirror) >= AXIS_BETTER or np.linalg.norm(g) < _NONE * size:
+            return one, True
+        a, b = np.zeros(width), np.zeros(width)
+        for k in range(3):
+            a[own[k + 1]], b[own[k + 1]] = g[k] * x[links], g[k] * filed
+        side = float(a @ np.tensordot(1.0 / s**2, grams, axes=1) @ b) if filed.any() else float(g @ given)
+        return (mirror if side < 0.0 else one), False
+
+    (axis, other), axis_told = decided((axis, other))
+    axis_z = ahead((axis, other), tried[0])
     for start in (tried[0], min(tried[1:], key=lambda item: item[1][2])):
         g, found = start
         for _ in range(_STEPS):
@@ -244,13 +273,12 @@ def fit_gravity(
                 break
         if found[2] < best[1][2]:
             best = (g, found)
-    effect = max(float(np.abs(A).max()) for A in axes)
-    acts = bool(effect > _NO_EFFECT * float(np.abs(still.Y).max()))
-    ahead = likelihood(*best) - likelihood(axis, other)
-    spread = float(ahead.std(ddof=1)) / np.sqrt(ahead.size) if ahead.size > 1 else np.inf
-    free_z = float(ahead.mean()) / spread if spread > 0.0 else 0.0
+    free_z = ahead(best, (axis, other))
+    best, vector_told = decided(best)
     left, axis_left = (float(np.exp(level - mine[2])) for level in (best[1][2], other[2]))
-    return GravityFit(best[0], left, best[1][1], acts, axis, axis_left, axis_z, free_z)
+    return GravityFit(
+        best[0], left, best[1][1], axis, axis_left, axis_z, free_z, "" if axis_told and vector_told else _BY_FILE
+    )
 
 
 def torque_alternatives(
@@ -270,7 +298,7 @@ def torque_alternatives(
             tau = rows_filter.apply([piece.tau for piece in signals.pieces], masked_as=j)
             X = np.concatenate([rows.Y[j][:, use], tau[use].T])
             grams[j] = X @ X.T
-    profile = _Profile(rows.use.sum(axis=0).astype(np.float64), sigma)
+    profile = Profile(rows.use.sum(axis=0).astype(np.float64), sigma)
 
     def at(order: Sequence[int], sign: Sequence[int]) -> tuple[FloatArray, float]:
         picked = np.empty((n, p + 1, p + 1))
@@ -345,7 +373,7 @@ def position_alternatives(
         for j in range(n):
             X = np.concatenate((Y[j], target[None, :, j]))[:, use[:, j]]
             grams[j] = X @ X.T
-        _, spread, found = _Profile(counts, sigma).fit(grams)
+        _, spread, found = Profile(counts, sigma).fit(grams)
         return spread, found - _level_of(grams[:, -1, -1], counts)
 
     def rough(trial: _PositionTrial) -> float:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from rt_core.identification.diagnostics.added_variables import solve_definite
+from rt_core.identification.diagnostics.alternatives import solve_scaled
 from rt_core.identification.least_squares import Solution
 from rt_core.identification.rows import Rows
 from rt_core.types import FloatArray
@@ -46,7 +46,7 @@ def jackknife_changes(
                 X *= np.sqrt(weights[first:last, j][inside])[:, None]
             grams[b] += X.T @ X / solution.weighted_with[j] ** 2
     total = grams.sum(axis=0)
-    each = np.array([solve_definite((total - g)[:r, :r], (total - g)[:r, r]) for g in grams])
+    each = np.array([solve_scaled((total - g)[:r, :r], (total - g)[:r, r]) for g in grams])
     B = grams.shape[0]
     return np.asarray(np.sqrt((B - 1.0) / B) * (each - each.mean(axis=0)) @ basis.T)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import signal
 
-from rt_core.identification.preprocess import SignalPiece, Signals, SignalSettings
+from rt_core.identification.preprocess import SignalPiece, Signals, SignalSettings, zero_phase
 from rt_core.identification.rows import Rows, row_filter, standing_velocity
 from rt_core.model.base import BaseParameters, link_torque
 from rt_core.model.regressor import regressor
@@ -33,6 +33,7 @@ class RowFilter:
         self, model: RobotModel, rows: Rows, signals: Signals, settings: SignalSettings, *, coarse: bool = False
     ) -> None:
         self.rows = rows
+        self._settings = settings
         factor = max(1, round(signals.rate_hz / rows.rate_hz))
         most = signals.rate_hz / (_RATE * settings.cutoff_hz) if coarse else 1.0
         stride = max(k for k in range(1, factor + 1) if factor % k == 0 and k <= max(most, 1.0))
@@ -54,6 +55,11 @@ class RowFilter:
     def power_gain(self) -> float:
         """Variance of filtered white noise, as a share of its own."""
         return float(np.sum(self._taps**2))
+
+    def low_pass(self, x: FloatArray, band: float) -> FloatArray:
+        """Return `x` (N, ...) at the rate of `pieces`, low-passed as signals are at `band` cut-off frequencies."""
+        cutoff = band * self._settings.cutoff_hz
+        return x if cutoff >= 0.45 * self.rate_hz else zero_phase(x, cutoff, self.rate_hz, self._settings.filter_order)
 
     def apply(self, values: Sequence[FloatArray], *, masked_as: int | None = None) -> FloatArray:
         """Return the rows (K, n) of `values`, one array (N, n) for each of `pieces`.

@@ -160,8 +160,10 @@ def viscous_scales(found: ConsistentFit, layout: ParameterLayout, model: RobotMo
 
     of expectation and maximisation (Dempster, Laird, Rubin 1977), from the estimate `f_j` and its posterior variance
     in `found`. Joints whose viscous friction the data determine set the scale for those where a poor motion leaves it
-    open; without it, such a joint's friction is extrapolated in speed as it came. Revolute and prismatic joints have
-    a scale each, because their units differ. Infinite for everything that is not viscous friction.
+    open; without it, such a joint's friction is extrapolated in speed as it came. One step is taken: more change the
+    error on another motion by at most 0.02 points (LWR4, Panda, TX40), and go on to shrink the scale where data hardly
+    show friction, which cannot be negative (Panda: 0.052, 0.037 ... 0.022 after eight, error 1.208 to 1.214 %).
+    Revolute and prismatic joints have a scale each, because their units differ. Infinite for all but viscous friction.
     """
     out = np.full(found.phi.size, np.inf)
     prismatic = np.array([joint.kind == "prismatic" for joint in model.joints])

@@ -13,12 +13,13 @@ from rt_core.identification.diagnostics.intervals import consistent_shifts, wide
 from rt_core.identification.diagnostics.noise import row_noise
 from rt_core.identification.diagnostics.row_filter import RowFilter, sampled_torque
 from rt_core.identification.estimate import EstimatorOptions, Method, disturb
-from rt_core.identification.identify import Identification, identify
+from rt_core.identification.identify import Identification, finding_text, identify
 from rt_core.identification.least_squares import compress, solve
 from rt_core.identification.preprocess import SignalPiece, SignalSettings, prepare, zero_phase
 from rt_core.identification.rows import build_rows
 from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters
+from rt_core.model.regressor import regressor
 from rt_core.model.robot import Joint, RobotModel
 from tests.lab.arms.batch import Motion, arm, motion
 
@@ -113,6 +114,48 @@ def test_an_error_without_a_name_is_not_given_one(recordings: list[Motion]) -> N
     assert found.diagnosis.named is None
     assert found.verdict in ("doubtful", "not_explained")
     assert any("largest residuals" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("kind", ["friction", "yielding"])
+def test_what_the_model_has_no_parameters_for_widens_what_it_moves(recordings: list[Motion], kind: str) -> None:
+    """Friction that falls with speed, and motors that wind up their gears: the same bias in every block of time."""
+    model, made = arm(), recordings[0]
+    assert model.dynamics is not None
+    if kind == "friction":
+        falling = 0.6 * model.dynamics.coulomb * np.sign(made.dq) * np.exp(-((made.dq / 0.15) ** 2))
+        changed = columns(made, tau=made.tau + falling)
+    else:
+        changed = columns(made, q=made.q + 3e-3 * made.tau / np.sqrt(np.mean(made.tau**2, axis=0)))
+    found = fit(changed)
+    formed = [f for f in found.diagnosis.findings if f.kind == kind]
+    assert formed
+    assert all(f"joint {model.joints[f.joint or 0].name}: its " in finding_text(f, model) for f in formed)
+    assert found.diagnosis.named is None
+    assert wrong(found, model) == 0
+    error = np.abs(found.theta - found.base.theta(standard_parameters(model, found.base.standard)))
+    unwidened = np.sqrt(np.maximum(found.std**2 - np.sum(found.diagnosis.shifts**2, axis=0), 0.0))
+    assert (error > 4.0 * unwidened).any()  # it did harm
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_robot_file_decides_between_gravity_and_its_opposite(sign: float, links: bool) -> None:
+    """In slow motion one with the opposite first moments fits as well as the other."""
+    true, slow = arm(), 20.0
+    made = motion(true, rate_hz=50.0)
+    base = base_parameters(true)
+    dq, ddq = made.dq / slow, made.ddq / slow**2
+    tau = regressor(true, base.layout, made.q, dq, ddq) @ base.theta(standard_parameters(true, base.standard))
+    tau += np.random.default_rng(0).normal(size=tau.shape) * NOISE
+    settings = SignalSettings(cutoff_hz=1.0, min_velocity=np.full(3, 0.015 / slow))
+    gravity = np.array([0.0, 0.3, -1.0]) * sign * 9.4
+    believed = replace(true, gravity=gravity, inertial=true.inertial if links else None)
+    signals = prepare(slow * made.t, made.q, tau, settings)
+    named = identify(believed, base_parameters(believed), signals, settings).diagnosis.named
+    assert named is not None
+    assert named.gravity is not None
+    assert named.gravity[2] * (-1.0 if links else -sign) > 0.0
+    assert "the robot file decides" in finding_text(named, believed)
 
 
 def test_axes_of_a_tilt() -> None:
