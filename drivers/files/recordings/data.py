@@ -11,10 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.files.recordings.format import RecordingMeta
+from drivers.files.recordings.format import VERIFIED, RecordingMeta
 from drivers.files.recordings.span import Span, SpanError
 from drivers.frame import JointFrame
 from rt_core.types import BoolArray, FloatArray, IntArray
+
+#: What is said of a recording that was recovered without proof of its metadata.
+UNVERIFIED = "metadata unverified: the recording was damaged, so check its robot, joints, units and rate"
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,12 @@ class Recording:
         last = np.cumsum([r.samples for r in self.parts or (self,)])
         first = np.concatenate(([0], last[:-1]))
         return tuple((float(self.t[a]), float(self.t[b - 1])) for a, b in zip(first, last, strict=True))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said of results from this recording: that nothing proves its metadata."""
+        unproven = any(r.metadata.get(VERIFIED) == "no" for r in self.parts or (self,))
+        return (UNVERIFIED,) if unproven else ()
 
     @property
     def robot(self) -> str:

@@ -71,6 +71,7 @@ class RecordingInfo:
     bytes: int
     sha256: str
     robots: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def read_recording(path: str | Path, span: Span | None = None, robot: str | None = None) -> Recording:
@@ -157,6 +158,7 @@ def recording_info(path: str | Path, robot: str | None = None) -> RecordingInfo:
         bytes=scan.size,
         sha256=recording.sha256,
         robots=robots,
+        notes=recording.notes,
     )
 
 
