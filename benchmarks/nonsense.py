@@ -288,7 +288,10 @@ def one(task: tuple[str, int, str, str]) -> dict[str, Any]:
         return out | {"verdict": "refused", "reason": str(error), "seconds": time.perf_counter() - since}
     known = np.array([s == "determined" for s in found.status])
     if known_by:
-        truth, doubt = known_by
+        # a tilted arm has other parameters, which the undamaged recording does not tell
+        values, deviations = (dict(zip(_base(arm).names, x, strict=True)) for x in known_by)
+        truth, doubt = (np.array([d.get(name, np.nan) for name in found.base.names]) for d in (values, deviations))
+        known &= np.isfinite(truth)
     else:
         truth, doubt = found.base.theta(standard_parameters(robot.model, found.base.standard)), np.zeros(known.size)
     error = np.abs(found.theta - truth)

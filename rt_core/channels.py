@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import signal
 
 from rt_core.types import BoolArray, FloatArray, IntArray
 
@@ -220,8 +219,8 @@ def velocity_relation(t: FloatArray, q: FloatArray, dq: FloatArray) -> VelocityR
     """Regress the measured velocity of one joint on the change of its position and its derivatives.
 
     `t, q, dq` (N,), finite, at an even rate; stretches between gaps count by themselves.  Both are low-passed alike
-    first, by a window within short stretches if most are too short for a filter to settle; the second derivative takes
-    up the form of a filter, so that `lag_s` is its delay at low frequencies.
+    first, by a window that settles within a short stretch; the second derivative takes up the form of a filter, so that
+    `lag_s` is its delay at low frequencies.
     None if the joint hardly moves.
     """
     if t.size < _MIN_SAMPLES:
@@ -230,27 +229,19 @@ def velocity_relation(t: FloatArray, q: FloatArray, dq: FloatArray) -> VelocityR
     longest = max(_GAP * float(np.median(steps)), _BRIDGED_S)
     inside = steps <= longest  # the rate within stretches, or samples that arrive in bursts would seem to have none
     rate = float(np.count_nonzero(inside) / steps[inside].sum())
-    sections = signal.butter(4, min(_CUTOFF_HZ, 0.1 * rate), fs=rate, output="sos")
-    pad = int(3.0 * rate / _CUTOFF_HZ)
-    stretches = np.split(np.arange(t.size), np.flatnonzero(~inside) + 1)
     window = np.hanning(max(3, round(_WINDOW_S * rate)) + 2)[1:-1]
+    window /= window.sum()
     parts: list[tuple[FloatArray, FloatArray]] = []
-    short = sum(p.size for p in stretches if p.size > max(2 * pad, _MIN_SAMPLES)) < 0.5 * t.size
-    cut = _EDGE if short else pad
-    for part in stretches:
+    for part in np.split(np.arange(t.size), np.flatnonzero(~inside) + 1):
         grid = np.arange(t[part[0]], t[part[-1]], 1.0 / rate)
-        if grid.size <= (window.size + 2 * cut if short else max(2 * pad, _MIN_SAMPLES)):
+        if grid.size <= window.size + 2 * _EDGE:
             continue
-        even = [np.interp(grid, t[part], x[part]) for x in (q, dq)]
-        if short:
-            position, measured = (np.convolve(x, window / window.sum(), "valid") for x in even)
-        else:
-            position, measured = (signal.sosfiltfilt(sections, x, padlen=pad) for x in even)
+        position, measured = (np.convolve(np.interp(grid, t[part], x[part]), window, "valid") for x in (q, dq))
         v = np.gradient(position, 1.0 / rate)
         a = np.gradient(v, 1.0 / rate)
-        parts.append(
-            (np.stack((v, -a, np.ones(v.size), np.gradient(a, 1.0 / rate)), axis=1)[cut:-cut], measured[cut:-cut])
-        )
+        columns = np.stack((v, -a, np.ones(v.size), np.gradient(a, 1.0 / rate)), axis=1)
+        cut = max(_EDGE, min(window.size, v.size // 4))  # filters of the source settle, too
+        parts.append((columns[cut:-cut], measured[cut:-cut]))
     if sum(y.size for _, y in parts) < 4 * _BLOCKS:
         return None
     columns, target = (np.concatenate(x) for x in zip(*parts, strict=True))
