@@ -153,16 +153,11 @@ class Recording:
             raise SpanError(f"span {span}: holds {max(last - first, 0)} of the recording's {self.samples} samples")
         part = slice(first, last)
         return Recording(
-            t=self.t[part],
-            t_ns=self.t_ns[part],
-            seq=self.seq[part],
-            channels={name: array[part] for name, array in self.channels.items()},
-            meta=self.meta,
-            valid=None if self.valid is None else self.valid[part],
-            status_word=None if self.status_word is None else self.status_word[part],
-            path=self.path,
-            metadata=self.metadata,
-        )
+            self.t[part], self.t_ns[part], self.seq[part],
+            {name: array[part] for name, array in self.channels.items()}, self.meta,
+            None if self.valid is None else self.valid[part],
+            None if self.status_word is None else self.status_word[part], self.path, self.metadata,
+        )  # fmt: skip
 
     def frame(self, index: int) -> JointFrame:
         """Return sample `index` as a new frame without host time; a channel without any value is None."""

@@ -133,13 +133,8 @@ def recording_info(path: str | Path, robot: str | None = None) -> RecordingInfo:
     jumps = np.diff(recording.seq)
     duration = float(recording.t.max() - recording.t.min())
     return RecordingInfo(
-        path=str(path),
-        robot=recording.robot,
-        joint_names=recording.joint_names,
-        units=recording.units,
-        channels=tuple(recording.channels),
-        frames=recording.samples,
-        duration_s=duration,
+        path=str(path), robot=recording.robot, joint_names=recording.joint_names, units=recording.units,
+        channels=tuple(recording.channels), frames=recording.samples, duration_s=duration,
         rate_hz=len(steps) / duration if duration > 0.0 else 0.0,
         nominal_rate_hz=recording.rate_hz,
         step_min_s=float(steps.min()) if steps.size else 0.0,
@@ -150,16 +145,9 @@ def recording_info(path: str | Path, robot: str | None = None) -> RecordingInfo:
         restarts=int(np.count_nonzero(jumps <= 0)),
         time_reversals=int(np.count_nonzero(steps <= 0.0)),
         invalid=0 if recording.valid is None else int(np.count_nonzero(~recording.valid)),
-        clock=recording.meta.clock,
-        source=recording.meta.source,
-        complete=whole,
-        damage=scan.damage,
-        chunks=scan.chunks,
-        bytes=scan.size,
-        sha256=recording.sha256,
-        robots=robots,
-        notes=recording.notes,
-    )
+        clock=recording.meta.clock, source=recording.meta.source, complete=whole, damage=scan.damage,
+        chunks=scan.chunks, bytes=scan.size, sha256=recording.sha256, robots=robots, notes=recording.notes,
+    )  # fmt: skip
 
 
 def write_recording(path: str | Path, recording: Recording, chunk_s: float = 0.5) -> None:

@@ -238,13 +238,7 @@ def recover(src: str | Path, dst: str | Path, replace: bool = False) -> Recovery
     except OSError as error:
         raise RecordingWriteError(f"{target}: cannot be written: {error.strerror or error}") from error
     return RecoveryResult(
-        frames=frames,
-        chunks=scan.chunks,
-        bytes_read=scan.size,
-        bytes_dropped=scan.dropped,
-        was_complete=scan.whole and not scan.corrupt,
-        damage=scan.damage,
-        metadata_verified=verified,
+        frames, scan.chunks, scan.size, scan.dropped, scan.whole and not scan.corrupt, scan.damage, verified
     )
 
 
