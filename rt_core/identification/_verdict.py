@@ -141,11 +141,11 @@ def _doubts(evidence: Evidence) -> list[str]:
         )
     elif named is None:
         # far beyond the noise and no small part of the torque: between merged channels the fit still looks good
-        poor = (free.explained < WELL_EXPLAINED) & (evidence.diagnosis.sigma > NEAR_NOISE * evidence.diagnosis.noise)
+        loud = (free.explained < WELL_EXPLAINED) & (evidence.diagnosis.sigma > NEAR_NOISE * evidence.diagnosis.noise)
         reasons.extend(
             f"joint {model.joints[j].name}: {100 * (1.0 - free.explained[j]):.0f} % of its torque's variance is left, "
             f"{evidence.diagnosis.sigma[j] / evidence.diagnosis.noise[j]:.0f} times its noise: cause not found"
-            for j in np.flatnonzero(poor & (metrics.count > 0))
+            for j in np.flatnonzero(loud & (metrics.count > 0))
         )
     reasons.extend(_saturation(evidence))
     reasons.extend(
