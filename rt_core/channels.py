@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import signal
 
 from rt_core.types import BoolArray, FloatArray, IntArray
 
@@ -44,7 +43,10 @@ _BLOCKS = 10
 _FOLLOWS = 0.5  # share of a measured velocity that may be left, unless it does not follow the position at all
 _MIN_SAMPLES = 100  # fewer samples show no ordinary step
 _CUTOFF_HZ = 10.0
-_GAP = 5.0  # samples this many intervals apart are of two stretches
+_GAP = 5.0  # samples this many intervals apart are of two stretches, unless ...
+_BRIDGED_S = 0.5 / _CUTOFF_HZ  # ... that is half a period at the cut-off, as where samples are sent in bursts
+_WINDOW_S = 2.0 / _CUTOFF_HZ  # a Hann window of this length passes nothing beyond the cut-off
+_EDGE = 3  # samples that derivatives at the end of a stretch reach
 
 
 @dataclass(frozen=True)
@@ -217,27 +219,29 @@ def velocity_relation(t: FloatArray, q: FloatArray, dq: FloatArray) -> VelocityR
     """Regress the measured velocity of one joint on the change of its position and its derivatives.
 
     `t, q, dq` (N,), finite, at an even rate; stretches between gaps count by themselves.  Both are low-passed alike
-    first; the second derivative takes up the form of a filter, so that `lag_s` is its delay at low frequencies.
+    first, by a window that settles within a short stretch; the second derivative takes up the form of a filter, so that
+    `lag_s` is its delay at low frequencies.
     None if the joint hardly moves.
     """
     if t.size < _MIN_SAMPLES:
         return None
-    rate = 1.0 / float(np.median(np.diff(t)))
-    sections = signal.butter(4, min(_CUTOFF_HZ, 0.1 * rate), fs=rate, output="sos")
-    pad = int(3.0 * rate / _CUTOFF_HZ)
+    steps = np.diff(t)
+    longest = max(_GAP * float(np.median(steps)), _BRIDGED_S)
+    inside = steps <= longest  # the rate within stretches, or samples that arrive in bursts would seem to have none
+    rate = float(np.count_nonzero(inside) / steps[inside].sum())
+    window = np.hanning(max(3, round(_WINDOW_S * rate)) + 2)[1:-1]
+    window /= window.sum()
     parts: list[tuple[FloatArray, FloatArray]] = []
-    for part in np.split(np.arange(t.size), np.flatnonzero(np.diff(t) > _GAP / rate) + 1):
+    for part in np.split(np.arange(t.size), np.flatnonzero(~inside) + 1):
         grid = np.arange(t[part[0]], t[part[-1]], 1.0 / rate)
-        if grid.size <= max(2 * pad, _MIN_SAMPLES):
+        if grid.size <= window.size + 2 * _EDGE:
             continue
-        position, measured = (
-            signal.sosfiltfilt(sections, np.interp(grid, t[part], x[part]), padlen=pad) for x in (q, dq)
-        )
+        position, measured = (np.convolve(np.interp(grid, t[part], x[part]), window, "valid") for x in (q, dq))
         v = np.gradient(position, 1.0 / rate)
         a = np.gradient(v, 1.0 / rate)
-        parts.append(
-            (np.stack((v, -a, np.ones(v.size), np.gradient(a, 1.0 / rate)), axis=1)[pad:-pad], measured[pad:-pad])
-        )
+        columns = np.stack((v, -a, np.ones(v.size), np.gradient(a, 1.0 / rate)), axis=1)
+        cut = max(_EDGE, min(window.size, v.size // 4))  # filters of the source settle, too
+        parts.append((columns[cut:-cut], measured[cut:-cut]))
     if sum(y.size for _, y in parts) < 4 * _BLOCKS:
         return None
     columns, target = (np.concatenate(x) for x in zip(*parts, strict=True))

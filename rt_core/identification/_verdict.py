@@ -14,7 +14,7 @@ import numpy as np
 from rt_core.channels import clipped_samples
 from rt_core.identification._plausibility import SIGNIFICANT, Plausibility
 from rt_core.identification.diagnostics.alternatives import STANDARD_GRAVITY
-from rt_core.identification.diagnostics.diagnosis import Diagnosis, Finding
+from rt_core.identification.diagnostics.diagnosis import NEAR_NOISE, WELL_EXPLAINED, Diagnosis, Finding
 from rt_core.identification.diagnostics.forms import FORMS
 from rt_core.identification.estimate import Estimate
 from rt_core.identification.preprocess import Signals
@@ -139,6 +139,14 @@ def _doubts(evidence: Evidence) -> list[str]:
         reasons.append(
             f"something is wrong that explains little by itself ({hidden.z:.0f} standard deviations, the residual is "
             f"noise otherwise): {finding_text(hidden, model)}"
+        )
+    elif named is None:
+        # far beyond the noise and no small part of the torque: between merged channels the fit still looks good
+        loud = (free.explained < WELL_EXPLAINED) & (evidence.diagnosis.sigma > NEAR_NOISE * evidence.diagnosis.noise)
+        reasons.extend(
+            f"joint {model.joints[j].name}: {100 * (1.0 - free.explained[j]):.0f} % of its torque's variance is left, "
+            f"{evidence.diagnosis.sigma[j] / evidence.diagnosis.noise[j]:.0f} times its noise: cause not found"
+            for j in np.flatnonzero(loud & (metrics.count > 0))
         )
     reasons.extend(_saturation(evidence))
     reasons.extend(

@@ -47,8 +47,17 @@ class IdentifiedRanges:
 
     def speed_notes(self, model: RobotModel, speed: FloatArray, verb: str = "moves") -> Iterator[str]:
         """Yield a sentence for each joint that is faster, at `speed` (n,), than where its friction was identified."""
+        still = model.standstill_velocity
         for j, joint in enumerate(model.joints):
-            if np.isfinite(speed[j]) and 0.0 < LEAVES * self.speed[j] < speed[j]:
+            # what counts as rest is none of a motion, and a ratio to it says nothing
+            if not np.isfinite(speed[j]) or speed[j] <= max(LEAVES * self.speed[j], still[j]):
+                continue
+            if self.speed[j] <= still[j]:
+                yield (
+                    f"joint {joint.name} {verb} at up to {speed[j]:.3g} {_unit(model, j)}/s, and did not move where "
+                    "its friction was identified"
+                )
+            else:
                 yield (
                     f"joint {joint.name} {verb} {speed[j] / self.speed[j]:.1f} x faster than where its friction was "
                     f"identified ({speed[j]:.3g} against {self.speed[j]:.3g} {_unit(model, j)}/s)"
@@ -56,8 +65,10 @@ class IdentifiedRanges:
 
     def _load(self, model: RobotModel, use: IdentifiedRanges) -> Iterator[str]:
         for j, joint in enumerate(model.joints):
-            if 0.0 < LEAVES * self.load[j] < use.load[j]:
-                unit = "N*m" if joint.kind == "revolute" else "N"
+            unit = "N*m" if joint.kind == "revolute" else "N"
+            if self.load[j] == 0.0 < use.load[j]:
+                yield f"joint {joint.name} carries {use.load[j]:.3g} {unit}, and was identified without any load"
+            elif LEAVES * self.load[j] < use.load[j]:
                 yield (
                     f"joint {joint.name} carries {use.load[j] / self.load[j]:.1f} x the load that it was identified "
                     f"with ({use.load[j]:.3g} against {self.load[j]:.3g} {unit})"

@@ -237,7 +237,7 @@ def identify_recording(
         robot.model, base, signals, settings, options, start_s=start, stop_s=stop, disturbed=disturbed,
         callback=callback,
     )  # fmt: skip
-    return found if note is None else replace(found, notes=(note, *found.notes))
+    return replace(found, notes=(*([] if note is None else [note]), *recording.notes, *found.notes))
 
 
 #: A lag of the measured velocity does harm if without it a value that was determined differs by this many of its
@@ -339,6 +339,7 @@ class Validation:
     """A model's prediction compared with a recording.
 
     `outside` (n,) is the share of each joint's rows at temperatures outside those of the model's identification.
+    `settings` are those that were used, `notes` state what was done to the data.
     """
 
     rows: Rows
@@ -347,6 +348,8 @@ class Validation:
     verdict: ValidationVerdict
     reasons: tuple[str, ...]
     outside: FloatArray
+    settings: SignalSettings
+    notes: tuple[str, ...] = ()
 
 
 def validate_recording(
@@ -392,9 +395,9 @@ def validate_recording(
             f"the relative torque error is {metrics.relative_error / fit_error:.1f} times that of the identification "
             f"({100 * fit_error:.2f} %): the model does not carry over to this motion"
         )
-    broken = (_dead_text(dead),) if dead else ()
+    notes = (*((_dead_text(dead),) if dead else ()), *recording.notes)
     outside = np.zeros(model.n) if temperatures is None else share_outside(model, temperatures, rows)
-    return Validation(rows, predicted, metrics, verdict, (*reasons, *colder, *small, *broken), outside)
+    return Validation(rows, predicted, metrics, verdict, (*reasons, *colder, *small), outside, settings, notes)
 
 
 def span_text(span: Span | None) -> str:

@@ -24,7 +24,7 @@ class ValidationReport:
 
     def facts(self) -> list[tuple[str, str]]:
         """Return what was done, as pairs of name and value."""
-        metrics, rows, settings = self.result.metrics, self.result.rows, self.model.settings
+        metrics, rows, settings = self.result.metrics, self.result.rows, self.result.settings
         count = ", ".join(str(int(c)) for c in metrics.count)
         return [
             ("model", f"{self.model.path}, {self.model.document['method']} from {self.model.origin}"),
@@ -34,11 +34,17 @@ class ValidationReport:
             ("rows", f"{count} per joint{selection_text(settings)}"),
             ("relative torque error", f"{100 * metrics.relative_error:.2f} %"),
             *([("not independent", self.seen_text)] if self.seen > 0.0 else []),
-            *(("outside its range", note) for note in self.notes),
+            *(("note", note) for note in self.result.notes),
+            *(("outside its range", note) for note in self.outside),
         ]
 
     @property
     def notes(self) -> tuple[str, ...]:
+        """What was done to the data, and where the use leaves the model's ranges."""
+        return (*self.result.notes, *self.outside)
+
+    @property
+    def outside(self) -> tuple[str, ...]:
         """Where the motion leaves the speeds, loads and temperatures that the model was identified in."""
         ranges = self.model.ranges
         if ranges is None:
@@ -76,7 +82,7 @@ class ValidationReport:
             "recording": str(self.recording.path), "span": span_text(self.span), "rows": metrics.count.astype(int),
             "row_rate_hz": rows.rate_hz, "band_hz": rows.band_hz, "first_s": float(rows.t[0]),
             "last_s": float(rows.t[-1]), "fit_relative_error": self.model.fit_error, "share_fitted": self.seen,
-            "settings": settings_document(self.model.settings), "temperature": self._temperature(),
+            "settings": settings_document(result.settings), "temperature": self._temperature(),
             "notes": self.notes,
         }  # fmt: skip
 

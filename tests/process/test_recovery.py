@@ -236,7 +236,20 @@ def test_a_damaged_chunk_costs_that_chunk_only(tmp_path: Path, whole: Path, vict
     result = recover(damaged, saved)
     assert (result.frames, result.bytes_dropped) == (FRAMES - 20, chunk.chunk_length)
     assert "damaged" in result.damage
+    assert (result.metadata_verified, read_recording(saved).notes) == (True, ())
     assert saved.stat().st_mode & 0o777 == 0o600  # no more open than the original
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_metadata_that_changed_are_not_proven_by_a_recovery(tmp_path: Path, whole: Path, cut: int) -> None:
+    data, path = bytearray(whole.read_bytes()), tmp_path / "0.mcap"
+    data[data.index(META.joint_names[0].encode())] ^= 1
+    path.write_bytes(data[: len(data) - cut])
+    for k in range(2):  # nor by a second one
+        result = recover(path, tmp_path / f"{k + 1}.mcap")
+        path = tmp_path / f"{k + 1}.mcap"
+        assert not result.metadata_verified
+    assert "metadata unverified" in recording_info(path).notes[0]
 
 
 def test_target_and_source_are_checked(tmp_path: Path, whole: Path) -> None:

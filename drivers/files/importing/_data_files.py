@@ -251,7 +251,10 @@ def _joint_states(scan: Scan) -> JointStateSource | None:
         table = np.array(rows)
         if np.isfinite(table).any():
             arrays[name] = table
-    return JointStateSource(path, arrays, names or ())
+    source = JointStateSource(path, arrays, names or ())
+    if not scan.whole:
+        source.warnings = (f"the ROS 2 bag was not closed: {len(found)} messages were read; {scan.damage}",)
+    return source
 
 
 _JOINT_STATE = "sensor_msgs/msg/JointState"

@@ -30,6 +30,7 @@ class DataSource(ABC):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.warnings: tuple[str, ...] = ()
 
     @property
     @abstractmethod

@@ -131,7 +131,7 @@ def load_data(
     check_increasing(t_ns, f"{path}: column {content.time.column!r}")
     check_one_clock(t_ns, f"{path}: column {content.time.column!r}")
     t = (t_ns - t_ns[0]) * 1e-9
-    warnings = list(channels.warnings)
+    warnings = [*source.warnings, *channels.warnings]
     limits = None if robot is None else np.array([joint.velocity for joint in robot.model.joints])
     faults = _repair_positions(t, values, channels, limits, masking, warnings)
     valid, masked = _missing(path, t, values, channels.joint_names, masking)

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.files.recordings.format import RecordingMeta
+from drivers.files.recordings.format import VERIFIED, RecordingMeta
 from drivers.files.recordings.span import Span, SpanError
 from drivers.frame import JointFrame
 from rt_core.types import BoolArray, FloatArray, IntArray
+
+#: What is said of a recording that was recovered without proof of its metadata.
+UNVERIFIED = "metadata unverified: the recording was damaged, so check its robot, joints, units and rate"
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,12 @@ class Recording:
         last = np.cumsum([r.samples for r in self.parts or (self,)])
         first = np.concatenate(([0], last[:-1]))
         return tuple((float(self.t[a]), float(self.t[b - 1])) for a, b in zip(first, last, strict=True))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said of results from this recording: that nothing proves its metadata."""
+        unproven = any(r.metadata.get(VERIFIED) == "no" for r in self.parts or (self,))
+        return (UNVERIFIED,) if unproven else ()
 
     @property
     def robot(self) -> str:
@@ -144,16 +153,11 @@ class Recording:
             raise SpanError(f"span {span}: holds {max(last - first, 0)} of the recording's {self.samples} samples")
         part = slice(first, last)
         return Recording(
-            t=self.t[part],
-            t_ns=self.t_ns[part],
-            seq=self.seq[part],
-            channels={name: array[part] for name, array in self.channels.items()},
-            meta=self.meta,
-            valid=None if self.valid is None else self.valid[part],
-            status_word=None if self.status_word is None else self.status_word[part],
-            path=self.path,
-            metadata=self.metadata,
-        )
+            self.t[part], self.t_ns[part], self.seq[part],
+            {name: array[part] for name, array in self.channels.items()}, self.meta,
+            None if self.valid is None else self.valid[part],
+            None if self.status_word is None else self.status_word[part], self.path, self.metadata,
+        )  # fmt: skip
 
     def frame(self, index: int) -> JointFrame:
         """Return sample `index` as a new frame without host time; a channel without any value is None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -14,6 +15,9 @@ FORMAT_VERSION = 1
 #: Name of the metadata record of each robot.
 METADATA_NAME = "thetad.recording"
 SCHEMA_NAME = "thetad.JointFrame"
+#: Entry of a metadata record: "no" after a recovery that could not tell whether the record had changed.
+VERIFIED = "verified"
+_DIGEST = "sha256"
 TOPIC_SUFFIX = "/frame"
 
 _ROBOT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -119,7 +123,8 @@ class RecordingMeta:
             if not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
                 raise RecordingFormatError(f"metadata record {METADATA_NAME!r}: {name!r} is not a list of strings")
         known = {
-            "format", "robot", "joints", "units", "rate_hz", "clock", "side", "source", "source_sha256", "mapping"
+            "format", "robot", "joints", "units", "rate_hz", "clock", "side", "source", "source_sha256", "mapping",
+            _DIGEST,
         }  # fmt: skip
         return cls(
             robot=robot,
@@ -132,6 +137,18 @@ class RecordingMeta:
             mapping=record.get("mapping", ""),
             extra={key: value for key, value in record.items() if key not in known},
         )
+
+
+def with_digest(record: Mapping[str, str]) -> dict[str, str]:
+    """Return a metadata record with the digest of its other entries, which proves it in a file that was cut off."""
+    rest = {key: value for key, value in record.items() if key != _DIGEST}
+    return rest | {_DIGEST: hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
+
+
+def recovered(record: Mapping[str, str], intact: bool) -> dict[str, str]:
+    """Return a metadata record as it is, or marked if neither its digest nor an `intact` file proves it."""
+    proven = with_digest(record) == record if _DIGEST in record else intact
+    return dict(record) if proven else with_digest({**record, VERIFIED: "no"})
 
 
 def frame_schema(meta: RecordingMeta) -> bytes:

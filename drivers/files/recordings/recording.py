@@ -71,6 +71,7 @@ class RecordingInfo:
     bytes: int
     sha256: str
     robots: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def read_recording(path: str | Path, span: Span | None = None, robot: str | None = None) -> Recording:
@@ -132,32 +133,18 @@ def recording_info(path: str | Path, robot: str | None = None) -> RecordingInfo:
     jumps = np.diff(recording.seq)
     duration = float(recording.t.max() - recording.t.min())
     return RecordingInfo(
-        path=str(path),
-        robot=recording.robot,
-        joint_names=recording.joint_names,
-        units=recording.units,
-        channels=tuple(recording.channels),
-        frames=recording.samples,
-        duration_s=duration,
+        path=str(path), robot=recording.robot, joint_names=recording.joint_names, units=recording.units,
+        channels=tuple(recording.channels), frames=recording.samples, duration_s=duration,
         rate_hz=len(steps) / duration if duration > 0.0 else 0.0,
-        nominal_rate_hz=recording.rate_hz,
-        step_min_s=float(steps.min()) if steps.size else 0.0,
+        nominal_rate_hz=recording.rate_hz, step_min_s=float(steps.min()) if steps.size else 0.0,
         step_median_s=float(np.median(steps)) if steps.size else 0.0,
-        step_max_s=float(steps.max()) if steps.size else 0.0,
-        gaps=int(np.count_nonzero(jumps > 1)),
-        lost=int(np.sum(jumps[jumps > 1] - 1)),
-        restarts=int(np.count_nonzero(jumps <= 0)),
+        step_max_s=float(steps.max()) if steps.size else 0.0, gaps=int(np.count_nonzero(jumps > 1)),
+        lost=int(np.sum(jumps[jumps > 1] - 1)), restarts=int(np.count_nonzero(jumps <= 0)),
         time_reversals=int(np.count_nonzero(steps <= 0.0)),
         invalid=0 if recording.valid is None else int(np.count_nonzero(~recording.valid)),
-        clock=recording.meta.clock,
-        source=recording.meta.source,
-        complete=whole,
-        damage=scan.damage,
-        chunks=scan.chunks,
-        bytes=scan.size,
-        sha256=recording.sha256,
-        robots=robots,
-    )
+        clock=recording.meta.clock, source=recording.meta.source, complete=whole, damage=scan.damage,
+        chunks=scan.chunks, bytes=scan.size, sha256=recording.sha256, robots=robots, notes=recording.notes,
+    )  # fmt: skip
 
 
 def write_recording(path: str | Path, recording: Recording, chunk_s: float = 0.5) -> None:
@@ -270,16 +257,11 @@ class _Columns:
             if name not in SLOW_CHANNELS:
                 valid &= np.isfinite(array)
         return Recording(
-            t=(t_ns - t_ns[0]) * 1e-9,
-            t_ns=t_ns,
-            seq=np.ascontiguousarray(head[:, 1]),
-            channels=channels,
-            meta=meta,
+            t=(t_ns - t_ns[0]) * 1e-9, t_ns=t_ns, seq=np.ascontiguousarray(head[:, 1]), channels=channels, meta=meta,
             valid=None if valid.all() else valid,
             status_word=self._joined("status_word", meta.n, np.int64) if "status_word" in self.blocks else None,
-            path=self.path,
-            metadata=dict(metadata),
-        )
+            path=self.path, metadata=dict(metadata),
+        )  # fmt: skip
 
     def _joined(self, name: str, n: int, kind: type[np.generic] = np.float64) -> Any:
         """Return the array (frames, n) of a field."""

@@ -17,12 +17,15 @@ from drivers.files.atomic_write import atomic_write
 from drivers.files.recordings.format import (
     METADATA_NAME,
     SCHEMA_NAME,
+    VERIFIED,
     RecordingError,
     RecordingExistsError,
     RecordingFormatError,
     RecordingMeta,
     RecordingWriteError,
     frame_schema,
+    recovered,
+    with_digest,
 )
 from drivers.files.recordings.mcap_scan import Scan
 from drivers.frame import CHANNELS, JointFrame
@@ -61,7 +64,7 @@ class RecordingWriter:
         self._writer = _mcap_writer(self._stream)
         try:
             self._writer.start(profile="", library=_LIBRARY)
-            self._writer.add_metadata(METADATA_NAME, meta.to_metadata())
+            self._writer.add_metadata(METADATA_NAME, with_digest(meta.to_metadata()))
             schema = self._writer.register_schema(SCHEMA_NAME, "jsonschema", frame_schema(meta))
             self._channel = self._writer.register_channel(meta.topic, "json", schema, {"robot": meta.robot})
             self._writer.flush()
@@ -189,6 +192,7 @@ class RecoveryResult:
     bytes_dropped: int
     was_complete: bool
     damage: str
+    metadata_verified: bool = True
 
 
 def recover(src: str | Path, dst: str | Path, replace: bool = False) -> RecoveryResult:
@@ -204,18 +208,20 @@ def recover(src: str | Path, dst: str | Path, replace: bool = False) -> Recovery
     for _ in channels.contents():
         pass  # a closed file repeats its channels at the end, in case its first chunk is damaged
     scan = Scan(Path(src), schemas=channels.schemas, channels=channels.channels)
-    frames = 0
+    frames, verified = 0, True
     try:
         # Keep the permissions of the source.
         with atomic_write(target, stat.S_IMODE(Path(src).stat().st_mode) & 0o666) as stream:
             writer = _mcap_writer(stream)
             writer.start(profile="", library=_LIBRARY)
-            copied = 0
+            for record in channels.metadata:
+                metadata = record.metadata
+                if record.name == METADATA_NAME:
+                    metadata = recovered(metadata, channels.whole and not channels.corrupt)
+                    verified &= metadata.get(VERIFIED) != "no"
+                writer.add_metadata(record.name, metadata)
             ids: dict[int, int] = {}
             for content in scan.contents():
-                for record in scan.metadata[copied:]:
-                    writer.add_metadata(record.name, record.metadata)
-                copied = len(scan.metadata)
                 for channel_id, sequence, log_time, publish_time, data in content.messages:
                     if channel_id not in ids:
                         if channel_id not in scan.channels:
@@ -224,8 +230,6 @@ def recover(src: str | Path, dst: str | Path, replace: bool = False) -> Recovery
                     writer.add_message(ids[channel_id], log_time, data, publish_time, sequence)
                     frames += 1
                 writer.flush()
-            for record in scan.metadata[copied:]:
-                writer.add_metadata(record.name, record.metadata)
             writer.finish()
             if frames == 0:
                 raise RecordingFormatError(f"{src}: nothing to recover: {scan.damage or 'no chunk holds a frame'}")
@@ -234,12 +238,7 @@ def recover(src: str | Path, dst: str | Path, replace: bool = False) -> Recovery
     except OSError as error:
         raise RecordingWriteError(f"{target}: cannot be written: {error.strerror or error}") from error
     return RecoveryResult(
-        frames=frames,
-        chunks=scan.chunks,
-        bytes_read=scan.size,
-        bytes_dropped=scan.dropped,
-        was_complete=scan.whole and not scan.corrupt,
-        damage=scan.damage,
+        frames, scan.chunks, scan.size, scan.dropped, scan.whole and not scan.corrupt, scan.damage, verified
     )
 
 

@@ -286,7 +286,7 @@ class AddedVariableTest:
         apart = each - each.mean(axis=0)
         B = each.shape[0]
         covariance = np.asarray((B - 1.0) / B * apart.T @ apart)
-        z = float(np.sqrt(max(eta @ np.linalg.pinv(covariance, hermitian=True) @ eta, 0.0)))
+        z = float(np.sqrt(max(float(eta @ np.linalg.pinv(covariance, hermitian=True) @ eta), 0.0)))
         m, free = own.size, B - own.size
         rate = float(stats.f.sf(z**2 * free / (m * (B - 1.0)), m, free)) if free > 0 else 1.0
         sigma = self._spread(np.append(np.arange(self.rank), own))

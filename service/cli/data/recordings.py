@@ -79,6 +79,7 @@ def run_info(args: argparse.Namespace) -> int:
         lines += [f"  invalid   {info.invalid} joint samples"] * bool(info.invalid)
         lines += [f"  restarts  the count of frames starts again {info.restarts} times"] * bool(info.restarts)
         lines += [f"  time      does not increase at {info.time_reversals} frames"] * bool(info.time_reversals)
+        lines += [f"  note      {note}" for note in info.notes]
         sys.stdout.write("\n".join(lines) + "\n")
         if not info.complete:
             sys.stderr.write(f"thetad: run `thetad recordings recover {info.path}` to get a usable recording\n")
@@ -87,6 +88,7 @@ def run_info(args: argparse.Namespace) -> int:
 
 def run_recover(args: argparse.Namespace) -> int:
     """Recover a recording."""
+    from drivers.files.recordings.data import UNVERIFIED
     from drivers.files.recordings.recording import recover
 
     source: Path = args.recording
@@ -101,7 +103,8 @@ def run_recover(args: argparse.Namespace) -> int:
         kept = f"{target}: {result.frames} frames in {result.chunks} chunks recovered"
         loss = f"{result.bytes_dropped} of {result.bytes_read} bytes dropped"
         note = "; the recording was complete" if result.was_complete else f" ({result.damage})"
-        sys.stdout.write(f"{kept}, {loss}{note}\n")
+        doubt = "" if result.metadata_verified else f"; {UNVERIFIED}"
+        sys.stdout.write(f"{kept}, {loss}{note}{doubt}\n")
     return EXIT_OK
 
 

@@ -112,3 +112,17 @@ def test_a_velocity_across_gaps_in_time() -> None:
     assert found is not None
     assert found.scale == pytest.approx(1.0, abs=0.01)
     assert found.lag_s == pytest.approx(0.0, abs=0.5 / RATE)
+
+
+@pytest.mark.parametrize("burst", ["recorded", "sent"])
+def test_a_lag_in_bursts_of_samples(burst: str) -> None:
+    """Of half a second with pauses as long, or of ten samples that share nearly one time stamp."""
+    q = motion(np.random.default_rng(5))
+    late = np.roll(np.gradient(q, 1.0 / RATE), round(0.02 * RATE))
+    kept = T % 1.0 < 0.5 if burst == "recorded" else T > 0.1
+    t = T if burst == "recorded" else np.repeat(T[9::10], 10)[: T.size] + 1e-5 * (np.arange(T.size) % 10)
+    found = velocity_relation(t[kept], q[kept], late[kept])
+    assert found is not None
+    assert found.scale == pytest.approx(1.0, abs=0.02)
+    assert found.lag_s == pytest.approx(0.02, abs=1.0 / RATE)
+    assert found.lag_std_s < 0.005

@@ -158,6 +158,17 @@ def test_the_robot_file_decides_between_gravity_and_its_opposite(sign: float, li
     assert "the robot file decides" in finding_text(named, believed)
 
 
+@pytest.mark.parametrize("channel", ["q", "tau"])
+def test_a_merged_channel_of_a_small_joint_is_doubted(recordings: list[Motion], channel: str) -> None:
+    made = recordings[0]
+    merged = getattr(made, channel).copy()
+    merged[:, 2] = merged.mean(axis=1) if channel == "q" else 0.5 * (merged[:, 1] + merged[:, 2])
+    found = fit(columns(made, **{channel: merged}))
+    assert found.verdict == "doubtful"
+    assert "joint elbow: 4" in found.reasons[0]
+    assert "determined" not in found.status
+
+
 def test_axes_of_a_tilt() -> None:
     for g in (np.array([0.0, 0.0, -9.81]), np.array([3.0, -5.0, 2.0])):
         axes = gravity_axes(g)

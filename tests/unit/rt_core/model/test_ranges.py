@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,12 @@ def test_notes() -> None:
         np.array([1.0, 1.0, 0.0]), np.array([10.0, 10.0, 10.0]), np.array([20.0, 20.0, np.nan]), np.full(3, 30.0)
     )
     within = IdentifiedRanges(np.array([1.1, 0.5, 9.0]), np.array([11.0, 5.0, 0.0]), np.full(3, 16.0), np.full(3, 34.0))
-    assert seen.notes(model, within) == ()  # joint 3 did not move: nothing can be said of its friction anyway
+    (held,) = seen.notes(model, within)
+    assert held.startswith(f"joint {model.joints[2].name} moves at up to 9 rad/s, and did not move where")
+    rest = replace(within, speed=np.array([1.1, 0.5, 0.1 * model.standstill_velocity[2]]))
+    assert seen.notes(model, rest) == ()  # the noise of a joint at rest
+    (loaded,) = replace(seen, load=np.array([10.0, 10.0, 0.0])).notes(model, replace(rest, load=np.full(3, 2.0)))
+    assert loaded.startswith(f"joint {model.joints[2].name} carries 2 N*m, and was identified without any load")
     beyond = IdentifiedRanges(np.array([2.0, 0.5, 0.0]), np.array([1.0, 15.0, 0.0]), np.full(3, 25.0), np.full(3, 41.0))
     fast, heavy, *warm = seen.notes(model, beyond)
     names = [joint.name for joint in model.joints]

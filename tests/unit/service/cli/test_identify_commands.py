@@ -72,6 +72,8 @@ def test_a_velocity_that_does_not_follow_the_position_is_left_out(
         done = thetad("validate", model, path, "--span", "0.6:1", "--json")
         assert done.json["verdict"] == "ok", done
         assert done.json["relative_error"] < 1.5 * found["relative_error"]
+        assert (done.json["reasons"], done.json["settings"]["velocity"]) == ([], "position")
+        assert any(words in note for note in done.json["notes"]) == (model == space6_model)
 
 
 def test_validate_says_what_the_contract_asks_for(space6_recording: Path, space6_model: Path) -> None:

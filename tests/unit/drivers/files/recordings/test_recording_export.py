@@ -144,8 +144,12 @@ def test_a_ros2_bag_is_imported_by_the_names_of_its_joints(recording: Recording,
             for channel, column, unit in (("q", "position", "rad"), ("tau", "effort", "N*m"))
         )
     )
-    found = load_data(path, parse_mapping((text + '[checks]\nplausibility = "warn"\n').encode()))[0]
+    mapping = parse_mapping((text + '[checks]\nplausibility = "warn"\n').encode())
+    found, said = load_data(path, mapping)
+    assert "not closed" not in str(said["warnings"])
     assert found.joint_names == (second, first)
     np.testing.assert_array_equal(found.t_ns, whole.t_ns)
     for channel in ("q", "tau"):
         np.testing.assert_array_equal(found.channels[channel], whole.channels[channel][:, ::-1])
+    path.write_bytes(path.read_bytes()[:-1])
+    assert f"was not closed: {SAMPLES} messages were read" in str(load_data(path, mapping)[1]["warnings"])
