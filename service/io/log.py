@@ -1,19 +1,105 @@
-"""Logs: one JSON object per line on stderr, with process, arm and boot counter."""
+"""Logs: one JSON object per line on stderr, with process, arm and boot counter.
+
+Whoever reads stderr may stop reading, or its disk may be full: no process waits for that. Lines wait in a queue of
+bounded size for a thread that alone may be held up; those that find it full are dropped, counted, and told of later as
+`log_lines_dropped`.
+"""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
 import json
 import logging
-import sys
+import os
+import select
+import signal
+import stat
+import threading
+from collections import deque
 from typing import Any, TypeAlias
 
 import structlog
 
 Log: TypeAlias = structlog.typing.FilteringBoundLogger
 
+QUEUE_BYTES = 1 << 20  # of lines that wait: some thousands, a fraction of what the smallest process holds
+EXIT_S = 0.3  # longest wait of a process that ends for its last lines: the shortest stage of a daemon's end has 0.9 s
+
+
+class LineWriter:
+    """Writes lines to a descriptor from a thread of its own; `write` never waits."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lines: deque[bytes] = deque()
+        self._waiting = self._dropped = 0  # bytes; lines
+        self._change = threading.Condition()
+        threading.Thread(target=self._run, name=f"lines-{fd}", daemon=True).start()
+        atexit.register(self.drain)
+
+    def write(self, line: bytes) -> None:
+        """Queue a line with its line feed, or drop it."""
+        with self._change:
+            if self._waiting + len(line) > QUEUE_BYTES:
+                self._dropped += 1
+                return
+            self._lines.append(line)
+            self._waiting += len(line)
+            self._change.notify_all()
+
+    def flush(self) -> None:
+        """Wait for nothing, unlike a file."""
+
+    def drain(self) -> None:
+        """Wait until all lines are written, but not for long."""
+        with self._change:
+            self._change.wait_for(lambda: not self._lines, EXIT_S)
+
+    def _run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are to wake the main thread
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._lines)
+                line = self._lines[0]
+            written = self._put(line)
+            with self._change:
+                self._lines.popleft()
+                self._waiting -= len(line)
+                self._dropped += not written
+                dropped = self._dropped if written and not self._lines else 0
+                self._dropped -= dropped
+                self._change.notify_all()
+            if dropped:
+                structlog.get_logger().warning("log_lines_dropped", pid=os.getpid(), count=dropped)
+
+    def _put(self, line: bytes) -> bool:
+        while line:
+            try:
+                line = line[os.write(self._fd, line) :]
+            except BlockingIOError:  # somebody has set it so, for all who have it
+                select.select((), (self._fd,), ())
+            except OSError:  # nobody reads any more, or the disk is full
+                return False
+        return True
+
+
+@functools.cache
+def _stderr() -> LineWriter:
+    return LineWriter(2)
+
+
+def crash_fd() -> int:
+    """Return a descriptor of stderr for a handler of signals: a pipe or a terminal is not waited for."""
+    if any(kind(os.fstat(2).st_mode) for kind in (stat.S_ISFIFO, stat.S_ISCHR)):
+        with contextlib.suppress(OSError):  # opened anew, as the flag would be that of all who have it
+            return os.open("/proc/self/fd/2", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    return 2
+
 
 def configure(level: str = "info") -> None:
-    """Set up structlog for this process; each line is one write, so that lines of processes do not mix."""
+    """Set up structlog for this process, and the thread that writes; each line is one write, so that none mix."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -22,7 +108,7 @@ def configure(level: str = "info") -> None:
             structlog.processors.JSONRenderer(serializer=_dumps),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.BytesLoggerFactory(file=sys.stderr.buffer),
+        logger_factory=structlog.BytesLoggerFactory(file=_stderr()),
         cache_logger_on_first_use=True,
     )
 

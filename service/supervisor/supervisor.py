@@ -68,12 +68,12 @@ class Supervisor:
     """
 
     def __init__(self, config: Config) -> None:
+        self._capabilities = Capabilities()  # before there are threads
         configure(config.daemon.log_level)
         self.log = get_log("supervisor", daemon=config.daemon.name)
         self.config = config
         self.ready = False
         self._manager = ServiceManager()
-        self._capabilities = Capabilities()  # before ZeroMQ has threads
         if self._capabilities.withheld:
             self.log.info("rights_for_acquisition_alone", capabilities=capability_names(self._capabilities.withheld))
         self._next_memory_ns = 0

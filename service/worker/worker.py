@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import zmq
 
 from service.config.load import ArmConfig, Config, ConfigError
-from service.io.log import Log, configure, get_log
+from service.io.log import Log, configure, crash_fd, get_log
 from service.io.sockets import readable
 from service.protocol.control import ControlError
 from service.protocol.json_values import shortened
@@ -282,7 +282,7 @@ def run_worker() -> None:
     arguments = parser.parse_args()
     die_with_parent(arguments.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which ends all in order
-    faulthandler.register(STACK_DUMP_SIGNAL)
+    faulthandler.register(STACK_DUMP_SIGNAL, crash_fd())
     apply_scheduling(arguments.role)  # before there are threads, which inherit it
     worker = Worker(arguments.role, arguments.arm, arguments.runtime, arguments.epoch, arguments.restarts)
     code = 0
