@@ -1,8 +1,8 @@
 """Logs: one JSON object per line on stderr, with process, arm and boot counter.
 
-Whoever reads stderr may stop reading, or its disk may be full: no process waits for that. Lines wait in a queue of
-bounded size for a thread that alone may be held up; those that find it full are dropped, counted, and told of later as
-`log_lines_dropped`.
+Whoever reads stderr may stop reading, or its disk may be full: no process waits for that. Unless it is a file, lines
+wait in a queue of bounded size for a thread that alone may be held up. Those that find it full, or cannot be written,
+are dropped, counted, and told of later as `log_lines_dropped`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import signal
 import stat
 import threading
 from collections import deque
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import structlog
@@ -29,25 +30,29 @@ EXIT_S = 0.3  # longest wait of a process that ends for its last lines: the shor
 
 
 class LineWriter:
-    """Writes lines to a descriptor from a thread of its own; `write` never waits."""
+    """Writes lines to a descriptor without waiting: to a file at once, elsewhere from a thread of its own."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._lines: deque[bytes] = deque()
-        self._waiting = self._dropped = 0  # bytes; lines
+        self._waiting = self._dropped = self._told = 0  # bytes; lines
         self._change = threading.Condition()
-        threading.Thread(target=self._run, name=f"lines-{fd}", daemon=True).start()
-        atexit.register(self.drain)
+        self._is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+        if not self._is_file:
+            threading.Thread(target=self._run, name=f"lines-{fd}", daemon=True).start()
+            atexit.register(self.drain)
 
     def write(self, line: bytes) -> None:
-        """Queue a line with its line feed, or drop it."""
+        """Write or queue a line with its line feed, or drop it."""
         with self._change:
-            if self._waiting + len(line) > QUEUE_BYTES:
+            if self._is_file:
+                self._put(line)
+            elif self._waiting + len(line) > QUEUE_BYTES:
                 self._dropped += 1
-                return
-            self._lines.append(line)
-            self._waiting += len(line)
-            self._change.notify_all()
+            else:
+                self._lines.append(line)
+                self._waiting += len(line)
+                self._change.notify_all()
 
     def flush(self) -> None:
         """Wait for nothing, unlike a file."""
@@ -63,18 +68,22 @@ class LineWriter:
             with self._change:
                 self._change.wait_for(lambda: self._lines)
                 line = self._lines[0]
-            written = self._put(line)
+            self._put(line)
             with self._change:
                 self._lines.popleft()
                 self._waiting -= len(line)
-                self._dropped += not written
-                dropped = self._dropped if written and not self._lines else 0
-                self._dropped -= dropped
                 self._change.notify_all()
-            if dropped:
-                structlog.get_logger().warning("log_lines_dropped", pid=os.getpid(), count=dropped)
 
-    def _put(self, line: bytes) -> bool:
+    def _put(self, line: bytes) -> None:
+        if not self._written(line):
+            with self._change:
+                self._dropped += 1
+        elif (count := self._dropped - self._told) and len(self._lines) <= 1:  # there is room again
+            told = {"pid": os.getpid(), "count": count, "level": "warning", "event": "log_lines_dropped"}
+            if self._written(_dumps(told | {"timestamp": datetime.now(UTC).isoformat()}) + b"\n"):
+                self._told += count
+
+    def _written(self, line: bytes) -> bool:
         while line:
             try:
                 line = line[os.write(self._fd, line) :]
@@ -85,9 +94,7 @@ class LineWriter:
         return True
 
 
-@functools.cache
-def _stderr() -> LineWriter:
-    return LineWriter(2)
+_writer = functools.cache(LineWriter)
 
 
 def crash_fd() -> int:
@@ -108,7 +115,7 @@ def configure(level: str = "info") -> None:
             structlog.processors.JSONRenderer(serializer=_dumps),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.BytesLoggerFactory(file=_stderr()),
+        logger_factory=structlog.BytesLoggerFactory(file=_writer(2)),
         cache_logger_on_first_use=True,
     )
 

@@ -46,7 +46,7 @@ def test_a_log_that_is_not_read_stops_nothing_and_what_is_dropped_is_told() -> N
             # The stack, which does not wait, may be cut, with a line of the log behind it.
             found = [json.loads(each[each.index(b"{") :]) for each in data.splitlines() if b"{" in each]
             numbers = [each["number"] for each in found if "number" in each]
-            assert numbers == list(range(len(numbers)))  # the first ones, whole and in order
+            assert numbers == sorted(set(numbers))  # whole and in order
             assert sum(each.get("count", 0) for each in found) == LINES - len(numbers)
             process.stdin.write(b"\n")
             process.stdin.flush()
