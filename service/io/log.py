@@ -94,7 +94,7 @@ class LineWriter:
         return True
 
 
-_writer = functools.cache(LineWriter)
+_writer: Any = functools.cache(LineWriter)  # of stderr, in place of a file
 
 
 def crash_fd() -> int:
