@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from service.config.load import Config
 from service.protocol.messages import pack_map
 from service.protocol.worker_messages import MAX_INFO
-from service.worker.resources import SINGLE_THREADED
-from service.worker.scheduling import FRAME_PATH
+from service.worker.resources import SINGLE_THREADED, kernel_state
 from service.worker.worker import process_name
 
 ProcessState = Literal["starting", "ready", "waiting", "stopped"]
@@ -24,7 +24,6 @@ LAST_DELAY_S = 10.0
 MAX_START_FAILURES = 5  # of a process before the daemon was ever ready
 STEADY_S = 30.0  # after so long without a failure the delay starts anew
 LOG_NS = 60_000_000_000  # between two log lines about unreadable messages of a process
-MAX_STARVED = 2  # limits of silence, at most, in which a process that gets no processor is not counted as silent
 
 
 @dataclass
@@ -41,6 +40,9 @@ class WorkerHandle:
     heartbeat_ns: int = 0
     heartbeat_starved_ns: int = 0  # `starved_ns` at that time
     stack_requested_ns: int = 0  # when its stacks were requested because of its silence; 0 if they were not
+    ran_at_request_ns: int = 0  # `scheduled_ns()[0]` at that time
+    next_starved_event_ns: int = 0
+    starved_event_gap_ns: int = 60_000_000_000  # to the next event that it is starved; doubled each time
     next_start_ns: int = 0
     restarts: int = 0
     failures: int = 0  # without a steady time between
@@ -69,16 +71,17 @@ class WorkerHandle:
         """Identity of the process on the supervisor's private socket."""
         return f"{self.name}#{self.pid}".encode()
 
-    def start(self, runtime: Path, epoch: int, now_ns: int) -> None:
-        """Start the process; its process id identifies it, and `epoch` its messages."""
+    def start(self, runtime: Path, epoch: int, now_ns: int, config: Config) -> None:
+        """Start the process, identified by its id, its messages by `epoch`; its stdin is `config`, in memory."""
         command = [sys.executable, "-m", "service.worker.entry", self.role]
-        command += ["--runtime", str(runtime), "--parent", str(os.getpid())]
+        command += ["--runtime", str(runtime), "--parent", str(os.getpid()), "--config", "/proc/self/fd/0"]
         command += ["--epoch", str(epoch), "--restarts", str(self.restarts)]
         if self.arm is not None:
             command += ["--arm", self.arm]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), env={**os.environ, **SINGLE_THREADED}
-        )
+        environment = os.environ | SINGLE_THREADED
+        with os.fdopen(os.memfd_create("config"), "wb", 0) as given:
+            given.write(config.model_dump_json().encode())
+            self.process = subprocess.Popen(command, stdin=given, stdout=sys.stderr.fileno(), env=environment)
         self.pidfd = os.pidfd_open(self.process.pid)
         self.state = "starting"
         self.started_ns = now_ns
@@ -99,17 +102,21 @@ class WorkerHandle:
         self.stack_requested_ns = 0
 
     def hangs(self, now_ns: int, limit_ns: int) -> bool:
-        """Return whether the process has been silent for longer than `limit_ns`.
+        """Return whether it was silent, or starting, for longer than `limit_ns` without waits for a processor."""
+        starting = self.state == "starting"
+        over_ns = now_ns - (self.started_ns if starting else self.heartbeat_ns) - limit_ns
+        return over_ns > 0 and over_ns > starved_ns(self.pid) - (0 if starting else self.heartbeat_starved_ns)
 
-        Time in which it would have run but got no processor does not count: a restart would only take more of them. At
-        most `MAX_STARVED` limits of such time are ignored, and none for the path of the frames, which runs before
-        others and may control a moving arm.
-        """
-        silence_ns = now_ns - self.heartbeat_ns
-        if silence_ns <= limit_ns or self.role in FRAME_PATH:
-            return silence_ns > limit_ns
-        starved = starved_ns(self.pid) - self.heartbeat_starved_ns
-        return silence_ns - min(starved, MAX_STARVED * limit_ns) > limit_ns
+    def waits_for_processor(self) -> bool:
+        """Return whether the process could run, and has not for a moment since its stacks were requested."""
+        return kernel_state(self.pid) == "running" and 0 < scheduled_ns(self.pid)[0] == self.ran_at_request_ns
+
+    def starved_event_due(self, now_ns: int) -> bool:
+        """Return whether to tell that it is starved; each time it takes longer until the next one."""
+        if due := now_ns >= self.next_starved_event_ns:
+            self.next_starved_event_ns = now_ns + self.starved_event_gap_ns
+            self.starved_event_gap_ns *= 2
+        return due
 
     def on_info(self, info: Mapping[str, Any]) -> None:
         """Merge what the process reports of itself into its previous reports.
@@ -161,14 +168,19 @@ class WorkerHandle:
         }  # fmt: skip
 
 
-def starved_ns(pid: int) -> int:
-    """Return how long the main thread of a process has waited for a processor, 0 if unknown.
+def scheduled_ns(pid: int) -> tuple[int, int]:
+    """Return how long the main thread of a process has run, and has waited for a processor; zeros if unknown.
 
     A wait that goes on is counted when it ends, and what other threads wait for, which this one may need, is not.
-
-    Second figure of Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat.
+    Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat.
     """
     try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+        ran, waited, *_ = Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()
+        return int(ran), int(waited)
+    except (OSError, ValueError):
+        return 0, 0
+
+
+def starved_ns(pid: int) -> int:
+    """Return how long the main thread of a process has waited for a processor."""
+    return scheduled_ns(pid)[1]

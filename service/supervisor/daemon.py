@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from service.config.load import Config, load_config
+from service.io.log import LineWriter, crash_fd
 from service.protocol.transient_errors import is_transient
 from service.supervisor.supervisor import StartError, Supervisor
 from service.worker.resources import die_with_parent
@@ -31,9 +32,8 @@ class RunError(RuntimeError):
 
 
 def announce(event: str, **content: Any) -> None:
-    """Print an event as one JSON line on stdout."""
-    sys.stdout.write(json.dumps({"event": event, **content}) + "\n")
-    sys.stdout.flush()
+    """Print an event as one JSON line on stdout, without waiting for its reader."""
+    LineWriter(1).write(json.dumps({"event": event, **content}).encode() + b"\n")
 
 
 def serve(config: Config) -> None:
@@ -46,7 +46,7 @@ def serve(config: Config) -> None:
     def on_ready(endpoints: Mapping[str, str]) -> None:
         announce("ready", endpoints=dict(endpoints))
 
-    faulthandler.enable()  # systemd's watchdog ends a hung daemon by SIGABRT: its stack goes to the log
+    faulthandler.enable(crash_fd())  # systemd's watchdog ends a hung daemon by SIGABRT: its stack goes to the log
     supervisor = Supervisor(config)
     try:
         supervisor.run(on_ready)

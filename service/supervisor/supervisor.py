@@ -35,7 +35,7 @@ from service.supervisor._control_server import ControlSocket
 from service.supervisor._preflight import check_reachable
 from service.supervisor._routing import Routing
 from service.supervisor._systemd_notify import ServiceManager
-from service.supervisor._worker_handle import LOG_NS, MAX_START_FAILURES, WorkerHandle
+from service.supervisor._worker_handle import LOG_NS, MAX_START_FAILURES, WorkerHandle, scheduled_ns
 from service.supervisor.capabilities import Capabilities, capability_names
 from service.supervisor.directories import StateLock, make_runtime
 from service.worker.resources import kernel_state, resident_mb, usage
@@ -68,12 +68,12 @@ class Supervisor:
     """
 
     def __init__(self, config: Config) -> None:
+        self._capabilities = Capabilities()  # before there are threads
         configure(config.daemon.log_level)
         self.log = get_log("supervisor", daemon=config.daemon.name)
         self.config = config
         self.ready = False
         self._manager = ServiceManager()
-        self._capabilities = Capabilities()  # before ZeroMQ has threads
         if self._capabilities.withheld:
             self.log.info("rights_for_acquisition_alone", capabilities=capability_names(self._capabilities.withheld))
         self._next_memory_ns = 0
@@ -115,9 +115,10 @@ class Supervisor:
         )
 
     def _set_ports(self, **ports: int) -> None:
-        """Fix the real ports, so that a restarted gateway binds the same."""
+        """Fix the real ports, so that a restarted gateway binds the same; the file is for `thetad doctor`."""
         self.config = self.config.model_copy(update={"daemon": self.config.daemon.model_copy(update=ports)})
-        write_text(self.runtime.config, self.config.model_dump_json())  # whole at any time: a process may be reading it
+        with contextlib.suppress(OSError):
+            write_text(self.runtime.config, self.config.model_dump_json())
 
     @property
     def endpoints(self) -> dict[str, str]:
@@ -254,16 +255,16 @@ class Supervisor:
         for process in self.processes:
             if process.state == "waiting" and now_ns >= process.next_start_ns:
                 with self._capabilities.lent() if process.role == "acquisition" else contextlib.nullcontext():
-                    process.start(self.runtime.directory, self._boot_counter.next(), now_ns)
+                    process.start(self.runtime.directory, self._boot_counter.next(), now_ns, self.config)
                 self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
-            elif process.state == "ready" and process.hangs(now_ns, self._hang_ns):
+            elif process.state == "ready" and now_ns - process.heartbeat_ns > self._hang_ns:
                 self._on_silence(process, now_ns)
             elif process.startup_deadline_ns is not None and now_ns > process.startup_deadline_ns:
                 process.startup_deadline_ns = None
                 self._kill(process, process.failure_text)
                 if not self.ready:
                     self._fail(process.failure_text)
-            elif process.state == "starting" and now_ns - process.started_ns > limits.start_s * 1e9:
+            elif process.state == "starting" and process.hangs(now_ns, round(limits.start_s * 1e9)):
                 self._kill(process, f"not ready within {limits.start_s:g} s")
         if not self.ready and now_ns - self._began_ns > limits.start_s * 1e9:
             late = [f"{p.name} ({p.last_error or p.state})" for p in self.processes if p.state != "ready"]
@@ -281,18 +282,29 @@ class Supervisor:
                 self._kill(process, f"clients make it larger than {limit_mb:g} MB")
 
     def _on_silence(self, process: WorkerHandle, now_ns: int) -> None:
-        """Have a process that hangs log its stacks, if it still can, and kill it."""
-        if not process.stack_requested_ns:
-            self._receive_private()  # after a delay of the supervisor itself, heartbeats are waiting
-            if not process.hangs(now_ns, self._hang_ns):
-                return
-            process.stack_requested_ns = now_ns
+        """Have a process that hangs log its stacks, if it still can, and kill it; one that is starved is told of."""
+        self._receive_private()  # after a delay of the supervisor itself, heartbeats are waiting
+        if process.killed or now_ns - process.heartbeat_ns <= self._hang_ns:
+            return
+        if not process.hangs(now_ns, self._hang_ns):
+            self._on_starved(process, now_ns)
+        elif not process.stack_requested_ns:
+            process.stack_requested_ns, process.ran_at_request_ns = now_ns, scheduled_ns(process.pid)[0]
             self.log.warning("process_silent", name=process.name, pid=process.pid)
             process.send_signal(STACK_DUMP_SIGNAL)
         elif now_ns - process.stack_requested_ns >= STACK_DUMP_NS:
+            if process.waits_for_processor():
+                self._on_starved(process, now_ns)
+                return
             why = f"; its last message that could not be read: {process.unreadable_reason}"
             reason = f"silent for more than {self.config.daemon.hang_s:g} s ({kernel_state(process.pid)})"
             self._kill(process, reason + (why if process.unreadable_reason else ""))
+
+    def _on_starved(self, process: WorkerHandle, now_ns: int) -> None:
+        if process.starved_event_due(now_ns):
+            text = f"{process.name}: silent for {(now_ns - process.heartbeat_ns) * 1e-9:.0f} s, as it gets no processor"
+            remedy = "run less beside the daemon, keep jobs off a processor (jobs.processors), or use a faster computer"
+            self._record_event("process_starved", f"{text}, and not restarted; {remedy}", process.arm)
 
     def _kill(self, process: WorkerHandle, reason: str) -> None:
         if process.killed:  # on a busy machine its end takes many turns of the loop

@@ -1,8 +1,8 @@
 """Base of every process under the supervisor: start, heartbeat, requests, shutdown.
 
 A worker is started as `python -m service.worker.entry ROLE --runtime DIR --parent PID --epoch N [--arm NAME]` and finds
-the configuration in `DIR/config.json`. Over one private socket to the supervisor it reports when it is ready, sends a
-heartbeat with its counters, and answers requests. It ends on SIGTERM, and when the supervisor is gone.
+the configuration in `--config FILE`, by default `DIR/config.json`. Over one private socket to the supervisor it reports
+when it is ready, sends a heartbeat with its counters, and answers requests. It ends on SIGTERM, and without supervisor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import zmq
 
 from service.config.load import ArmConfig, Config, ConfigError
-from service.io.log import Log, configure, get_log
+from service.io.log import Log, configure, crash_fd, get_log
 from service.io.sockets import readable
 from service.protocol.control import ControlError
 from service.protocol.json_values import shortened
@@ -81,7 +81,7 @@ class Runtime:
 
     @property
     def config(self) -> Path:
-        """The configuration, written by the supervisor for its workers."""
+        """The configuration in use, written by the supervisor."""
         return self.directory / "config.json"
 
     @property
@@ -112,11 +112,13 @@ class Worker:
     `epoch` is larger than those of all processes started before; `restarts` counts the restarts of this one.
     """
 
-    def __init__(self, role: str, arm_name: str | None, runtime: Path, epoch: int = 0, restarts: int = 0) -> None:
+    def __init__(
+        self, role: str, arm_name: str | None, runtime: Path, epoch: int = 0, restarts: int = 0, config: str = ""
+    ) -> None:  # fmt: skip
         self.role = role
         self.epoch, self.restarts = epoch, restarts
         self.runtime = Runtime(runtime)
-        self.config = Config.model_validate_json(self.runtime.config.read_text(encoding="utf-8"))
+        self.config = Config.model_validate_json(Path(config or self.runtime.config).read_text(encoding="utf-8"))
         self.name = process_name(role, arm_name)
         self.arm_name = arm_name
         self.stopping = False
@@ -279,12 +281,13 @@ def run_worker() -> None:
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("--restarts", type=int, default=0)
     parser.add_argument("--arm")
-    arguments = parser.parse_args()
-    die_with_parent(arguments.parent)
+    parser.add_argument("--config", default="")
+    a = parser.parse_args()
+    die_with_parent(a.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which ends all in order
-    faulthandler.register(STACK_DUMP_SIGNAL)
-    apply_scheduling(arguments.role)  # before there are threads, which inherit it
-    worker = Worker(arguments.role, arguments.arm, arguments.runtime, arguments.epoch, arguments.restarts)
+    faulthandler.register(STACK_DUMP_SIGNAL, crash_fd())
+    apply_scheduling(a.role)  # before there are threads, which inherit it
+    worker = Worker(a.role, a.arm, a.runtime, a.epoch, a.restarts, a.config)
     code = 0
     try:
         importlib.import_module(MODULES[worker.role]).main(worker)

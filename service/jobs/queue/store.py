@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from drivers.files.atomic_write import sync_folder
 from service.jobs.queue._checked_row import Row, RowError, pack, unpack
+from service.jobs.queue._log_file import lost_commits
 from service.jobs.queue.state import Job
 
 VERSION = 1  # of the tables; an older file is migrated, a newer one is refused
@@ -190,7 +191,11 @@ class Transaction:
 
         Damage that is not found when the file is opened is met again with the next request for that row.
         """
-        self.jobs()
+        names = ("id", "state", "parent", "priority", "due_ns", "finished_ns")
+        for *columns, body in self._db.execute(f"SELECT {', '.join(names)}, body FROM jobs"):
+            job = read_job(body)
+            if columns != [getattr(job, name) for name in names]:  # they have no checksum of their own
+                raise RowError(f"job {job.id} is found as another one")
         self.models()
         self.promotions()
         self.events(limit=-1)
@@ -309,10 +314,14 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if _size(path) == 0 and _size(path.with_name(path.name + "-wal")) > 0:
+        log = path.with_name(path.name + "-wal")
+        if _size(path) == 0 and _size(log) > 0:
             raise StoreCorruptError(f"{path}: is empty, and its log is not")  # which SQLite would delete
+        if lost := lost_commits(log, _PAGE):  # which SQLite would silently undo
+            raise StoreCorruptError(f"{path}: its log is damaged, and {lost} changes in it would be lost")
         with self._translated():
             self._db = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_MS / 1000)
+            self._db.text_factory = lambda text: text.decode("utf-8", "replace")  # which a checksum finds
         try:
             with self._translated():
                 self._prepare()
@@ -330,7 +339,7 @@ class Store:
             raise StoreVersionError(
                 f"{self.path}: has version {version}, this thetad knows {VERSION}: a newer thetad made it; use that one"
             )
-        if not new and self._db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+        if not new and self._db.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
             raise StoreCorruptError(f"{self.path}: is damaged")
         if not new and version == VERSION:
             with self.read() as transaction:

@@ -18,8 +18,9 @@ import pytest
 from drivers.files.recordings.recording import read_recording
 from service.client import Control, EstimateMessage, FrameMessage, Subscriber, TorqueMessage
 from service.config.load import Config
+from service.supervisor.directories import runtime_parent
 from service.supervisor.launch import DaemonProcess
-from service.worker.worker import STACK_DUMP_SIGNAL
+from service.worker.worker import STACK_DUMP_SIGNAL, Runtime
 from tests.lab.daemon.daemons import (
     DEADLINE_S,
     await_message,
@@ -85,7 +86,11 @@ def kill(control: Control, name: str) -> dict[str, Any]:
 
 
 def test_acquisition(running: Running, control: Control) -> None:
-    """Frames come again under a new epoch, though the arm is held at first; the estimator goes on."""
+    """Frames come again under a new epoch, though the arm is held at first; the estimator goes on.
+
+    The file with the configuration is gone by then.
+    """
+    Runtime(runtime_parent(running.settings) / str(running.daemon.pid)).config.unlink()
     with Subscriber(running.daemon.endpoints["frames"], ["axis/frame"]) as frames:
         first = await_message(frames)
         used = control.request("snapshot")["frames"]
