@@ -7,7 +7,8 @@ from typing import Annotated, Generic, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from sim_backend.tables import NonNegative, Table
+from drivers.files.table import NonNegative
+from sim_backend.tables import Table
 
 Count = Annotated[int, Field(ge=1)]
 Reference = Annotated[int, Field(ge=0, strict=True)] | Annotated[str, Field(min_length=1, strict=True)]

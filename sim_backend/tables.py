@@ -1,4 +1,4 @@
-"""TOML tables of simulations: base class, types of numbers, reading a file, and texts of validation errors."""
+"""TOML tables of simulations: base class, reading a file, and texts of validation errors."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sim_backend.errors import SimulationConfigError
-
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Table(BaseModel):

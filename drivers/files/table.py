@@ -1,16 +1,24 @@
-"""Base of the tables of robot, mapping and bus configuration files."""
+"""Bases of the tables of files and of requests, and numbers in them."""
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class Table(BaseModel):
-    """A table of a TOML file; unknown keys, NaN, infinity and wrong types are refused."""
+class StrictTable(BaseModel):
+    """A frozen table; unknown keys, NaN, infinity and wrong types are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class Table(StrictTable):
+    """A table of a robot, mapping or bus configuration file: `x_deg` stands for `x`."""
 
     @model_validator(mode="after")
     def _one_unit_each(self) -> Self:

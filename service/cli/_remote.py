@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ from service.cli._common import CliError, UnavailableError
 from service.protocol.endpoints import ANSWER_S, CONTROL
 
 if TYPE_CHECKING:
-    from service.client import ClientKey, ControlError
+    from service.client import ClientKey, Control, ControlError
 
 #: Errors of requests that are wrong in themselves; any other request may succeed later.
 _WRONG = ("bad_request", "unknown_verb", "bad_argument", "denied")
@@ -60,20 +62,26 @@ def key_of(arguments: argparse.Namespace) -> ClientKey | None:
 
 def request(arguments: argparse.Namespace, verb: str, **args: Any) -> dict[str, Any]:
     """Make one request; raises `CliError` if it is refused, `UnavailableError` if it cannot be done now."""
-    from service.client import Control, ControlError, UnreachableError
+    with connected_control(arguments) as control:
+        return control.request(verb, timeout_s=arguments.timeout, **args)
+
+
+@contextlib.contextmanager
+def connected_control(arguments: argparse.Namespace, prefix: str = "") -> Iterator[Control]:
+    """Connect to a daemon; raises `CliError` if a request is wrong, `UnavailableError` if it cannot be done now.
+
+    `prefix` is left out of the daemon's messages.
+    """
+    from service.client import ClientTimeoutError, Control, ControlError, UnreachableError
 
     try:
         with Control(arguments.control, key_of(arguments)) as control:
-            return control.request(verb, timeout_s=arguments.timeout, **args)
-    except UnreachableError as error:
+            yield control
+    except (UnreachableError, ClientTimeoutError) as error:
         raise UnavailableError(str(error)) from error
     except ControlError as error:
-        raise refusal(error) from error
-
-
-def refusal(error: ControlError) -> CliError:
-    """Return the error of the command: exit code 2 for a wrong request, 3 if it cannot be done now."""
-    return CliError(error.message) if is_wrong(error) else UnavailableError(error.message)
+        message = error.message.removeprefix(prefix)
+        raise (CliError if is_wrong(error) else UnavailableError)(message) from error
 
 
 def is_wrong(error: ControlError) -> bool:

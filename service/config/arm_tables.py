@@ -5,24 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from drivers.files.table import Positive, StrictTable
 from sim_backend.arm.settings import FaultSettings, MotionSettings, SimSettings, WiringSettings
 
-
-class Table(BaseModel):
-    """Base of all tables: unknown keys and loose types are errors."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Speed = Literal["max"] | Annotated[float, Field(gt=0.0, le=1000.0)]
 #: One value for all joints, or one for each.
 EachJoint = Positive | tuple[Positive, ...]
 
 
-class ReplayConfig(Table):
+class ReplayConfig(StrictTable):
     """`[arm.driver]` with `kind = "replay"`: a recording."""
 
     kind: Literal["replay"]
@@ -32,7 +25,7 @@ class ReplayConfig(Table):
     loop: bool = False
 
 
-class SimConfig(Table):
+class SimConfig(StrictTable):
     """`[arm.driver]` with `kind = "sim"`: a simulated arm."""
 
     kind: Literal["sim"]
@@ -70,7 +63,7 @@ class ArmMotionSettings(MotionSettings):
     """After the motion: drives stay enabled and hold, or are switched off and the stream ends."""
 
 
-class PublishConfig(Table):
+class PublishConfig(StrictTable):
     """`[arm.publish]`: rates of results, by the frames' own clock."""
 
     estimate_hz: float = Field(50.0, gt=0.0, le=10_000.0)
@@ -78,14 +71,14 @@ class PublishConfig(Table):
     elastic_hz: float = Field(10.0, gt=0.0, le=1000.0)  # of each joint of [[arm.elastic]]
 
 
-class StateConfig(Table):
+class StateConfig(StrictTable):
     """`[arm.state]`: saving and resuming the estimator."""
 
     every_s: float = Field(5.0, ge=0.1, le=3600.0)
     resume: bool = True
 
 
-class RecorderConfig(Table):
+class RecorderConfig(StrictTable):
     """`[arm.recorder]`: if present, a recorder process is started."""
 
     enabled: bool = True  # record from the start; otherwise on request
@@ -96,7 +89,7 @@ class RecorderConfig(Table):
     keep_days: float | None = Field(None, gt=0.0)  # older recordings are deleted
 
 
-class SafetyConfig(Table):
+class SafetyConfig(StrictTable):
     """The table `[arm.safety]`."""
 
     velocity_fraction: float = Field(1.0, gt=0.0, le=1.0)  # share of the robot file's limit that commands may use
@@ -119,7 +112,7 @@ class SafetyConfig(Table):
         return self
 
 
-class RealtimeConfig(Table):
+class RealtimeConfig(StrictTable):
     """`[arm.realtime]`: scheduling of the acquisition process of a source with a cycle."""
 
     priority: int = Field(0, ge=0, le=98)  # of SCHED_FIFO; 0: ordinary scheduling
@@ -128,7 +121,7 @@ class RealtimeConfig(Table):
     stay_awake: bool = False  # keep all processors out of sleep states between cycles, while this process runs
 
 
-class ElasticConfig(Table):
+class ElasticConfig(StrictTable):
     """One `[[arm.elastic]]`: a joint and its off-line result."""
 
     joint: str = Field(min_length=1)  # name in the robot file

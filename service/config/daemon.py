@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from service.config.arm_tables import Table
+from drivers.files.table import StrictTable
 from service.protocol.roles import HttpRole
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -25,7 +25,7 @@ def _as_sent(origin: str) -> str:
 Origin = Annotated[str, Field(pattern=r"^https?://[a-z0-9.-]{1,253}(:[0-9]{1,5})?$"), AfterValidator(_as_sent)]
 
 
-class DaemonConfig(Table):
+class DaemonConfig(StrictTable):
     """The table `[daemon]`."""
 
     name: str = Field("thetad", pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")

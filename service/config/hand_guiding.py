@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from service.config.arm_tables import Positive, Table
+from drivers.files.table import Positive, StrictTable
 
 if TYPE_CHECKING:
     from rt_core.hand_guiding import ZeroForceSettings
@@ -23,7 +23,7 @@ UNABLE = {
 }
 
 
-class GuidingConfig(Table):
+class GuidingConfig(StrictTable):
     """The table `[arm.guiding]`; `rt_core.hand_guiding.ZeroForceSettings` documents its keys.
 
     Without the table an arm is never put into torque mode.

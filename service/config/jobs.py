@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from service.config.arm_tables import Table
+from drivers.files.table import StrictTable
 
 Method = Literal["ols", "wls", "iwls", "tls", "iv", "physical", "pso_lm", "lm", "pso", "pso_linear", "tcs_pso", "ga"]
 
 
-class JobsConfig(Table):
+class JobsConfig(StrictTable):
     """The table `[jobs]`."""
 
     workers: int = Field(1, ge=0, le=256)  # concurrent jobs; 0: none runs
@@ -41,7 +41,7 @@ class JobsConfig(Table):
         return self
 
 
-class ReidentifyConfig(Table):
+class ReidentifyConfig(StrictTable):
     """`[arm.reidentify]`: if present, the daemon identifies the arm again by itself."""
 
     when: tuple[Literal["drift", "invalid"], ...] = ("drift", "invalid")  # triggers reported by the online estimator

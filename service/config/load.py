@@ -20,10 +20,10 @@ from pydantic_core import ErrorDetails
 
 from drivers.ads.config import AdsConfig, AxisTable
 from drivers.ethercat.config import DeviceTable, DriveTable, EthercatConfig
+from drivers.files.table import Positive, StrictTable
 from service.config.arm_tables import (
     ArmMotionSettings,
     ElasticConfig,
-    Positive,
     PublishConfig,
     RealtimeConfig,
     RecorderConfig,
@@ -31,7 +31,6 @@ from service.config.arm_tables import (
     SafetyConfig,
     SimConfig,
     StateConfig,
-    Table,
 )
 from service.config.daemon import DaemonConfig
 from service.config.hand_guiding import UNABLE, GuidingConfig
@@ -64,7 +63,7 @@ class ConfigError(ValueError):
     """A configuration that cannot be used; the message names file, key and remedy."""
 
 
-class ArmConfig(Table):
+class ArmConfig(StrictTable):
     """One `[[arm]]`."""
 
     name: str
@@ -126,7 +125,7 @@ class ArmConfig(Table):
             raise ValueError(str(error)) from error
 
 
-class Config(Table):
+class Config(StrictTable):
     """A whole configuration file, with absolute paths, resolved except for `keys_dir`."""
 
     daemon: DaemonConfig = DaemonConfig()

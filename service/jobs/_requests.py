@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from drivers.files.table import StrictTable
 from service.config.load import Config, describe
 from service.io.state_file import FILE_NAME as STATE_FILE
 from service.jobs._auto_identification import AutoIdentification, robot_text
@@ -39,13 +40,9 @@ _YEAR_S = 3.2e7
 _ROBOTS = ("robot", "prior")
 
 
-class _Args(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-class _Submit(_Args):
+class _Submit(StrictTable):
     kind: str
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = Field({})
     arm: str | None = None
     after: list[Annotated[int, Field(ge=1, lt=2**62)]] = Field([], max_length=1000)
     priority: int = Field(0, ge=-100, le=100)
@@ -54,39 +51,39 @@ class _Submit(_Args):
     memory_mb: float | None = Field(None, ge=100.0, le=1e7)
 
 
-class _Reidentify(_Args):
+class _Reidentify(StrictTable):
     arm: str | None = None
     promote: bool = True
 
 
-class _Recent(_Args):
-    states: list[State] = []
+class _Recent(StrictTable):
+    states: list[State] = Field([])
     arm: str | None = None
     kind: str | None = None
     limit: int = Field(100, ge=1, le=1000)
 
 
-class _One(_Args):
+class _One(StrictTable):
     id: int = Field(ge=1, lt=2**62)
 
 
-class _History(_Args):
+class _History(StrictTable):
     arm: str | None = None
     job: int | None = Field(None, ge=1, lt=2**62)
     limit: int = Field(200, ge=1, le=5000)
     after: int = Field(0, ge=0, lt=2**62)
 
 
-class _OfArm(_Args):
+class _OfArm(StrictTable):
     arm: str | None = None
 
 
-class _Rollback(_Args):
+class _Rollback(StrictTable):
     arm: str | None = None
     reason: str = Field("", max_length=500)
 
 
-class _Backup(_Args):
+class _Backup(StrictTable):
     directory: str
 
 

@@ -5,21 +5,18 @@ The file is checked before anything in it is used: a damaged or edited one is re
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from drivers.files.table import Finite, NonNegative, Positive
 from rt_core.identification.identify import Verdict
 from rt_core.identification.preprocess import Velocity
 
 #: A model of nine joints has 200 kB; much more is no model.
 SIZE_LIMIT = 16 * 2**20
 _DEPTH_LIMIT = 20
-
-_Number = Annotated[float, Field(allow_inf_nan=False)]
-_Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-_NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class _Table(BaseModel):
@@ -29,11 +26,11 @@ class _Table(BaseModel):
 class SettingsTable(_Table):
     """How the signals were prepared; see `rt_core.identification.preprocess.SignalSettings`."""
 
-    cutoff_hz: _Positive
-    rate_hz: _Positive
+    cutoff_hz: Positive
+    rate_hz: Positive
     filter_order: int = Field(ge=1, le=20)
-    trim_s: _NotNegative
-    min_velocity: list[_NotNegative] | None
+    trim_s: NonNegative
+    min_velocity: list[NonNegative] | None
     velocity: Velocity = "measured"
 
 
@@ -51,9 +48,9 @@ class ParameterEntry(_Table):
     name: str
     expression: str
     unit: str
-    value: _Number | None
-    std: _NotNegative | None
-    relative_std: _NotNegative | None
+    value: Finite | None
+    std: NonNegative | None
+    relative_std: NonNegative | None
     status: str
 
 
@@ -62,28 +59,28 @@ class ConstantEntry(_Table):
 
     name: str
     unit: str
-    value: _Number | None
-    lower: _NotNegative | None
-    upper: _NotNegative | None
-    used: _NotNegative
+    value: Finite | None
+    lower: NonNegative | None
+    upper: NonNegative | None
+    used: NonNegative
     status: str
 
 
 class TemperatureTable(_Table):
     """Temperatures of each joint that friction was identified at [degC]; null for a joint that did not move."""
 
-    reference_c: _Number
-    lower: list[_Number | None]
-    upper: list[_Number | None]
+    reference_c: Finite
+    lower: list[Finite | None]
+    upper: list[Finite | None]
 
 
 class RangesTable(_Table):
     """Speed and load of each joint that the model was identified up to, and its temperatures then, where recorded."""
 
-    speed: list[_NotNegative]
-    load: list[_NotNegative]
-    lower_c: list[_Number | None] | None
-    upper_c: list[_Number | None] | None
+    speed: list[NonNegative]
+    load: list[NonNegative]
+    lower_c: list[Finite | None] | None
+    upper_c: list[Finite | None] | None
 
 
 class JointEntry(_Table):
@@ -100,7 +97,7 @@ class MetricsTable(_Table):
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, JsonValue]
-    relative_error: _NotNegative | None
+    relative_error: NonNegative | None
 
 
 class ModelDocument(_Table):
@@ -120,8 +117,8 @@ class ModelDocument(_Table):
     settings: SettingsTable
     settings_sha256: str
     method: str
-    condition_number: _NotNegative | None = None
-    scaled_condition_number: _NotNegative | None = None
+    condition_number: NonNegative | None = None
+    scaled_condition_number: NonNegative | None = None
     rank: int | None = None
     noise: dict[str, JsonValue] | None = None
     metrics: MetricsTable | None = None
@@ -131,10 +128,10 @@ class ModelDocument(_Table):
     temperature: TemperatureTable | None = None
     ranges: RangesTable | None = None
     needs_gravity: list[str] = []
-    standard: list[_Number] | None = None
+    standard: list[Finite] | None = None
     parameters: list[ParameterEntry]
-    theta: list[_Number]
-    covariance: list[list[_Number]]
+    theta: list[Finite]
+    covariance: list[list[Finite]]
     values_sha256: str | None = None
 
 

@@ -7,16 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from drivers.files.table import StrictTable
 from service.operations.errors import OperationError
 from service.operations.workspace import Workspace
 
 
-class Parameters(BaseModel):
+class Parameters(StrictTable):
     """Parameters of an operation: plain JSON values; unknown names and values out of range are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 P = TypeVar("P", bound=Parameters)

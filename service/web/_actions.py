@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from drivers.files.table import StrictTable
 from service.config.load import Config, ConfigError, describe
 from service.config.methods import Method
 from service.protocol.control import ControlError
 from service.web._recordings import find_recording
 
 _OWNER = "the dashboard"
-
-
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 _Arm = Annotated[str, Field(max_length=32)]
@@ -32,14 +29,14 @@ _Model = Annotated[str, Field(max_length=100, pattern=r"^(active|job:[0-9]{1,18}
 _Span = Annotated[str, Field(max_length=40, pattern=r"^[0-9.]{1,12}s?:[0-9.]{1,12}s?$")]
 
 
-class Stop(_Form):
+class Stop(StrictTable):
     """Stop an arm: a run or guiding, or (`disable`) the motion of its configuration."""
 
     do: Literal["abort", "disarm", "disable"]
     arm: _Arm
 
 
-class Arm(_Form):
+class Arm(StrictTable):
     """Switch the drives on; the permit is used elsewhere."""
 
     do: Literal["arm"]
@@ -47,7 +44,7 @@ class Arm(_Form):
     for_s: float | None = Field(None, ge=1.0, le=3600.0)
 
 
-class Record(_Form):
+class Record(StrictTable):
     """Start or stop recording."""
 
     do: Literal["record"]
@@ -55,7 +52,7 @@ class Record(_Form):
     action: Literal["start", "stop"]
 
 
-class Identify(_Form):
+class Identify(StrictTable):
     """Queue a job that fits a model to a recording."""
 
     do: Literal["identify"]
@@ -65,7 +62,7 @@ class Identify(_Form):
     method: Method = "wls"
 
 
-class ModelTest(_Form):
+class ModelTest(StrictTable):
     """Queue a job that validates a model on a recording, and with `promote` activates it if it is better."""
 
     do: Literal["validate", "promote"]
@@ -75,7 +72,7 @@ class ModelTest(_Form):
     span: _Span | None = None
 
 
-class Reidentify(_Form):
+class Reidentify(StrictTable):
     """Queue identification, validation and promotion with the last frames of an arm."""
 
     do: Literal["reidentify"]
@@ -83,14 +80,14 @@ class Reidentify(_Form):
     promote: bool = True
 
 
-class JobAction(_Form):
+class JobAction(StrictTable):
     """Cancel a job, or queue it again."""
 
     do: Literal["cancel", "retry"]
     id: _Id
 
 
-class Rollback(_Form):
+class Rollback(StrictTable):
     """Make the previous model active again."""
 
     do: Literal["rollback"]

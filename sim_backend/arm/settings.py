@@ -7,7 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sim_backend.tables import Finite, NonNegative, Positive, Table
+from drivers.files.table import Finite, NonNegative, Positive
+from sim_backend.tables import Table
 
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 Temperature = Annotated[float, Field(ge=-273.15, le=1000.0, allow_inf_nan=False)]

@@ -16,9 +16,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
+from drivers.files.table import Positive
 from sim_backend.canopen.data_types import DataType, integer_range, is_string, type_bits
 from sim_backend.errors import SimulationConfigError
-from sim_backend.tables import Positive, Table
+from sim_backend.tables import Table
 
 U16 = Annotated[int, Field(ge=0, le=0xFFFF)]
 U32 = Annotated[int, Field(ge=0, le=0xFFFFFFFF)]

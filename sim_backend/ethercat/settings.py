@@ -17,9 +17,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from drivers.files.table import Finite, NonNegative, Positive
 from sim_backend.errors import SimulationConfigError
 from sim_backend.ethercat._faults import Fault
-from sim_backend.tables import Finite, NonNegative, Positive, Table, error_text, read_table
+from sim_backend.tables import Table, error_text, read_table
 
 _MAX_CLOCK_START_NS = 10**15
 

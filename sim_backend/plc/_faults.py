@@ -12,10 +12,10 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from drivers.files.table import NonNegative
 from sim_backend.errors import SimulationConfigError
 from sim_backend.faults import Count, Reference, ScheduledFault
 from sim_backend.plc._variables import Alteration
-from sim_backend.tables import NonNegative
 
 
 class _AxisFault(ScheduledFault):

@@ -13,11 +13,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from drivers.files.importing.units import CHANNEL_QUANTITIES, Unit, UnitError, find_unit
+from drivers.files.table import Finite, Positive
 from drivers.frame import CHANNELS
 from rt_core.model.robot import Transmission
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Ref = str | int
 
 

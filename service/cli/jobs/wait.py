@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from service.cli._common import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, CliError, UnavailableError, fail, print_json
-from service.cli._remote import key_of, refusal
+from service.cli._common import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, CliError, fail, print_json
+from service.cli._remote import connected_control
 from service.cli.jobs.text import line, now_line
 
 if TYPE_CHECKING:
@@ -28,18 +28,13 @@ def connected(arguments: argparse.Namespace, timeout_s: float | None = None) -> 
 
     `timeout_s` is the longest wait for a reply, by default `--timeout`.
     """
-    from service.client import ClientTimeoutError, Control, ControlError, Jobs, UnreachableError
+    from service.client import Jobs
 
     timeout_s = arguments.timeout if timeout_s is None else timeout_s
     if not 0.0 < timeout_s <= _MAX_S:
         raise CliError(f"--timeout {timeout_s:g}: give seconds above zero")
-    try:
-        with Control(arguments.control, key_of(arguments)) as control:
-            yield Jobs(control, timeout_s)
-    except (UnreachableError, ClientTimeoutError) as error:
-        raise UnavailableError(str(error)) from error
-    except ControlError as error:
-        raise refusal(error) from error
+    with connected_control(arguments) as control:
+        yield Jobs(control, timeout_s)
 
 
 class Display:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_OK, CliError, UnavailableError, add_run, fail, printed_json
-from service.cli._remote import add_control_flag, is_wrong, key_of
+from service.cli._common import EXIT_OK, CliError, add_run, fail, printed_json
+from service.cli._remote import add_control_flag, connected_control
 from service.cli.motion._motion_session import ArmRecording, run_session
 from service.protocol.endpoints import ANSWER_S
 
@@ -59,19 +59,11 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Guide, record, draw, print."""
-    from service.client import Control, ControlError, UnreachableError
-
     model = None if args.model is None else _model(args.model)
     if args.figures is not None and args.figures.exists() and not args.figures.is_dir():
         raise CliError(f"--figures: {args.figures} is not a folder")
-    try:
-        with Control(args.control, key_of(args)) as control:
-            return _run(args, control, model)
-    except UnreachableError as error:
-        raise UnavailableError(str(error)) from error
-    except ControlError as error:
-        message = error.message.removeprefix("zero_force: ")
-        raise (CliError if is_wrong(error) else UnavailableError)(message) from error
+    with connected_control(args, "zero_force: ") as control:
+        return _run(args, control, model)
 
 
 def _model(path: Path) -> dict[str, Any]:

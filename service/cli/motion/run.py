@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_OK, CliError, UnavailableError, add_run, fail, printed_json
-from service.cli._remote import add_control_flag, is_wrong, key_of, refusal
+from service.cli._common import EXIT_OK, CliError, add_run, fail, printed_json
+from service.cli._remote import add_control_flag, connected_control, is_wrong
 from service.cli.motion._motion_session import ArmRecording, run_session
 from service.config.methods import METHODS
 from service.protocol.endpoints import ANSWER_S
@@ -57,21 +57,19 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run, record, identify, print."""
-    from service.client import Control, ControlError, UnreachableError
+    from service.client import ControlError
     from service.io.trajectory_file import read_trajectory
 
     if args.average and args.periods < 2:
         raise CliError("--average: give --periods 2 or more")
     message = read_trajectory(args.file).as_message()
-    try:
-        with Control(args.control, key_of(args)) as control:
+    with connected_control(args) as control:
+        try:
             return _run(args, control, message)
-    except UnreachableError as error:
-        raise UnavailableError(str(error)) from error
-    except ControlError as error:
-        if is_wrong(error):
-            raise CliError(f"{args.file}: {error.message.removeprefix('run_trajectory: ')}") from error
-        raise refusal(error) from error
+        except ControlError as error:
+            if is_wrong(error):
+                raise CliError(f"{args.file}: {error.message.removeprefix('run_trajectory: ')}") from error
+            raise
 
 
 def _run(args: argparse.Namespace, control: Control, message: Mapping[str, Any]) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
+from drivers.files.table import Finite, NonNegative, Positive, StrictTable
 from rt_core.elastic.fit import SpringFit
 from rt_core.elastic.identify import ElasticJoint
 from rt_core.online.elastic import DeflectionErrors, ElasticOnlineSettings
@@ -22,9 +21,6 @@ _FASTER, _RIGHT_SHARE = 3.0, 0.999
 _SLOWEST_TOP = 0.5
 _TINY = float(np.finfo(np.float64).tiny)
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-
 
 class NoStartError(ValueError):
     """An off-line fit that no online estimate can start from; `parameter` is the cause, if it is a parameter."""
@@ -34,7 +30,7 @@ class NoStartError(ValueError):
         self.parameter, self.message = parameter, message
 
 
-class OnlineStart(BaseModel):
+class OnlineStart(StrictTable):
     """The part `online_start` of `elastic.json`.
 
     `values` are the off-line ones; an undetermined or tiny one is set by its effect on the torque. `shift`, `std` and
@@ -43,19 +39,17 @@ class OnlineStart(BaseModel):
     `top_velocity` is three times that of 99.9 % of the recording's frames.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    values: dict[str, Number]
-    shift: dict[str, Number]
-    std: dict[str, NotNegative]
+    values: dict[str, Finite]
+    shift: dict[str, Finite]
+    std: dict[str, NonNegative]
     doubtful: bool
-    lag_s: Number
-    zero: Number
-    motor_offset: Number
-    cutoff_hz: Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-    min_velocity: NotNegative
-    smoothing: NotNegative
-    top_velocity: Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+    lag_s: Finite
+    zero: Finite
+    motor_offset: Finite
+    cutoff_hz: Positive
+    min_velocity: NonNegative
+    smoothing: NonNegative
+    top_velocity: Positive
 
     @property
     def errors(self) -> DeflectionErrors:

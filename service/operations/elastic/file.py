@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from drivers.files.table import Finite
 from rt_core.elastic.rows import Drive
 from rt_core.identification.preprocess import DataError
 from service.config.load import ConfigError, describe
@@ -18,17 +19,15 @@ from service.operations.elastic.joint import FORMAT
 _SIZE_LIMIT = 1 << 22
 _WRITE = "thetad identify --model elastic_joint -o FILE writes one"
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
-
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
 
 class _Drive(_Table):
-    gear_ratio: Number
-    torque_constant: Number | None
-    rotor_inertia: Number | None
+    gear_ratio: Finite
+    torque_constant: Finite | None
+    rotor_inertia: Finite | None
 
 
 class _Document(_Table):

@@ -18,9 +18,8 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from sim_backend.ethercat import registers as reg
-from sim_backend.ethercat._fault_actions import apply_fault
 from sim_backend.ethercat._faults import Fault, slave_number
-from sim_backend.ethercat.build import build_segment
+from sim_backend.ethercat.build import apply_fault, build_segment
 from sim_backend.ethercat.link import SEGMENT_END
 from sim_backend.ethercat.server import Scheduling, Server
 from sim_backend.ethercat.settings import load_segment

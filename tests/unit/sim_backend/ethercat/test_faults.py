@@ -10,10 +10,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from sim_backend.ethercat import registers as reg
-from sim_backend.ethercat._fault_actions import apply_fault
 from sim_backend.ethercat._faults import Fault, FaultScriptError, slave_number
 from sim_backend.ethercat._machine import Machine
 from sim_backend.ethercat._segment import Segment
+from sim_backend.ethercat.build import apply_fault
 from sim_backend.ethercat.settings import SegmentFileError, parse_segment
 from sim_backend.faults import FaultSchedule
 from tests.lab.ethercat.slave_bench import OP, SAFEOP, Bench
