@@ -18,6 +18,7 @@ from service.config.load import Config
 from service.io.log import Log
 from service.io.sockets import readable
 from service.protocol.control import ControlError, Request, check_request, decode_request, encode_error
+from service.protocol.json_values import shortened
 from service.protocol.messages import MAX_REQUEST, WireError
 from service.security.access import Access
 from service.security.authenticator import Authenticator, protect
@@ -139,6 +140,9 @@ class ControlSocket:
             self._dispatch(route, request)
         except ControlError as error:
             self.reply(route, encode_error(id, error.type, error.message))
+        except Exception as error:  # one request must not end all processes
+            self.log.exception("request_failed")
+            self.reply(route, encode_error(id, "failed", shortened(f"{type(error).__name__}: {error}")))
 
     def _on_garbage(self, reason: str) -> None:
         self.garbage += 1

@@ -25,7 +25,7 @@ import zmq
 from service.config.load import ArmConfig, Config, ConfigError
 from service.io.log import Log, configure, get_log
 from service.io.sockets import readable
-from service.protocol.control import ControlError
+from service.protocol.control import STOPPING, ControlError
 from service.protocol.json_values import shortened
 from service.protocol.messages import MAX_REPLY, WireError, check_nesting, pack_map, unpack_map
 from service.protocol.transient_errors import is_transient
@@ -132,6 +132,7 @@ class Worker:
         self._next_release_ns = time.monotonic_ns() + RELEASE_MEMORY_NS
         #: Id of the request being handled; a handler that answers later keeps it.
         self.request_id = 0
+        self.failures = 0  # requests that ended in an error which is no refusal
         self._asked: dict[int, Answer] = {}
         self._next_ask = 1
 
@@ -196,9 +197,22 @@ class Worker:
                 result = handlers[request["verb"]](request["args"])
             except ControlError as error:
                 self.refuse(request["id"], error)
+            except Exception as error:
+                # A process that ends lets the drives stop by themselves, which a stop that failed has to come to.
+                if request["verb"] in STOPPING or isinstance(error, FatalError):
+                    raise
+                self._on_failure(request, error)
             else:
                 if result is not None:
                     self.reply(request["id"], result)
+
+    def _on_failure(self, request: Mapping[str, Any], error: Exception) -> None:
+        """Refuse a request that could not be handled: one client's numbers end nobody else's process."""
+        self.failures += 1
+        if self.failures & (self.failures - 1) == 0:
+            self.log.exception("request_failed", verb=request["verb"], count=self.failures)
+        text = f"{request['verb']}: {str(error) or type(error).__name__}"
+        self.refuse(request["id"], ControlError("failed", text))
 
     def reply(self, id: int, result: Mapping[str, Any]) -> None:
         """Answer the request `id` of the supervisor."""
