@@ -11,6 +11,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import zmq
@@ -38,7 +39,8 @@ from service.security.registry import Registry
 from service.worker.bind import bind_tcp
 from service.worker.resources import release_memory, resident_mb
 
-MESSAGES_A_TURN = 64
+MESSAGES_A_TURN = 64  # received before each request
+REQUESTS_A_TURN = 8
 QUEUE = 100  # messages of one client, in each direction, and of its requests that wait here
 MAX_WAITING = 10 * QUEUE  # of all clients
 REOPEN_S = 3.0  # a port that was closed is free after a moment
@@ -100,16 +102,16 @@ class ControlSocket:
             poller.register(self._authenticator.socket, zmq.POLLIN)
 
     def serve(self) -> None:
-        """Process what has arrived, at most `MESSAGES_A_TURN` requests; those in `UNLIMITED` before the others."""
+        """Process what has arrived, at most `REQUESTS_A_TURN` requests; those in `UNLIMITED` before the others."""
         if self._pair is not None:
             self._admit()
-        for _ in range(MESSAGES_A_TURN):
+        for _ in range(REQUESTS_A_TURN):
             self._receive_all()
             if not self._waiting:
                 return
             route, request = self._waiting.popleft()
             self._waiting_of -= Counter((route[0],))  # forgets whoever has none
-            self._run(route, request.id, lambda route=route, request=request: self._dispatch(route, request))
+            self._run(route, request.id, partial(self._dispatch, route, request))
 
     @property
     def busy(self) -> bool:
@@ -154,7 +156,7 @@ class ControlSocket:
         empty = len(parts) == 3 and parts[1] == b""
         route = parts[: 2 if empty else 1]
         request, wrong = _read(parts[len(route)] if len(parts) == len(route) + 1 else b"")
-        self._run(route, request.id, lambda: self._take(route, request, wrong, key))
+        self._run(route, request.id, partial(self._take, route, request, wrong, key))
 
     def _take(self, route: list[bytes], request: Request, wrong: str, key: str | None) -> None:
         """Check a request; dispatch it if it must not wait, and have it wait its turn otherwise."""

@@ -135,7 +135,8 @@ class Routing:
         pending = self._pop(message["id"])
         if pending is None:  # it was given up
             return
-        verb, result, error = pending.request.verb, message.get("result"), None
+        verb, result = pending.request.verb, message.get("result")
+        error: ControlError | None = None
         if "error" in message:
             error = ControlError(message["error"]["type"], message["error"]["message"])
         elif VERBS[verb].standing:

@@ -27,7 +27,7 @@ from service.protocol.worker_messages import MAX_EVENT, MAX_INFO, decode_worker_
 from service.supervisor._routing import Routing
 from service.supervisor._worker_handle import WorkerHandle
 from service.supervisor.supervisor import MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
-from service.worker.worker import Worker
+from service.worker.worker import Handler, Worker
 from tests.lab.daemon.daemons import config
 
 ARM = {"name": "arm", "robot": "emps", "driver": {"kind": "sim"}}
@@ -307,7 +307,15 @@ def test_a_request_to_stop_overtakes_everything_and_what_it_overtakes_is_refused
     managed, said, done = entry(supervisor, "acquisition"), dict[int, Reply](), list[str]()
     managed.process, managed.state = mock.Mock(pid=os.getpid()), "ready"
     worker = Worker("acquisition", "arm", supervisor.runtime.directory)
-    handlers = {verb: lambda _, verb=verb: done.append(verb) or {"permit": "p"} for verb in VERBS}
+
+    def handler(verb: str) -> Handler:
+        def handle(_: dict[str, Any]) -> dict[str, Any]:
+            done.append(verb)
+            return {"permit": "p"}
+
+        return handle
+
+    handlers = {verb: handler(verb) for verb in VERBS}
     routing = supervisor._routing
     routing._reply = lambda route, data: said.update({int(route[0]): decode_reply(data)})
 
