@@ -166,7 +166,12 @@ def measure(endpoints: dict[str, str], arm: dict[str, Any], clients: int, per_s:
         said, took_s = results.get()
         noise.join()
         said = {name: round(count / took_s) for name, count in said.items()}
-    found = {"per_client": per_s, "aborts": aborts, "answers_per_s": said}
+    found: dict[str, Any] = {
+        "ms": np.round(ms, 1).tolist(),
+        "per_client": per_s,
+        "aborts": aborts,
+        "answers_per_s": said,
+    }
     return found | {f"p{p:g}_ms": float(np.percentile(ms, p)) for p in (50, 99, 99.9, 100)}
 
 
