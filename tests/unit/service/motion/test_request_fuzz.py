@@ -86,5 +86,5 @@ def test_every_request_has_an_answer_and_none_ends_the_process(tmp_path: Path) -
                 ask("abort", {"arm": "a"})  # makes room for the next
     bench.driver.close()
     worker.close()
-    assert {("arm", "ok"), ("run_trajectory", "bad_argument"), ("abort", "ok")} <= kinds
+    assert {("run_trajectory", "ok"), ("run_trajectory", "bad_argument"), ("abort", "ok")} <= kinds
     assert not [verb for verb, kind in kinds if kind == "failed" and verb != "arm"]  # those are faults of the program
