@@ -185,6 +185,7 @@ class Acquisition:
                 self._end()
                 break
             began_ns = time.monotonic_ns()
+            self.worker.serve_urgent(self._handlers)
             if self.player is not None and not self._command(self.player, frame):
                 self._end()
                 break
@@ -327,6 +328,7 @@ class Acquisition:
     def _tick(self, now_ns: int) -> None:
         self._next_tick_ns = now_ns + TICK_NS
         self._read_subscriptions()
+        self.worker.serve_urgent(self._handlers)  # also while there are no frames, and before what came with them
         self.worker.serve(self._handlers)
         if self.worker.heartbeat_due(now_ns):
             info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}

@@ -98,11 +98,11 @@ class HandGuidingRequests:
             return
         try:
             model = guiding_model(self._robot, result.get("values"))
-        except (ValueError, TypeError) as problem:
-            self._guiding.refuse(str(problem))
+            self._speeds = checked_speeds(result.get("speeds"), self._robot.n)
+        except Exception as problem:  # noqa: BLE001 - numbers can fail in any way
+            self._guiding.refuse(str(problem) or type(problem).__name__)
             return
         self._started = result.get("temperature")
-        self._speeds = checked_speeds(result.get("speeds"), self._robot.n)
         self._guiding.set_model(model, str(result.get("model")), time.monotonic(), str(result.get("digest")))
 
     # ------------------------------------------------------------ while the arm is guided

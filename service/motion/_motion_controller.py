@@ -154,6 +154,7 @@ class MotionController:
         self._found.clear()
         self._behind = np.full(self.limits.n, np.nan)
         if before == "disarmed":
+            self._feedback = FeedbackWatch(self.limits, self._config.overload_s)
             self._frame_s = self._whole_s = now_s
             self._arming_until_s, self._look_s = now_s + ARMING_S, now_s + _LOOK_S
         try:

@@ -16,7 +16,7 @@ from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.safety import PermitError, SafetyError, SafetyLimits, SafetyState, brake, check_commands
 from rt_core.types import FloatArray
-from service.io.trajectory_file import Trajectory, TrajectoryError
+from service.io.trajectory_file import Trajectory
 from service.motion._safety_limits import CommandBounds
 from service.motion._trajectory_rejoin import TrajectoryRejoin
 from service.motion.trajectory_run import Run, RunCheck
@@ -144,9 +144,9 @@ class TrajectoryFollower:
             self._checks = None
             run.outcome = "checked"
             self._begin_until_s = now_s + self._state.heartbeat_s
-        except (SafetyError, TrajectoryError, ArithmeticError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a refusal: nothing has moved yet
             self._checks = None
-            run.outcome, run.reason = "refused", str(error)
+            run.outcome, run.reason = "refused", str(error) or type(error).__name__
 
     def _settled(self, frame: JointFrame, now_s: float) -> bool:
         assert self._settle_until_s is not None

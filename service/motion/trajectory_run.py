@@ -182,9 +182,9 @@ class RunCheck:
     def _judge(self, found: Violation | None, trajectory: Trajectory) -> None:
         if found is None:
             return
-        if found.at_s is None:
+        if found.at_s is None and found.what not in ("start", "end", "closing"):
             raise SafetyError(f"where the arm stands: {found}")
-        text = f"on the way to the start: {found}" if found.at_s < 0.0 else str(found)
+        text = f"on the way to the start: {found}" if found.at_s is not None and found.at_s < 0.0 else str(found)
         if found.what in ("position", "jump") and self._in_degrees(trajectory):
             text += "; taken for degrees all positions would be within the limits: write them in rad"
         raise SafetyError(text)
@@ -192,7 +192,9 @@ class RunCheck:
     def _in_degrees(self, trajectory: Trajectory) -> bool:
         """Return whether numbers seem to be degrees: beyond any turn of the joints, and within limits as such."""
         turning = np.array([unit == "rad" for unit in trajectory.units])
-        q = trajectory.positions(np.linspace(0.0, trajectory.period_s, 200))
+        q = trajectory.table  # as it came: numbers that are too large cannot be joined smoothly
+        if q is None:
+            q = trajectory.positions(np.linspace(0.0, trajectory.period_s, 200))
         as_degrees = np.where(turning, np.radians(q), q)
         within = check_positions(self._limits, self._period_s, as_degrees) is None
         return within and bool(np.abs(q[:, turning]).max(initial=0.0) > 2.0 * np.pi)

@@ -144,6 +144,8 @@ VERBS: Mapping[str, Verb] = {
 
 #: Verbs that stop an arm.
 STOPPING = frozenset(("abort", "disarm", "disable"))
+#: Verbs that a later request to stop undoes, also where that overtakes them.
+OVERTAKEN = frozenset(("enable", "arm", "run_trajectory", "zero_force"))
 #: Verbs without a rate limit: stopping, and the heartbeat that keeps a run alive.
 UNLIMITED = STOPPING | {"heartbeat"}
 

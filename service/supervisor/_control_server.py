@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import zmq
@@ -17,7 +19,17 @@ import zmq
 from service.config.load import Config
 from service.io.log import Log
 from service.io.sockets import readable
-from service.protocol.control import ControlError, Request, check_request, decode_request, encode_error
+from service.protocol.control import (
+    OVERTAKEN,
+    STOPPING,
+    UNLIMITED,
+    ControlError,
+    Request,
+    check_request,
+    decode_request,
+    encode_error,
+)
+from service.protocol.json_values import shortened
 from service.protocol.messages import MAX_REQUEST, WireError
 from service.security.access import Access
 from service.security.authenticator import Authenticator, protect
@@ -27,7 +39,10 @@ from service.security.registry import Registry
 from service.worker.bind import bind_tcp
 from service.worker.resources import release_memory, resident_mb
 
-MESSAGES_A_TURN = 64
+MESSAGES_A_TURN = 64  # received before each request
+REQUESTS_A_TURN = 8
+QUEUE = 100  # messages of one client, in each direction, and of its requests that wait here
+MAX_WAITING = 10 * QUEUE  # of all clients
 REOPEN_S = 3.0  # a port that was closed is free after a moment
 MEMORY_NS = 500_000_000  # between two looks at the memory
 RESTART_NS = 100_000_000  # from the end of an authenticator to the next
@@ -48,7 +63,9 @@ class ControlSocket:
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], config: Config, dispatch: Dispatch, log: Log) -> None:
         self._context, self._daemon, self._dispatch, self.log = context, config.daemon, dispatch, log
         self._arms = tuple(arm.name for arm in config.arm)
-        self.requests = self.garbage = self.reopened = 0
+        self.requests = self.garbage = self.reopened = self.too_many = 0
+        self._waiting: deque[tuple[list[bytes], Request]] = deque()
+        self._waiting_of: Counter[bytes] = Counter()  # by client
         self._memory_mb = self._daemon.memory_mb
         self._next_memory_ns = 0
         self.port = self._daemon.control_port
@@ -70,7 +87,7 @@ class ControlSocket:
 
     def _open(self, patience_s: float = 0.0) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.ROUTER)
-        for option, value in ((zmq.MAXMSGSIZE, MAX_REQUEST), (zmq.RCVHWM, 100), (zmq.SNDHWM, 100)):
+        for option, value in ((zmq.MAXMSGSIZE, MAX_REQUEST), (zmq.RCVHWM, QUEUE), (zmq.SNDHWM, QUEUE)):
             socket.setsockopt(option, value)
         socket.setsockopt(zmq.HANDSHAKE_IVL, 2000)
         if self._pair is not None:
@@ -85,9 +102,24 @@ class ControlSocket:
             poller.register(self._authenticator.socket, zmq.POLLIN)
 
     def serve(self) -> None:
-        """Process what has arrived, at most `MESSAGES_A_TURN` messages."""
+        """Process what has arrived, at most `REQUESTS_A_TURN` requests; those in `UNLIMITED` before the others."""
         if self._pair is not None:
             self._admit()
+        for _ in range(REQUESTS_A_TURN):
+            self._receive_all()
+            if not self._waiting:
+                return
+            route, request = self._waiting.popleft()
+            self._waiting_of -= Counter((route[0],))  # forgets whoever has none
+            self._run(route, request.id, partial(self._dispatch, route, request))
+
+    @property
+    def busy(self) -> bool:
+        """Whether requests wait that have arrived."""
+        return bool(self._waiting)
+
+    def _receive_all(self) -> None:
+        """Receive what has arrived, so that a request to stop waits behind no other."""
         for _ in range(MESSAGES_A_TURN):
             if not readable(self._socket):
                 return
@@ -123,22 +155,52 @@ class ControlSocket:
         """Process a message of the client with this public key; without keys, of any client."""
         empty = len(parts) == 3 and parts[1] == b""
         route = parts[: 2 if empty else 1]
-        id = 0
-        try:
-            request, wrong = _read(parts[len(route)] if len(parts) == len(route) + 1 else b"")
-            id = request.id
-            client = None if key is None else self._access.client(key, request.verb)
-            if client is not None:
-                self._access.count(client, request.verb)
-            if wrong:
-                self._on_garbage(wrong)
-            self.requests += 1
-            request = check_request(request, self._arms)
-            if client is not None:
-                self._access.check(client, request.verb)
+        request, wrong = _read(parts[len(route)] if len(parts) == len(route) + 1 else b"")
+        self._run(route, request.id, partial(self._take, route, request, wrong, key))
+
+    def _take(self, route: list[bytes], request: Request, wrong: str, key: str | None) -> None:
+        """Check a request; dispatch it if it must not wait, and have it wait its turn otherwise."""
+        client = None if key is None else self._access.client(key, request.verb)
+        if client is not None:
+            self._access.count(client, request.verb)
+        if wrong:
+            self._on_garbage(wrong)
+        self.requests += 1
+        request = check_request(request, self._arms)
+        if client is not None:
+            self._access.check(client, request.verb)
+        if request.verb in UNLIMITED:
+            if request.verb in STOPPING:
+                self._overtake(request)
             self._dispatch(route, request)
+            return
+        if self._waiting_of[route[0]] >= QUEUE or len(self._waiting) >= MAX_WAITING:
+            self.too_many += 1
+            raise ControlError("too_many", f"{request.verb}: too many requests wait already: await their answers first")
+        self._waiting.append((route, request))
+        self._waiting_of[route[0]] += 1
+
+    def _overtake(self, stop: Request) -> None:
+        """Refuse what waits and would move the arm again after a request to stop it has been answered."""
+        arm, kept = stop.args["arm"], deque[tuple[list[bytes], Request]]()
+        for route, request in self._waiting:
+            if request.verb in OVERTAKEN and request.args["arm"] == arm:
+                self._waiting_of -= Counter((route[0],))
+                text = f"{request.verb}: a request to stop the arm came after it"
+                self.reply(route, encode_error(request.id, "unavailable", text))
+            else:
+                kept.append((route, request))
+        self._waiting = kept
+
+    def _run(self, route: list[bytes], id: int, step: Callable[[], None]) -> None:
+        """Run a step of a request, and refuse that for whatever goes wrong: it must not end all processes."""
+        try:
+            step()
         except ControlError as error:
             self.reply(route, encode_error(id, error.type, error.message))
+        except Exception as error:
+            self.log.exception("request_failed")
+            self.reply(route, encode_error(id, "failed", shortened(f"{type(error).__name__}: {error}")))
 
     def _on_garbage(self, reason: str) -> None:
         self.garbage += 1
@@ -168,6 +230,8 @@ class ControlSocket:
         self.reopened += 1
         self.log.error("control_reopened", reason=f"clients make it larger than {limit_mb:g} MB")
         self._socket.close(linger=0)
+        self._waiting.clear()
+        self._waiting_of.clear()
         self._socket = self._open(REOPEN_S)
         release_memory()
         self._memory_mb = max(limit_mb, 1.5 * resident_mb(os.getpid()))
@@ -175,6 +239,7 @@ class ControlSocket:
     def describe(self) -> dict[str, Any]:
         """Return the counters for the reply to `status`."""
         counts: dict[str, Any] = {"requests": self.requests, "garbage": self.garbage, "reopened": self.reopened}
+        counts["too_many"] = self.too_many
         if self._pair is not None:
             now = {} if self._authenticator is None else self._authenticator.describe()
             counts["refused"] = dict(self._access.refused)

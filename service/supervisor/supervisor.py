@@ -97,9 +97,9 @@ class Supervisor:
             self._context = context
             self._control = ControlSocket(context, config, self._dispatch, self.log)
             self._set_ports(control_port=self._control.port)
-            self._private = context.socket(zmq.ROUTER)
-            self._private.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY)
-            self._private.bind(self.runtime.supervisor)
+            self._private, self._urgent = (
+                self._bind(endpoint) for endpoint in (self.runtime.supervisor, self.runtime.urgent)
+            )
         except BaseException:
             self._cleanup.close()
             raise
@@ -111,8 +111,17 @@ class Supervisor:
             if arm.recorder is not None:
                 self.processes.append(WorkerHandle("recorder", arm.name))
         self._routing = Routing(
-            self.processes, self._private, self._control.reply, tuple(arm.name for arm in config.arm), config.daemon
-        )
+            self.processes, self._private, self._control.reply, tuple(arm.name for arm in config.arm), config.daemon,
+            self._urgent,
+        )  # fmt: skip
+
+    def _bind(self, endpoint: str) -> zmq.Socket[bytes]:
+        """Return a socket to the processes, which says so where it cannot send."""
+        socket = self._context.socket(zmq.ROUTER)
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY)
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        socket.bind(endpoint)
+        return socket
 
     def _set_ports(self, **ports: int) -> None:
         """Fix the real ports, so that a restarted gateway binds the same; the file is for `thetad doctor`."""
@@ -218,7 +227,7 @@ class Supervisor:
         for process in self.processes:
             if process.pidfd >= 0:
                 poller.register(process.pidfd, zmq.POLLIN)
-        events = dict(poller.poll(POLL_MS))
+        events = dict(poller.poll(0 if self._control.busy else POLL_MS))
         if wake.fileno() in events or wake in events:
             with contextlib.suppress(BlockingIOError):
                 wake.recv(4096)
@@ -386,7 +395,11 @@ class Supervisor:
         """Send the events to the jobs process, which writes the history."""
         jobs = next(process for process in self.processes if process.role == "jobs")
         while self._events and jobs.state == "ready":
-            self._private.send_multipart([jobs.identity, pack_map(self._events.popleft(), MAX_REPLY)], zmq.NOBLOCK)
+            try:
+                self._private.send_multipart([jobs.identity, pack_map(self._events[0], MAX_REPLY)], zmq.NOBLOCK)
+            except zmq.ZMQError:  # it does not read, or has just ended: later
+                return
+            self._events.popleft()
 
     def _send_status(self) -> None:
         """Send the daemon's status to the web process; its arrival also shows that this loop runs."""
@@ -401,7 +414,8 @@ class Supervisor:
         except WireError as error:
             self._log_suppressed_status(now_ns, error)
             return
-        self._private.send_multipart([web.identity, data], zmq.NOBLOCK)
+        with contextlib.suppress(zmq.ZMQError):  # the next one says the same
+            self._private.send_multipart([web.identity, data], zmq.NOBLOCK)
 
     def _log_suppressed_status(self, now_ns: int, error: WireError) -> None:
         """Log, now and then, that the status is too large to be sent."""

@@ -25,7 +25,7 @@ import zmq
 from service.config.load import ArmConfig, Config, ConfigError
 from service.io.log import Log, configure, crash_fd, get_log
 from service.io.sockets import readable
-from service.protocol.control import ControlError
+from service.protocol.control import OVERTAKEN, STOPPING, ControlError
 from service.protocol.json_values import shortened
 from service.protocol.messages import MAX_REPLY, WireError, check_nesting, pack_map, unpack_map
 from service.protocol.transient_errors import is_transient
@@ -89,6 +89,11 @@ class Runtime:
         """Endpoint of the supervisor."""
         return self._ipc("supervisor")
 
+    @property
+    def urgent(self) -> str:
+        """Endpoint of the supervisor for requests that an acquisition reads in every cycle."""
+        return self._ipc("urgent")
+
     def frames(self, arm: str) -> str:
         """Endpoint of an arm's frames and of the messages about them, in order."""
         return self._ipc(f"{arm}.frames")
@@ -125,17 +130,24 @@ class Worker:
         configure(self.config.daemon.log_level)
         self.log: Log = get_log(role, epoch=self.epoch, **({} if arm_name is None else {"arm": arm_name}))
         self.context = zmq.Context()
-        self.socket = self.context.socket(zmq.DEALER)
-        self.socket.setsockopt(zmq.IDENTITY, f"{self.name}#{os.getpid()}".encode())
-        self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY)
-        self.socket.setsockopt(zmq.LINGER, 500)
-        self.socket.connect(self.runtime.supervisor)
+        self.socket = self._connect(self.runtime.supervisor)
+        self._urgent = self._connect(self.runtime.urgent) if role == "acquisition" else None
         self._next_beat_ns = self._next_usage_ns = 0
         self._next_release_ns = time.monotonic_ns() + RELEASE_MEMORY_NS
         #: Id of the request being handled; a handler that answers later keeps it.
         self.request_id = 0
+        self._stop_id = 0  # of the last request to stop
+        self.failures = 0  # requests that ended in an error which is no refusal
         self._asked: dict[int, Answer] = {}
         self._next_ask = 1
+
+    def _connect(self, endpoint: str) -> zmq.Socket[bytes]:
+        socket = self.context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.IDENTITY, f"{self.name}#{os.getpid()}".encode())
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY)
+        socket.setsockopt(zmq.LINGER, 500)
+        socket.connect(endpoint)
+        return socket
 
     @property
     def arm(self) -> ArmConfig:
@@ -193,14 +205,41 @@ class Worker:
             if request.get("type") == "answer":
                 self._on_answer(request)
                 continue
-            self.request_id = request["id"]
-            try:
-                result = handlers[request["verb"]](request["args"])
-            except ControlError as error:
-                self.refuse(request["id"], error)
-            else:
-                if result is not None:
-                    self.reply(request["id"], result)
+            self._handle(request, handlers)
+
+    def serve_urgent(self, handlers: Mapping[str, Handler]) -> None:
+        """Answer all requests that must not wait: few, because the supervisor has one of each under way at a time."""
+        while self._urgent is not None and readable(self._urgent):
+            self._handle(unpack_map(self._urgent.recv(), MAX_REPLY, text=MAX_REPLY), handlers)
+
+    def _handle(self, request: Mapping[str, Any], handlers: Mapping[str, Handler]) -> None:
+        self.request_id = request["id"]
+        if request["verb"] in STOPPING:
+            self._stop_id = max(self._stop_id, request["id"])
+        if request["verb"] in OVERTAKEN and request["id"] < self._stop_id:
+            text = f"{request['verb']}: a request to stop the arm came after it"
+            self.refuse(request["id"], ControlError("unavailable", text))
+            return
+        try:
+            result = handlers[request["verb"]](request["args"])
+        except ControlError as error:
+            self.refuse(request["id"], error)
+        except Exception as error:
+            # A process that ends lets the drives stop by themselves, which a stop that failed has to come to.
+            if request["verb"] in STOPPING or isinstance(error, FatalError):
+                raise
+            self._on_failure(request, error)
+        else:
+            if result is not None:
+                self.reply(request["id"], result)
+
+    def _on_failure(self, request: Mapping[str, Any], error: Exception) -> None:
+        """Refuse a request that could not be handled: one client's numbers end nobody else's process."""
+        self.failures += 1
+        if self.failures & (self.failures - 1) == 0:
+            self.log.exception("request_failed", verb=request["verb"], count=self.failures)
+        text = f"{request['verb']}: {str(error) or type(error).__name__}"
+        self.refuse(request["id"], ControlError("failed", text))
 
     def reply(self, id: int, result: Mapping[str, Any]) -> None:
         """Answer the request `id` of the supervisor."""

@@ -27,7 +27,7 @@ from service.protocol.worker_messages import MAX_EVENT, MAX_INFO, decode_worker_
 from service.supervisor._routing import Routing
 from service.supervisor._worker_handle import WorkerHandle
 from service.supervisor.supervisor import MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
-from service.worker.worker import Worker
+from service.worker.worker import Handler, Worker
 from tests.lab.daemon.daemons import config
 
 ARM = {"name": "arm", "robot": "emps", "driver": {"kind": "sim"}}
@@ -300,3 +300,89 @@ def test_a_process_asks_other_processes_not_the_supervisor(supervisor: Superviso
     answer = unpack_map(jobs.recv())
     assert (answer["id"], answer["error"]["type"]) == (4, "denied")
     assert not supervisor._stop_reason
+
+
+def test_a_request_to_stop_overtakes_everything_and_what_it_overtakes_is_refused(supervisor: Supervisor) -> None:
+    """Two thousand heartbeats of who has no permit are one at a time; of several requests to stop each is answered."""
+    managed, said, done = entry(supervisor, "acquisition"), dict[int, Reply](), list[str]()
+    managed.process, managed.state = mock.Mock(pid=os.getpid()), "ready"
+    worker = Worker("acquisition", "arm", supervisor.runtime.directory)
+
+    def handler(verb: str) -> Handler:
+        def handle(_: dict[str, Any]) -> dict[str, Any]:
+            done.append(verb)
+            return {"permit": "p"}
+
+        return handle
+
+    handlers = {verb: handler(verb) for verb in VERBS}
+    routing = supervisor._routing
+    routing._reply = lambda route, data: said.update({int(route[0]): decode_reply(data)})
+
+    def ask(id: int, verb: str, **args: Any) -> str:
+        try:
+            routing.forward(Request(id, verb, {"arm": "arm", **args}), "acquisition", route=[b"%d" % id])
+        except ControlError as error:
+            return error.type
+        return ""
+
+    def answered(*ids: int) -> None:
+        while not set(ids) <= set(said):
+            receive(supervisor)
+
+    try:
+        worker.ready()
+        receive(supervisor)
+        for socket, own in ((supervisor._urgent, worker._urgent), (supervisor._private, worker.socket)):
+            assert own is not None
+            while not own.poll(10):  # until it is connected
+                with contextlib.suppress(zmq.ZMQError):
+                    socket.send_multipart([managed.identity, b""])
+            while own.poll(10):
+                own.recv()
+        ask(1, "arm")
+        assert worker.socket.poll(10_000)
+        worker.serve(handlers)
+        answered(1)
+        refused = [ask(id, "heartbeat", permit=f"wrong {id}") for id in range(100, 2100)]
+        assert refused == ["", *["too_many"] * 1999]
+        assert [ask(2, "arm"), ask(3, "heartbeat", permit="p"), ask(4, "heartbeat", permit="p")] == ["", "", ""]
+        assert [ask(id, verb) for id, verb in ((5, "abort"), (6, "abort"), (7, "abort"), (8, "disarm"))] == [""] * 4
+        assert worker._urgent is not None
+        assert worker._urgent.poll(10_000)
+        del done[:]
+        while "disarm" not in done:
+            worker.serve_urgent(handlers)
+        assert sorted(done) == ["abort", "disarm", "heartbeat"]
+        while 2 not in said:  # it came before the request to stop, and is read after it
+            worker.serve(handlers)
+            receive(supervisor)
+        answered(3, 5, 8)
+        while not {4, 6, 7, 100} <= set(said):
+            worker.serve_urgent(handlers)
+            if supervisor._private.poll(10):
+                receive(supervisor)
+    finally:
+        worker.close()
+        managed.process = None
+    assert (done.count("abort"), done.count("arm"), done.count("heartbeat")) == (2, 0, 3)
+    assert "came after it" in str(said[2].error)
+    assert [id for id, reply in said.items() if reply.error is not None] == [2]
+
+
+def test_a_process_that_does_not_read_has_its_requests_refused(supervisor: Supervisor) -> None:
+    """None is dropped without a word; and a request to stop is still sent."""
+    with speaking(supervisor, "acquisition") as socket:
+        managed = entry(supervisor, "acquisition")
+        managed.state = "ready"
+        socket.send(pack_map(GOOD[0]))
+        receive(supervisor)
+        given = {"for_s": "x" * 2000}
+        types = set()
+        for id in range(20_000):
+            try:
+                supervisor._routing.forward(Request(id, "arm", {"arm": "arm", **given}), "acquisition")
+            except ControlError as error:
+                types.add(error.type)
+                break
+        assert types == {"too_many"}
