@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.files.recordings.format import RecordingFormatError, RecordingMeta
+from drivers.files.recordings.format import RecordingFormatError, RecordingMeta, with_digest
 from drivers.files.recordings.recording import Recording, read_recording
 from drivers.files.recordings.span import Span
 from drivers.files.recordings.writer import SLOW_CHANNELS
@@ -125,7 +125,7 @@ def _recording(path: Path, state: Mapping[str, Any]) -> Recording:
             valid &= np.isfinite(array)
     return Recording(
         t=(t_ns - t_ns[0]) * 1e-9, t_ns=t_ns, seq=seq, channels=channels, meta=meta,
-        valid=None if valid.all() else valid, path=path, metadata=meta.to_metadata(),
+        valid=None if valid.all() else valid, path=path, metadata=with_digest(meta.to_metadata()),
     )  # fmt: skip
 
 
