@@ -10,6 +10,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from drivers.files.robots.file import load_robot
 from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import RobotModel
@@ -77,26 +78,77 @@ def test_a_wrong_sign_is_never_believed_and_a_restart_of_the_process_does_not_fo
     assert not other.trust.doubted
 
 
-def test_a_payload_is_learned_anew_within_15_s() -> None:
+def heavier(link: int) -> tuple[FloatArray, FloatArray]:
+    """Return base parameters and torque of the arm whose `link` has 30 % more mass, at the link's frame."""
     model, data = moving()
-    base = base_parameters(model)
     assert model.inertial is not None
     inertial = model.inertial.copy()
-    inertial[-1, 0] += 0.3 * inertial[-1, 0]  # a body at the last link's frame
-    heavy = replace(model, inertial=inertial)
-    truth = base.theta(standard_parameters(heavy, base.standard))
+    inertial[link, 0] += 0.3 * inertial[link, 0]
+    heavy, base = replace(model, inertial=inertial), base_parameters(model)
     settings = SimSettings(rate_hz=RATE, seed=1, torque_noise=0.004)
     motion = MotionSettings(seed=1, candidates=1, base_frequency_hz=0.2)
     after = SimulatedArm(heavy, settings, motion).simulate(75.0)
     np.testing.assert_allclose(after.q, data.q, atol=1e-9)  # the motion does not depend on the load
+    return base.theta(standard_parameters(heavy, base.standard)), after.channels["tau"]
+
+
+def test_a_link_that_grows_slowly_is_told_by_the_links_alone() -> None:
+    """Neither noise nor the difference that a payload may make shows it; only what no payload explains."""
+    _, data = moving()
+    tau, grown = data.channels["tau"], heavier(1)[1]
+    share = np.clip((data.t - 40.0) / 15.0, 0.0, 1.0)[:, None]
+    estimator = estimator_of()
+    feed(estimator, (1.0 - share) * tau + share * grown, CLEAN, data.t.size)
+    assert "disagreement" in estimator.trust.reasons
+
+
+@pytest.mark.parametrize("size", [0.5, 2.0])
+def test_what_a_short_push_has_shaped_is_not_believed(size: float) -> None:
+    model, data = moving()
+    base = base_parameters(model)
+    truth = base.theta(standard_parameters(model, base.standard))
+    tau = data.channels["tau"].copy()
+    tau[CLEAN : CLEAN + round(RATE), 1] += size * tau[:, 1].std()
     estimator = estimator_of()
     before = share(estimator.report())
-    tau = np.concatenate((data.channels["tau"][:CLEAN], after.channels["tau"][CLEAN:]))
+    reports = feed(estimator, tau, CLEAN + 1, CLEAN + round(20.0 * RATE))
+    given = np.array([[s == "estimated" for s in report.status] for report in reports])
+    right = np.array([np.abs(report.theta - truth) < 1.96 * report.std for report in reports])
+    assert not given.all()
+    assert right[given].mean() >= 0.9
+    assert share(reports[-1]) >= 0.9 * before
+
+
+def test_a_payload_is_learned_anew_within_15_s() -> None:
+    _, data = moving()
+    truth, grown = heavier(-1)
+    estimator = estimator_of()
+    before = share(estimator.report())
+    tau = np.concatenate((data.channels["tau"][:CLEAN], grown[CLEAN:]))
     reports = feed(estimator, tau, CLEAN, CLEAN + round(18.0 * RATE))
     late = reports[15]
     assert share(late) >= 0.9 * before
     error = np.abs(late.theta - truth) / late.std
     assert (error < 1.96).mean() >= 0.9 or error.max() < 3.5
+
+
+def test_noise_that_stays_is_accepted_after_a_few_restarts_and_widens_the_intervals() -> None:
+    rng, rate = np.random.default_rng(3), 100.0
+    estimator = OnlineEstimator(load_robot("emps").model, SETTINGS, rate)
+    reasons, std = [()], []
+    for k in range(round(130.0 * rate)):
+        t = k / rate
+        noise = (4.0 if t > 50.0 else 1.0) * rng.standard_normal()
+        tau = -250.0 * 0.1 * np.sin(3.0 * t) + 20.0 * np.sign(np.cos(3.0 * t)) + noise
+        estimator.step(round(t * 1e9), k, np.array([0.1 * np.sin(3.0 * t)]), np.array([tau]))
+        if estimator.trust.reasons != reasons[-1]:
+            reasons.append(estimator.trust.reasons)
+        if k % 5000 == 4900:
+            std.append(estimator.report().std)
+    assert reasons[1] == ("noise",)
+    assert reasons[-1] == ()
+    assert len(reasons) < 12
+    assert (std[-1] > 2.0 * std[0]).all()
 
 
 def test_lost_frames_are_told_and_then_used() -> None:
