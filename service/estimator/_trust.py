@@ -27,8 +27,7 @@ class TrustEvents:
         self.estimator, self._report_event = estimator, report_event
         self._names = tuple(joint.name for joint in estimator.model.joints)
         self._starved = False
-        self._reasons, self._generation, self._looks = estimator.trust.reasons, estimator.trust.generation, -1
-        self._since_ns = self._tested_ns = 0
+        self._reasons, self._generation, self._since_ns = estimator.trust.reasons, estimator.trust.generation, 0
 
     @property
     def starved(self) -> bool:
@@ -42,8 +41,6 @@ class TrustEvents:
         told, self._reasons, self._generation = self._reasons, reasons, trust.generation
         if not self._since_ns or not told:
             self._since_ns = t_ns
-        if trust.looks != self._looks:
-            self._looks, self._tested_ns = trust.looks, t_ns
         if reasons != told:
             text = trust.text(self._names) or (_REPLACED if replaced else "the estimate has passed all tests again")
             self._report_event("doubted" if reasons else "believed", text, self.document(t_ns)["trust"])
@@ -56,12 +53,12 @@ class TrustEvents:
         """Return `trust` and `supply` of a status message; `t_ns` is the time of the latest frame."""
         trust, supply = self.estimator.trust, self.estimator.supply
         joints = [self._names[j] for j in np.flatnonzero(trust.joints | trust.velocity.joints)]
-        since_s, untested_s = (max(0.0, 1e-9 * (t_ns - at)) for at in (self._since_ns, self._tested_ns))
+        since_s = max(0.0, 1e-9 * (t_ns - self._since_ns)) if trust.doubted else None
         return {
             "trust": {
                 "state": "doubted" if trust.doubted else "believed", "reasons": list(trust.reasons),
                 "joints": joints, "reason": trust.text(self._names),
-                "since_s": since_s if trust.doubted else None, "untested_s": untested_s if trust.doubted else None,
+                "since_s": since_s,
             },
             "supply": {"state": "starved" if supply.cause else "ok", "cause": supply.cause, "share": supply.share,
                        "reason": supply.text},

@@ -24,7 +24,7 @@ All works on what the estimator has at hand every `LOOK_S` of motion; the kernel
   parameters are not believed until that is over and the estimate agrees with what it was 1 to 3 s before.  That holds
   more data, so their difference has at most the covariance of the estimate: the limits are quantiles of `FORGOT`, of
   chi-squared for all and of the normal distribution for each parameter.  No `MODEL_ERROR` here: who fails is only
-  learned anew, one in 20 by chance if all had been forgotten.
+  learned anew, one in 20 by chance if all had been forgotten, or held until `_CONFIRM` of new data have come.
 - Restart: noise that stays high, an estimate that has left its interval, or that quick forgetting has moved, means that
   it holds data of another arm.  It starts anew then, and is believed again when the new data by themselves pass all
   tests.  Between restarts the time doubles, from `_RETRY` and then `_LEVEL` on.  Noise that is level for `_LEVEL` of
@@ -39,7 +39,6 @@ and velocities that the motion does not show, and joints that stand, say nothing
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,6 +53,9 @@ from rt_core.online import _state as m
 from rt_core.online._state import EstimatorState
 from rt_core.online.monitors.velocity import VelocityMonitor
 from rt_core.types import BoolArray, FloatArray, IntArray
+
+#: Covariance (p, p) of the estimate, whether data support each parameter, and its scale (p,), as of a report.
+Values = tuple[FloatArray, BoolArray, FloatArray]
 
 LOOK_S = 0.5
 LOUD = 2.5
@@ -77,8 +79,8 @@ _OUTDATED = 1200  # blocks of disagreement after which the snapshot goes: 5 memo
 _BEFORE = 2  # the snapshot of before quick forgetting; the next is the latest
 _NOISE = ("sigma_sum", "sigma_count", "inflation_sum", "inflation_count")
 _COUNTERS = (
-    "blocks", "age", "loud", "hold", "restarted", "snapshots", "noise", "agreement", "signs", "velocity", "left",
-    "anew", "wait", "disputed", "untested",
+    "age", "loud", "hold", "restarted", "snapshots", "noise", "agreement", "signs", "velocity", "left",
+    "anew", "wait", "disputed", "untested", "since", "calm",
 )  # fmt: skip
 
 _REASONS = {
@@ -137,7 +139,7 @@ class TrustMonitor:
     shaped : (n,) bool
         Joints that have forgotten in excess, and whose parameters have not been confirmed since.
     generation : int
-        Number of times that another estimate has taken the place of the one that was tested.
+        Number of times that another estimate has taken the place of one that was tested.
     measured : dict of str to float
         Latest statistics, each over its limit: doubted above 1.
     """
@@ -156,6 +158,7 @@ class TrustMonitor:
     def begin(self) -> None:
         """Forget everything: the estimate is another one."""
         self.generation += 1
+        self._looks = 0
         self._recent = np.full((_LEVEL, self.n), np.nan)
         self._means = np.full((_REFERENCE, self.n), np.nan)
         self._theta = np.zeros((4, self.p))  # snapshots, the older first; and of before quick forgetting
@@ -173,18 +176,12 @@ class TrustMonitor:
 
     def needs_covariance(self) -> bool:
         """Whether the next look compares values; every second one does."""
-        return self._count["blocks"] % 2 == 1
+        return self._looks % 2 == 1
 
-    def look(
-        self, state: EstimatorState, covariance: FloatArray | None, known: BoolArray | None, scale: FloatArray | None
-    ) -> bool:
-        """Take a block of motion; return True if the estimate is to start anew.
-
-        `covariance` (p, p) of the estimate, whether data support each parameter, and its `scale` (p,), as of a report:
-        where `needs_covariance`.
-        """
+    def look(self, state: EstimatorState, values: Values | None) -> bool:
+        """Take a block of motion, and `values` where `needs_covariance`; return whether to start anew."""
         c = self._count
-        c["blocks"] += 1
+        self._looks += 1
         moved = state["moved"] - self._moved > 0.0
         self._moved[:] = state["moved"]
         self._recent = np.roll(self._recent, -1, axis=0)
@@ -194,32 +191,34 @@ class TrustMonitor:
         c["velocity"] = int((self.velocity.joints & moves).any())
         due = self._listen(state)
         self.shaped |= state["excess"] > 0.0
+        c["calm"] = 0 if (moved & (state["excess"] > 0.0)).any() else c["calm"] + 1
         theta = state["theta"]
-        if covariance is not None and known is not None and scale is not None:
-            self._compare(theta, covariance, known)
-            self._see_signs(theta, covariance, scale)
-            if self.shaped.any() and not (state["excess"] > 0.0).any():
-                due |= self._has_left(theta, covariance, known)
-                self.shaped[:] &= due
+        if values is not None:
+            self._compare(theta, *values[:2])
+            self._see_signs(theta, values[0], values[2])
+            if self.shaped.any() and c["calm"]:
+                left = self._has_left(theta, *values[:2])
+                due |= left and bool(self._known[_BEFORE].any())
+                self.shaped[:] &= left and c["calm"] < _CONFIRM
         # what shaped it is over, or it has diverged
         over = bool(was_wrong and not (c["noise"] or c["velocity"]))
         level = self._level() if c["noise"] and c["restarted"] >= _LEVEL else None
-        late = not c["restarted"] or c["restarted"] >= c["wait"]
+        c["since"] += 1
+        late = c["since"] > c["wait"]
         restart = over or (due and late) or level is not None or not np.abs(theta).max() < _DIVERGED
         if restart:
-            c["wait"] = 0 if over else max(_LEVEL, 2 * c["wait"]) if c["wait"] else _RETRY
+            c["since"], c["wait"] = 0, 0 if over else max(_LEVEL, 2 * c["wait"]) if c["wait"] else _RETRY
             self._restart(state, level, usual=over or not c["restarted"])
         elif c["restarted"]:
             c["restarted"] += 1
             passed = not (self.shaped.any() or c["untested"] or any(c[key] for key in _REASONS if key != "restarted"))
-            if covariance is not None and known is not None and c["restarted"] > _CONFIRM and passed:
-                self._begin_anew(state, theta, covariance, known)
+            if values is not None and c["restarted"] > _CONFIRM and passed:
+                self._begin_anew(state, values)
         c["age"] += 1
-        if covariance is not None and known is not None and not (self.doubted or self.shaped.any()):
-            if c["age"] >= _FIRST_SNAPSHOT:
-                self._keep(state, theta, covariance, known)
-            self._shift(_BEFORE)
-            self._take(state, theta, covariance, known, _BEFORE + 1)
+        if values is not None and not (self.doubted or self.shaped.any()):
+            if c["age"] >= (_SNAPSHOT_EVERY if c["snapshots"] else _FIRST_SNAPSHOT):
+                self._keep(state, values)
+            self._take(state, values, _BEFORE + 1)
         return restart
 
     def _mean(self, blocks: int) -> FloatArray:
@@ -244,7 +243,7 @@ class TrustMonitor:
             c["hold"] -= 1
         c["noise"] = int(c["hold"] > 0)
         c["loud"] = c["loud"] + 1 if c["left"] or (self._mean(_LOUD_MEAN) > LOUD * usual).any() else 0
-        if not self.doubted and c["blocks"] % _MEAN == 0:
+        if not self.doubted and self._looks % _MEAN == 0:
             self._means = np.roll(self._means, -1, axis=0)
             settled = state["moved"] >= _SETTLED * state["scalars"][m.SETTLE_ROWS]
             self._means[-1] = np.where(settled, self._mean(_MEAN), np.nan)
@@ -252,31 +251,24 @@ class TrustMonitor:
         return c["loud"] >= (_LOUD_RUN if np.isfinite(self._recent[-1]).all() else _STANDING_RUN)
 
     def _level(self) -> FloatArray | None:
-        """Make a level (n,) that has lasted the reference, and return it; None if it has not, or is still rising."""
-        blocks = self._recent.reshape(-1, _MEAN, self.n)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # joints that stand
-            means = np.nanmean(blocks, axis=1)
-            half = len(means) // 2
-            if (np.nanmax(means[half:], axis=0) > LOUD * np.nanmax(means[:half], axis=0)).any():
-                return None
-            self._means = np.concatenate((self._means[len(means) :], means))
-            return np.asarray(np.nanmean(means, axis=0))
+        """Make a level (n,) that has lasted the reference, and return it; None if it still rises."""
+        blocks = self._recent.reshape(2, -1, _MEAN, self.n)
+        means = np.nansum(blocks, axis=2) / np.maximum(np.isfinite(blocks).sum(axis=2), 1)  # zero: the joint stands
+        earlier, later = means.max(axis=1)
+        if (later > LOUD * earlier).any():
+            return None
+        means = np.where(means > 0.0, means, np.nan).reshape(-1, self.n)
+        self._means = np.concatenate((self._means[len(means) :], means))
+        return np.maximum(earlier, later)
 
     def _has_left(self, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> bool:
         """Whether the estimate has left what it was before quick forgetting, or that is not known."""
-        both = known & (self._known[_BEFORE] > 0.0)
-        if not both.any():
+        found = self._difference(_BEFORE, theta, covariance, known)
+        if found is None:
             return True
-        difference, spread = (theta - self._theta[_BEFORE])[both], covariance[np.ix_(both, both)]
-        std = np.sqrt(np.diag(spread))
-        z = difference / std
-        try:
-            whitened = solve_triangular(cholesky(spread / np.outer(std, std), lower=True), z, lower=True)
-        except (np.linalg.LinAlgError, ValueError):  # not positive definite by rounding, or not finite
-            return True
-        one = -float(ndtri(FORGOT / (2.0 * z.size)))
-        return bool(whitened @ whitened > chdtri(z.size, FORGOT) or np.abs(z).max() > one)
+        z = np.abs(theta - self._theta[_BEFORE]) / np.sqrt(np.diag(covariance))
+        largest = float(z[known & (self._known[_BEFORE] > 0.0)].max())
+        return found[0] > chdtri(found[4], FORGOT) or largest > -ndtri(FORGOT / (2.0 * found[4]))
 
     def _compare(self, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
         c = self._count
@@ -308,7 +300,8 @@ class TrustMonitor:
         both = known & (self._known[snapshot] > 0.0)
         if not both.any():
             return None
-        spread = (covariance + self._covariance[snapshot])[np.ix_(both, both)]
+        # of what is older than quick forgetting the data are among those of the estimate
+        spread = (covariance + (snapshot < _BEFORE) * self._covariance[snapshot])[np.ix_(both, both)]
         difference = (theta - self._theta[snapshot])[both]
         if not (np.isfinite(spread).all() and np.isfinite(difference).all()):
             return None  # the estimate is invalid
@@ -333,34 +326,29 @@ class TrustMonitor:
         self.measured["signs"] = worst
         self._count["signs"] = int(worst > 1.0)
 
-    def _keep(self, state: EstimatorState, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
-        """Take a snapshot where one is due."""
+    def _keep(self, state: EstimatorState, values: Values) -> None:
+        """Take a snapshot."""
         c = self._count
-        if c["snapshots"] and c["age"] < _SNAPSHOT_EVERY:
-            return
-        self._shift(0)
-        self._take(state, theta, covariance, known, 1)
+        self._take(state, values, 1)
         if not c["snapshots"]:
-            self._take(state, theta, covariance, known, 0)
+            self._take(state, values, 1)  # the older one, too
         c["snapshots"] += 1
-        c["age"] = c["anew"] = 0
+        c["age"] = c["anew"] = c["wait"] = 0
 
-    def _shift(self, at: int) -> None:
-        for kept in (self._theta, self._covariance, self._known, self._noise_levels):
-            kept[at] = kept[at + 1]
-
-    def _take(
-        self, state: EstimatorState, theta: FloatArray, covariance: FloatArray, known: BoolArray, at: int
-    ) -> None:
+    def _take(self, state: EstimatorState, values: Values, at: int, *, shift: bool = True) -> None:
         noise = np.stack([state[name] for name in _NOISE])
-        self._theta[at], self._covariance[at], self._known[at], self._noise_levels[at] = theta, covariance, known, noise
+        taken = (state["theta"], *values[:2], noise)
+        kept = (self._theta, self._covariance, self._known, self._noise_levels)
+        for array, value in zip(kept, taken, strict=True):
+            array[at - 1] = array[at] if shift else array[at - 1]
+            array[at] = value
 
-    def _begin_anew(self, state: EstimatorState, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
+    def _begin_anew(self, state: EstimatorState, values: Values) -> None:
         """Believe an estimate that has begun anew: from now on it is compared with itself."""
         c = self._count
-        c["restarted"] = c["left"] = c["wait"] = 0
+        c["restarted"] = c["left"] = 0
         if c["snapshots"]:
-            self._take(state, theta, covariance, known, 1)
+            self._take(state, values, 1, shift=False)
             c["age"], c["anew"] = 0, 1
 
     def _restart(self, state: EstimatorState, level: FloatArray | None, *, usual: bool) -> None:
@@ -375,7 +363,7 @@ class TrustMonitor:
         self.shaped[:] = False
         if level is not None:
             c["noise"] = c["hold"] = 0
-            grown = np.where(np.isfinite(level), level / state["sigma2"], 1.0)
+            grown = np.where(level > 0.0, level / state["sigma2"], 1.0)
             for name in ("sigma_sum", "sigma2", "weight2"):
                 state[name][:] *= grown
         elif c["snapshots"] and usual:
@@ -391,11 +379,6 @@ class TrustMonitor:
         """Whether the estimate is not to be believed."""
         c = self._count
         return any(c[key] for key in _REASONS)
-
-    @property
-    def looks(self) -> int:
-        """Number of tests since the estimate is what it is; none while nothing is learned."""
-        return self._count["blocks"]
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -44,12 +44,12 @@ def test_each_is_told_once_when_it_comes_and_when_it_goes() -> None:
 def test_another_estimate_has_not_passed_and_doubts_of_a_saved_one_are_not_told_again() -> None:
     told: list[tuple[str, str, dict[str, Any]]] = []
 
-    def run(estimator: OnlineEstimator, start: int, stop: int, noise: float = 1.0, sign: float = 1.0) -> TrustEvents:
+    def run(estimator: OnlineEstimator, start_s: float, stop_s: float, sign: float = -1.0) -> TrustEvents:
         events = TrustEvents(estimator, lambda *event: told.append(event))
-        for k in range(start, stop):
+        for k in range(round(start_s * RATE), round(stop_s * RATE)):
             t = k / RATE
             q, dq = 0.1 * np.sin(3.0 * t), 0.3 * np.cos(3.0 * t)
-            tau = -250.0 * q + sign * 20.0 * np.sign(dq) + noise * rng.standard_normal()
+            tau = -250.0 * q + sign * 20.0 * np.sign(dq) + rng.standard_normal()
             estimator.step(round(t * 1e9), k, np.array([q]), np.array([tau]))
             events.check(round(t * 1e9))
         return events
@@ -57,19 +57,19 @@ def test_another_estimate_has_not_passed_and_doubts_of_a_saved_one_are_not_told_
     rng = np.random.default_rng(0)
     model, settings = load_robot("emps").model, OnlineSettings(update_hz=50.0)
     estimator = OnlineEstimator(model, settings, RATE)
-    run(estimator, 0, round(45 * RATE))
+    run(estimator, 0.0, 45.0, 1.0)
     assert told == []
-    run(estimator, round(45 * RATE), round(65 * RATE), sign=-1.0)
+    run(estimator, 45.0, 65.0)
     reasons = [data["reasons"] for kind, _, data in told if kind == "doubted"]
-    assert reasons[0] == ["noise"]
+    assert "noise" in reasons[0]
     assert "signs" in reasons[-1]
     assert all(a != b for a, b in pairwise(reasons))
     saved, count = estimator.state(), len(told)
     other = OnlineEstimator(model, settings, RATE)
     other.restore(saved)
-    events = run(other, round(65 * RATE), round(66 * RATE), sign=-1.0)
+    events = run(other, 65.0, 66.0)
     assert len(told) == count
-    assert events.document(round(70e9))["trust"]["untested_s"] > 3.0
+    assert events.document(round(70e9))["trust"]["since_s"] > 3.0
     other.reset()
     events.check(round(70e9))
     assert told[-1][0] == "believed"
