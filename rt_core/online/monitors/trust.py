@@ -259,7 +259,7 @@ class TrustMonitor:
             return None
         means = np.where(means > 0.0, means, np.nan).reshape(-1, self.n)
         self._means = np.concatenate((self._means[len(means) :], means))
-        return np.maximum(earlier, later)
+        return np.asarray(np.maximum(earlier, later))
 
     def _has_left(self, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> bool:
         """Whether the estimate has left what it was before quick forgetting, or that is not known."""
@@ -268,7 +268,7 @@ class TrustMonitor:
             return True
         z = np.abs(theta - self._theta[_BEFORE]) / np.sqrt(np.diag(covariance))
         largest = float(z[known & (self._known[_BEFORE] > 0.0)].max())
-        return found[0] > chdtri(found[4], FORGOT) or largest > -ndtri(FORGOT / (2.0 * found[4]))
+        return bool(found[0] > chdtri(found[4], FORGOT) or largest > -ndtri(FORGOT / (2.0 * found[4])))
 
     def _compare(self, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
         c = self._count

@@ -136,7 +136,8 @@ def test_a_payload_is_learned_anew_within_15_s() -> None:
 def test_noise_that_stays_is_accepted_after_a_few_restarts_and_widens_the_intervals() -> None:
     rng, rate = np.random.default_rng(3), 100.0
     estimator = OnlineEstimator(load_robot("emps").model, SETTINGS, rate)
-    reasons, std = [()], []
+    reasons: list[tuple[str, ...]] = [()]
+    std: list[FloatArray] = []
     for k in range(round(130.0 * rate)):
         t = k / rate
         noise = (4.0 if t > 50.0 else 1.0) * rng.standard_normal()
