@@ -184,12 +184,12 @@ class Recursion:
             n, at = self.model.n, int(state.ints[m.RING_AT])
             window = state["ring"][:, at : at + length]
             self.trust.velocity.take(window[:n], window[2 * n : 3 * n], 1.0 / self.rate_hz)
-        covariance, known, scale = None, None, None
+        values = None
         if self.trust.needs_covariance():
             covariance = self.covariance
             std, scale = np.sqrt(np.diag(covariance)), np.sqrt(state["power"] * row_inflation(state))
-            known = supported(state["theta"], std, std * scale) & (scale > 0.0)
-        if self.trust.look(state, covariance, known, scale):
+            values = covariance, supported(state["theta"], std, std * scale) & (scale > 0.0), scale
+        if self.trust.look(state, values):
             # slopes over temperature stay: no sudden change is one of them, and it takes hours to learn them
             kept = np.isin(self.base.layout.law, TEMPERATURE)
             left = np.where(np.outer(kept, kept), self.covariance, 0.0)

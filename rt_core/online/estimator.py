@@ -82,7 +82,7 @@ class OnlineEstimator(Recursion):
             state, self.base, self.model.friction, self._warmth, supported(theta, std, effect),
             stale=now - excited_at > self.settings.stale_s,
             frozen=bool(now - s[m.LAST_MOTION] > FROZEN_S + self.delay_s), doubted=self.trust.doubted,
-            starved=bool(self.supply.cause),
+            shaped=self.trust.shaped, starved=bool(self.supply.cause),
         )  # fmt: skip
         validated = np.where(status < STATUSES_WITH_VALUE, theta, self._validated)
         if note:

@@ -35,12 +35,12 @@ def supported(theta: FloatArray, std: FloatArray, effect: FloatArray) -> BoolArr
 
 def judge(
     state: EstimatorState, base: BaseParameters, friction: Friction, warmth: JointTemperatures, known: BoolArray, *,
-    stale: BoolArray, frozen: bool, doubted: bool, starved: bool,
+    stale: BoolArray, frozen: bool, doubted: bool, shaped: BoolArray, starved: bool,
 ) -> IntArray:  # fmt: skip
     """Return indices (p,) into `STATUS`; `known` (p,) are supported, `stale` (p,) not excited for long.
 
-    `doubted` are all, or those of a joint whose innovations make it forget fast; `starved` are all where frames
-    come and none can be learned from.
+    `doubted` are all, or those of a joint whose innovations make it forget fast, or have done so and `shaped` (n,) what
+    has not been confirmed since; `starved` are all where frames come and none can be learned from.
     """
     layout = base.layout
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -52,7 +52,7 @@ def judge(
     if starved:
         status[status < STATUSES_WITH_VALUE] = STATUS.index("starved")
     # an arm that stops at once shows an excess that is none of the parameters
-    doubtful = doubted | (touches & (state["excess"] > 0.0) & (not frozen)).any(axis=1)
+    doubtful = doubted | (touches & (shaped | (state["excess"] > 0.0)) & (not frozen)).any(axis=1)
     status[doubtful & (status < STATUSES_WITH_VALUE)] = STATUS.index("doubted")
     status[(touches & unexplained).any(axis=1) | ~np.isfinite(state["theta"])] = STATUS.index("invalid")
     if layout.has_temperature:

@@ -101,11 +101,11 @@ class EstimatorProcess:
         look_s = max(1e-9 * WATCH_NS, 1.0 / self.arm.publish.estimate_hz)
         self.encoders = EncoderMonitor(self.estimator, self._on_event, self._snapshot, self._on_stuck)
         self.active = ActiveModel(self.estimator, robot, self._on_event, look_s, lambda: self.encoders.invalid_reason)
-        self.trust = TrustEvents(self.estimator, self._on_event)
         self.breakaway = BreakawayTracking(
             self.estimator, lambda: self.active.settled and not self.encoders.stuck, self._on_event
         )
         self.resumed, saved = self._resume()
+        self.trust = TrustEvents(self.estimator, self._on_event)
         resets = int(self.estimator.report().resets)
         self.active.start(self.arm.model, saved)  # after the state, which brings constants of its own
         if self.resumed and self.estimator.report().resets > resets:
@@ -255,7 +255,7 @@ class EstimatorProcess:
     def _publish_estimate(self) -> None:
         renewed, self._renewed = self._renewed, False
         report = self.estimator.report()
-        self.trust.check()
+        self.trust.check(self._time[0])
         if report.t_ns >= self._next_watch_ns and not self.encoders.stuck:
             self._next_watch_ns = report.t_ns + WATCH_NS
             self.active.observe(report)
@@ -333,7 +333,7 @@ class EstimatorProcess:
             **self.active.status(),
             "breakaway": self.breakaway.document(),
             "encoders": self.encoders.document(),
-            **self.trust.document(),
+            **self.trust.document(self._time[0]),
             **self.frame_subscriber.counts(),
         }
 

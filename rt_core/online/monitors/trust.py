@@ -1,11 +1,12 @@
-"""Whether the online estimate can be believed: five tests, and a restart.
+"""Whether the online estimate can be believed: six tests, and a restart.
 
 All works on what the estimator has at hand every `LOOK_S` of motion; the kernels know nothing of it.
 
 - Noise: the mean squared innovation of any joint over the last 5 s exceeds `LOUD` times its reference, the largest of
-  its own 5 s means over the last 2 minutes of quiet motion.  The statistical spread of such a mean is small (with noise
-  correlated over 0.1 s a relative standard deviation of 0.2: `LOUD` lies 5 of them above the largest of six); the room
-  is for the structural error of a model, which changes with the motion (on a real arm by a factor of 8).
+  its own 5 s means over the last 2 minutes of quiet motion, four of them at least, and none while its noise level
+  settles.  The statistical spread of such a mean is small (with noise correlated over 0.1 s a relative standard
+  deviation of 0.2: `LOUD` lies 5 of them above the largest of four); the room is for the structural error of a model,
+  which changes with the motion (on a real arm by a factor of 8).
 - Agreement: the estimate differs from its own snapshot of 1 to 2 minutes ago, or of before a restart, by more than
   chance and `MODEL_ERROR`.  The squared difference is whitened by the sum of both covariances, after what a payload at
   the flange, friction and offsets can explain is projected out: those may change, links do not.  The limit is the
@@ -18,9 +19,22 @@ All works on what the estimator has at hand every `LOOK_S` of motion; the kernel
 - Signs: friction of a joint would drive it at its usual speed, by more than its noise and by more than `SIGN_STD`: the
   normal quantile of `CHANCE` for 7 joints (3.6), times 1.7 for the same reason.  Inertias that come out negative say
   nothing: on real arms a poor excitation and a model's error make them so (KUKA LWR4, joint 7).
-- Velocity: measured velocities are not those of the positions (`rt_core.online.monitors.velocity`).
-- Restart: noise that stays high, or an estimate that has left its interval, means that it holds data of another arm.
-  It starts anew then, and is believed again when the new data by themselves pass all tests.
+- Velocity: measured velocities of joints that move are not those of the positions (`.velocity`).
+- Forgetting: a joint has forgotten in excess, for 0.7 s at least (`innovation_s` times ln 10: no look misses it).  Its
+  parameters are not believed until that is over and the estimate agrees with what it was 1 to 3 s before.  That holds
+  more data, so their difference has at most the covariance of the estimate: the limits are quantiles of `FORGOT`, of
+  chi-squared for all and of the normal distribution for each parameter.  No `MODEL_ERROR` here: who fails is only
+  learned anew, one in 20 by chance if all had been forgotten, or held until `_CONFIRM` of new data have come.
+- Restart: noise that stays high, an estimate that has left its interval, or that quick forgetting has moved, means that
+  it holds data of another arm.  It starts anew then, and is believed again when the new data by themselves pass all
+  tests.  Between restarts the time doubles, from `_RETRY` and then `_LEVEL` on.  Noise that is level for `_LEVEL` of
+  new data, which pass the noise test by themselves, is that of the motion: it becomes reference and noise level, and
+  the estimate starts anew with it.  Links that differ for `_OUTDATED`, in which 99 % of the data are replaced, are
+  those of the arm as it is measured, and the snapshot goes.
+
+What has not been tested: after a restart it is not believed, the new data must have been compared with the snapshot.
+Before the first one there is nothing to compare with, however long one waits: data alone decide, as in batch.  Signs
+and velocities that the motion does not show, and joints that stand, say nothing either way.
 """
 
 from __future__ import annotations
@@ -35,29 +49,38 @@ from scipy.special import chdtri, ndtri
 from rt_core.model.base import BaseParameters, payload_columns
 from rt_core.model.friction import LAW_COULOMB, LAW_OFFSET, LAW_VISCOUS
 from rt_core.model.robot import RobotModel
+from rt_core.online import _state as m
 from rt_core.online._state import EstimatorState
 from rt_core.online.monitors.velocity import VelocityMonitor
 from rt_core.types import BoolArray, FloatArray, IntArray
+
+#: Covariance (p, p) of the estimate, whether data support each parameter, and its scale (p,), as of a report.
+Values = tuple[FloatArray, BoolArray, FloatArray]
 
 LOOK_S = 0.5
 LOUD = 2.5
 CHANCE = 1e-3
 SIGN_STD = 6.2
 MODEL_ERROR = 3.0
+FORGOT = 0.05
 
 _MEAN = 10  # blocks of the mean that is compared: 5 s
 _LOUD_MEAN, _LOUD_RUN = 6, 6  # blocks of the mean that restarts the estimate, and for how many it has to be loud
 _STANDING_RUN = 10  # the same while a joint stands
 _HOLD = 6  # blocks for which noise is held against the estimate after the mean is usual again
-_REFERENCE, _MIN_REFERENCE = 24, 6  # means in the reference: 2 minutes; 30 s
+_REFERENCE, _MIN_REFERENCE = 24, 4  # means in the reference: 2 minutes; 20 s
+_SETTLED = 1.5  # of the rows in which a joint's noise level settles: the last mean has none of them
 _FIRST_SNAPSHOT = 60  # blocks of motion before the first snapshot, while the model still settles
 _SNAPSHOT_EVERY = 120
 _DIVERGED = 1e12  # no parameter of an arm in SI units
 _CONFIRM = 14  # blocks after a restart from which the estimate can be believed
+_RETRY, _LEVEL = 12, 60  # blocks between the first two restarts, and then at least: 6 means
+_OUTDATED = 1200  # blocks of disagreement after which the snapshot goes: 5 memories
+_BEFORE = 2  # the snapshot of before quick forgetting; the next is the latest
 _NOISE = ("sigma_sum", "sigma_count", "inflation_sum", "inflation_count")
 _COUNTERS = (
-    "blocks", "age", "loud", "hold", "restarted", "snapshots", "noise", "agreement", "signs", "velocity", "left",
-    "anew",
+    "age", "loud", "hold", "restarted", "snapshots", "noise", "agreement", "signs", "velocity", "left",
+    "anew", "wait", "disputed", "untested", "since", "calm",
 )  # fmt: skip
 
 _REASONS = {
@@ -113,6 +136,10 @@ class TrustMonitor:
     ----------
     joints : (n,) bool
         Joints with more noise than usual at the last look.
+    shaped : (n,) bool
+        Joints that have forgotten in excess, and whose parameters have not been confirmed since.
+    generation : int
+        Number of times that another estimate has taken the place of one that was tested.
     measured : dict of str to float
         Latest statistics, each over its limit: doubted above 1.
     """
@@ -124,17 +151,21 @@ class TrustMonitor:
         self._free = np.column_stack((payload_columns(base, model), friction))
         size = np.linalg.norm(self._free, axis=0)
         self._free = self._free[:, size > 0.0]
+        self.generation = 0
         self._friction = friction_terms(base, model.n)
         self.begin()
 
     def begin(self) -> None:
         """Forget everything: the estimate is another one."""
-        self._recent = np.full((_MEAN, self.n), np.nan)
+        self.generation += 1
+        self._looks = 0
+        self._recent = np.full((_LEVEL, self.n), np.nan)
         self._means = np.full((_REFERENCE, self.n), np.nan)
-        self._theta = np.zeros((2, self.p))  # snapshots, the older first
-        self._covariance = np.zeros((2, self.p, self.p))
-        self._known = np.zeros((2, self.p))
-        self._noise_levels = np.zeros((2, len(_NOISE), self.n))
+        self._theta = np.zeros((4, self.p))  # snapshots, the older first; and of before quick forgetting
+        self._covariance = np.zeros((4, self.p, self.p))
+        self._known = np.zeros((4, self.p))
+        self._noise_levels = np.zeros((4, len(_NOISE), self.n))
+        self.shaped = np.zeros(self.n, dtype=np.bool_)
         self._moved = np.zeros(self.n)
         self.velocity = VelocityMonitor(self.n)
         self._count = dict.fromkeys(_COUNTERS, 0)
@@ -145,42 +176,49 @@ class TrustMonitor:
 
     def needs_covariance(self) -> bool:
         """Whether the next look compares values; every second one does."""
-        return self._count["blocks"] % 2 == 1
+        return self._looks % 2 == 1
 
-    def look(
-        self, state: EstimatorState, covariance: FloatArray | None, known: BoolArray | None, scale: FloatArray | None
-    ) -> bool:
-        """Take a block of motion; return True if the estimate is to start anew.
-
-        `covariance` (p, p) of the estimate, whether data support each parameter, and its `scale` (p,), as of a report:
-        where `needs_covariance`.
-        """
+    def look(self, state: EstimatorState, values: Values | None) -> bool:
+        """Take a block of motion, and `values` where `needs_covariance`; return whether to start anew."""
         c = self._count
-        c["blocks"] += 1
+        self._looks += 1
         moved = state["moved"] - self._moved > 0.0
         self._moved[:] = state["moved"]
         self._recent = np.roll(self._recent, -1, axis=0)
         self._recent[-1] = np.where(moved, state["innovation2"], np.nan)
         was_wrong = c["noise"] or c["velocity"]
-        c["velocity"] = int(self.velocity.joints.any())
-        restart = self._listen()
+        moves = np.isfinite(self._recent[-_MEAN:]).any(axis=0)
+        c["velocity"] = int((self.velocity.joints & moves).any())
+        due = self._listen(state)
+        self.shaped |= state["excess"] > 0.0
+        c["calm"] = 0 if (moved & (state["excess"] > 0.0)).any() else c["calm"] + 1
         theta = state["theta"]
-        if covariance is not None and known is not None and scale is not None:
-            self._compare(theta, covariance, known)
-            self._see_signs(theta, covariance, scale)
+        if values is not None:
+            self._compare(theta, *values[:2])
+            self._see_signs(theta, values[0], values[2])
+            if self.shaped.any() and c["calm"]:
+                left = self._has_left(theta, *values[:2])
+                due |= left and bool(self._known[_BEFORE].any())
+                self.shaped[:] &= left and c["calm"] < _CONFIRM
         # what shaped it is over, or it has diverged
         over = bool(was_wrong and not (c["noise"] or c["velocity"]))
-        restart |= over or not np.abs(theta).max() < _DIVERGED
+        level = self._level() if c["noise"] and c["restarted"] >= _LEVEL else None
+        c["since"] += 1
+        late = c["since"] > c["wait"]
+        restart = over or (due and late) or level is not None or not np.abs(theta).max() < _DIVERGED
         if restart:
-            self._restart(state, levels=over or not c["restarted"])
+            c["since"], c["wait"] = 0, 0 if over else max(_LEVEL, 2 * c["wait"]) if c["wait"] else _RETRY
+            self._restart(state, level, usual=over or not c["restarted"])
         elif c["restarted"]:
             c["restarted"] += 1
-            passed = not any(c[key] for key in _REASONS if key != "restarted")
-            if covariance is not None and known is not None and c["restarted"] > _CONFIRM and passed:
-                self._begin_anew(state, theta, covariance, known)
+            passed = not (self.shaped.any() or c["untested"] or any(c[key] for key in _REASONS if key != "restarted"))
+            if values is not None and c["restarted"] > _CONFIRM and passed:
+                self._begin_anew(state, values)
         c["age"] += 1
-        if covariance is not None and known is not None and not self.doubted and c["age"] >= _FIRST_SNAPSHOT:
-            self._keep(state, theta, covariance, known)
+        if values is not None and not (self.doubted or self.shaped.any()):
+            if c["age"] >= (_SNAPSHOT_EVERY if c["snapshots"] else _FIRST_SNAPSHOT):
+                self._keep(state, values)
+            self._take(state, values, _BEFORE + 1)
         return restart
 
     def _mean(self, blocks: int) -> FloatArray:
@@ -190,7 +228,7 @@ class TrustMonitor:
         total = np.where(np.isfinite(last), last, 0.0).sum(axis=0)
         return np.where(2 * count >= min(blocks, _LOUD_MEAN), total / np.maximum(count, 1), np.nan)
 
-    def _listen(self) -> bool:
+    def _listen(self, state: EstimatorState) -> bool:
         """Compare the noise with its reference; return True if it has been loud for long."""
         c = self._count
         have = np.isfinite(self._means).sum(axis=0) >= _MIN_REFERENCE
@@ -205,24 +243,50 @@ class TrustMonitor:
             c["hold"] -= 1
         c["noise"] = int(c["hold"] > 0)
         c["loud"] = c["loud"] + 1 if c["left"] or (self._mean(_LOUD_MEAN) > LOUD * usual).any() else 0
-        if not self.doubted and c["blocks"] % _MEAN == 0:
+        if not self.doubted and self._looks % _MEAN == 0:
             self._means = np.roll(self._means, -1, axis=0)
-            self._means[-1] = self._mean(_MEAN)
+            settled = state["moved"] >= _SETTLED * state["scalars"][m.SETTLE_ROWS]
+            self._means[-1] = np.where(settled, self._mean(_MEAN), np.nan)
         # a joint that stands beside others may have an encoder that sticks, to be found by the estimate as it is
         return c["loud"] >= (_LOUD_RUN if np.isfinite(self._recent[-1]).all() else _STANDING_RUN)
 
+    def _level(self) -> FloatArray | None:
+        """Make a level (n,) that has lasted the reference, and return it; None if it still rises."""
+        blocks = self._recent.reshape(2, -1, _MEAN, self.n)
+        means = np.nansum(blocks, axis=2) / np.maximum(np.isfinite(blocks).sum(axis=2), 1)  # zero: the joint stands
+        earlier, later = means.max(axis=1)
+        if (later > LOUD * earlier).any():
+            return None
+        means = np.where(means > 0.0, means, np.nan).reshape(-1, self.n)
+        self._means = np.concatenate((self._means[len(means) :], means))
+        return np.asarray(np.maximum(earlier, later))
+
+    def _has_left(self, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> bool:
+        """Whether the estimate has left what it was before quick forgetting, or that is not known."""
+        found = self._difference(_BEFORE, theta, covariance, known)
+        if found is None:
+            return True
+        z = np.abs(theta - self._theta[_BEFORE]) / np.sqrt(np.diag(covariance))
+        largest = float(z[known & (self._known[_BEFORE] > 0.0)].max())
+        return bool(found[0] > chdtri(found[4], FORGOT) or largest > -ndtri(FORGOT / (2.0 * found[4])))
+
     def _compare(self, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
         c = self._count
-        c["agreement"], c["left"] = 0, 0
+        c["agreement"] = c["left"] = c["untested"] = 0
         self.measured["agreement"] = self.measured["left"] = 0.0
         if not c["snapshots"]:
             return
         found = self._difference(0, theta, covariance, known)
+        c["untested"] = int(found is None)
         if found is not None and found[2] > 0:
             one = float(ndtri(CHANCE / (2.0 * found[4]))) ** 2
             level = max(found[1] / float(chdtri(found[2], CHANCE)), found[3] / one)
             self.measured["agreement"] = level / MODEL_ERROR
             c["agreement"] = int(self.measured["agreement"] > 1.0)
+        c["disputed"] = c["disputed"] + 2 if c["agreement"] else 0
+        if c["disputed"] >= _OUTDATED and not (c["noise"] or c["velocity"] or c["signs"]):
+            c["agreement"] = c["snapshots"] = c["disputed"] = c["age"] = 0
+            return
         # the links are those of before a restart for longer than the rest
         found = self._difference(1, theta, covariance, known) if c["anew"] else found
         if found is not None and not c["restarted"]:
@@ -236,7 +300,8 @@ class TrustMonitor:
         both = known & (self._known[snapshot] > 0.0)
         if not both.any():
             return None
-        spread = (covariance + self._covariance[snapshot])[np.ix_(both, both)]
+        # of what is older than quick forgetting the data are among those of the estimate
+        spread = (covariance + (snapshot < _BEFORE) * self._covariance[snapshot])[np.ix_(both, both)]
         difference = (theta - self._theta[snapshot])[both]
         if not (np.isfinite(spread).all() and np.isfinite(difference).all()):
             return None  # the estimate is invalid
@@ -261,43 +326,47 @@ class TrustMonitor:
         self.measured["signs"] = worst
         self._count["signs"] = int(worst > 1.0)
 
-    def _keep(self, state: EstimatorState, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
-        """Take a snapshot where one is due."""
+    def _keep(self, state: EstimatorState, values: Values) -> None:
+        """Take a snapshot."""
         c = self._count
-        if c["snapshots"] and c["age"] < _SNAPSHOT_EVERY:
-            return
-        if c["snapshots"]:
-            for kept in (self._theta, self._covariance, self._known, self._noise_levels):
-                kept[0] = kept[1]
-        self._take(state, theta, covariance, known, 1)
+        self._take(state, values, 1)
         if not c["snapshots"]:
-            self._take(state, theta, covariance, known, 0)
+            self._take(state, values, 1)  # the older one, too
         c["snapshots"] += 1
-        c["anew"] = 0
+        c["age"] = c["anew"] = c["wait"] = 0
 
-    def _take(
-        self, state: EstimatorState, theta: FloatArray, covariance: FloatArray, known: BoolArray, at: int
-    ) -> None:
+    def _take(self, state: EstimatorState, values: Values, at: int, *, shift: bool = True) -> None:
         noise = np.stack([state[name] for name in _NOISE])
-        self._theta[at], self._covariance[at], self._known[at], self._noise_levels[at] = theta, covariance, known, noise
-        self._count["age"] = 0
+        taken = (state["theta"], *values[:2], noise)
+        kept = (self._theta, self._covariance, self._known, self._noise_levels)
+        for array, value in zip(kept, taken, strict=True):
+            array[at - 1] = array[at] if shift else array[at - 1]
+            array[at] = value
 
-    def _begin_anew(self, state: EstimatorState, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
+    def _begin_anew(self, state: EstimatorState, values: Values) -> None:
         """Believe an estimate that has begun anew: from now on it is compared with itself."""
-        self._count["restarted"] = self._count["left"] = 0
-        if self._count["snapshots"]:
-            self._take(state, theta, covariance, known, 1)
-            self._count["anew"] = 1
+        c = self._count
+        c["restarted"] = c["left"] = 0
+        if c["snapshots"]:
+            self._take(state, values, 1, shift=False)
+            c["age"], c["anew"] = 0, 1
 
-    def _restart(self, state: EstimatorState, *, levels: bool) -> None:
-        """Begin anew, with the noise `levels` of before where those since then hold what was wrong and is over.
+    def _restart(self, state: EstimatorState, level: FloatArray | None, *, usual: bool) -> None:
+        """Begin anew, with the noise `level` (n,), or the `usual` where later ones hold what was wrong and is over.
 
         While it goes on, they grow with it: else forgetting would be fast for ever, and take all information.
         """
         c = self._count
         c["restarted"], c["loud"], c["left"] = 1, 0, 0
         self._recent[:] = np.nan
-        if c["snapshots"] and levels:
+        self._known[_BEFORE:] = 0.0
+        self.shaped[:] = False
+        if level is not None:
+            c["noise"] = c["hold"] = 0
+            grown = np.where(level > 0.0, level / state["sigma2"], 1.0)
+            for name in ("sigma_sum", "sigma2", "weight2"):
+                state[name][:] *= grown
+        elif c["snapshots"] and usual:
             for name, value in zip(_NOISE, self._noise_levels[0], strict=True):
                 state[name][:] = value
         if not np.abs(state["theta"]).max() < _DIVERGED:
@@ -344,7 +413,7 @@ class TrustMonitor:
             "trust_recent": self._recent.copy(), "trust_means": self._means.copy(), "trust_theta": self._theta.copy(),
             "trust_covariance": self._covariance.copy(), "trust_known": self._known.copy(),
             "trust_noise": self._noise_levels.copy(), "trust_moved": self._moved.copy(),
-            "trust_velocity": self.velocity.sums.copy(),
+            "trust_shaped": self.shaped.copy(), "trust_velocity": self.velocity.sums.copy(),
             "trust_counters": np.array(list(self._count.values()), dtype=np.int64),
         }  # fmt: skip
 
@@ -355,9 +424,9 @@ class TrustMonitor:
         if any(np.shape(saved.get(key, ())) != value.shape for key, value in fresh.items()):
             return
         arrays = [np.array(saved[key], dtype=fresh[key].dtype) for key in fresh]
-        (self._recent, self._means, self._theta, self._covariance, self._known, self._noise_levels, self._moved) = (
-            arrays[:7]
-        )
-        self.velocity.sums = arrays[7]
+        (
+            self._recent, self._means, self._theta, self._covariance, self._known, self._noise_levels, self._moved,
+            self.shaped, self.velocity.sums,
+        ) = arrays[:-1]  # fmt: skip
         self.velocity.judge()
         self._count = dict(zip(_COUNTERS, arrays[-1].tolist(), strict=True))

@@ -10,6 +10,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from drivers.files.robots.file import load_robot
 from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import RobotModel
@@ -34,7 +35,9 @@ def moving(seconds: float = 75.0) -> tuple[RobotModel, SimulatedData]:
     return model, SimulatedArm(model, SimSettings(rate_hz=RATE, seed=1, torque_noise=0.004), motion).simulate(seconds)
 
 
-def feed(estimator: OnlineEstimator, tau: FloatArray, start: int, stop: int, keep: int = 1) -> list[EstimateReport]:
+def feed(
+    estimator: OnlineEstimator, tau: FloatArray, start: int, stop: int, keep: int = 1, q: FloatArray | None = None
+) -> list[EstimateReport]:
     """Feed frames; return the report of each second."""
     _, data = moving()
     reports = []
@@ -77,6 +80,37 @@ def test_a_wrong_sign_is_never_believed_and_a_restart_of_the_process_does_not_fo
     assert not other.trust.doubted
 
 
+def test_an_encoder_that_slips_slowly_is_told_by_the_links() -> None:
+    """What it does to the torque is learned; no payload and no friction does it to the links."""
+    model, rate = random_arm(6, 21), 100.0
+    motion = MotionSettings(seed=1, candidates=1, base_frequency_hz=0.2)
+    data = SimulatedArm(model, SimSettings(rate_hz=rate, seed=1, torque_noise=0.004), motion).simulate(65.0)
+    q = data.channels["q"].copy()
+    q[:, 2] += 0.4 * np.clip((data.t - 38.0) / 5.0, 0.0, 1.0)
+    estimator = OnlineEstimator(model, SETTINGS, rate)
+    for k in range(data.t.size):
+        estimator.step(round(data.t[k] * 1e9), k, q[k], data.channels["tau"][k])
+    assert "disagreement" in estimator.trust.reasons
+    assert share(estimator.report()) == 0.0
+
+
+@pytest.mark.parametrize("size", [0.5, 2.0])
+def test_what_a_short_push_has_shaped_is_not_believed(size: float) -> None:
+    model, data = moving()
+    base = base_parameters(model)
+    truth = base.theta(standard_parameters(model, base.standard))
+    tau = data.channels["tau"].copy()
+    tau[CLEAN : CLEAN + round(RATE), 1] += size * tau[:, 1].std()
+    estimator = estimator_of()
+    before = share(estimator.report())
+    reports = feed(estimator, tau, CLEAN + 1, CLEAN + round(20.0 * RATE))
+    given = np.array([[s == "estimated" for s in report.status] for report in reports])
+    right = np.array([np.abs(report.theta - truth) < 1.96 * report.std for report in reports])
+    assert not given.all()
+    assert right[given].mean() >= 0.9
+    assert share(reports[-1]) >= 0.9 * before
+
+
 def test_a_payload_is_learned_anew_within_15_s() -> None:
     model, data = moving()
     base = base_parameters(model)
@@ -97,6 +131,26 @@ def test_a_payload_is_learned_anew_within_15_s() -> None:
     assert share(late) >= 0.9 * before
     error = np.abs(late.theta - truth) / late.std
     assert (error < 1.96).mean() >= 0.9 or error.max() < 3.5
+
+
+def test_noise_that_stays_is_accepted_after_a_few_restarts_and_widens_the_intervals() -> None:
+    rng, rate = np.random.default_rng(3), 100.0
+    estimator = OnlineEstimator(load_robot("emps").model, SETTINGS, rate)
+    reasons: list[tuple[str, ...]] = [()]
+    std: list[FloatArray] = []
+    for k in range(round(130.0 * rate)):
+        t = k / rate
+        noise = (4.0 if t > 50.0 else 1.0) * rng.standard_normal()
+        tau = -250.0 * 0.1 * np.sin(3.0 * t) + 20.0 * np.sign(np.cos(3.0 * t)) + noise
+        estimator.step(round(t * 1e9), k, np.array([0.1 * np.sin(3.0 * t)]), np.array([tau]))
+        if estimator.trust.reasons != reasons[-1]:
+            reasons.append(estimator.trust.reasons)
+        if k % 5000 == 4900:
+            std.append(estimator.report().std)
+    assert reasons[1] == ("noise",)
+    assert reasons[-1] == ()
+    assert len(reasons) < 12
+    assert (std[-1] > 2.0 * std[0]).all()
 
 
 def test_lost_frames_are_told_and_then_used() -> None:
