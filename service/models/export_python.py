@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 
@@ -31,105 +32,8 @@ from rt_core.types import FloatArray
 from service.models.document import ModelFile
 from service.models.export_urdf import plain_text
 
-_PYTHON = '''"""Joint torque of {robot}, identified by thetad ({kind}, {method}) from {recording}.
-
-    tau = torque(q, dq, ddq{argument})
-
-takes and gives sequences of {n} numbers: position [rad or m], velocity, acceleration{takes}; torque [N*m or N].
-Needs nothing but Python.  Verdict of the identification: {verdict}.{ranges}
-"""
-
-from math import cos, exp, sin, tanh
-{imports}
-GRAVITY = {gravity}
-# Per joint: rotation = A0 + cos(q)*A1 + sin(q)*A2 (row-major), origin = P + q*D, axis, revolute.
-JOINTS = {joints}
-# Per link, about its frame: m, mx, my, mz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz; {meaning}.
-LINKS = {links}
-# Joint effects: (law, value, weights of the joint coordinates, velocity constant, exponent, smoothing velocity{field}).
-EFFECTS = {effects}
-{range}
-
-def _cross(a, b):
-    return (a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])
-
-
-def _add(*vectors):
-    return tuple(sum(x) for x in zip(*vectors))
-
-
-def _times(s, a):
-    return tuple(s * x for x in a)
-
-
-def _dot(a, b):
-    return sum(x * y for x, y in zip(a, b))
-
-
-def _turn(R, a):
-    return tuple(R[3 * i] * a[0] + R[3 * i + 1] * a[1] + R[3 * i + 2] * a[2] for i in range(3))
-
-
-def _turn_back(R, a):
-    return tuple(R[i] * a[0] + R[3 + i] * a[1] + R[6 + i] * a[2] for i in range(3))
-
-
-def _effect(law, position, speed, acceleration, load, constant, exponent, smoothing):
-    if law in ("armature", "viscous", "offset"):
-        return {{"armature": acceleration, "viscous": speed, "offset": 1.0}}[law]
-    if law in ("sine", "cosine"):
-        return sin(position) if law == "sine" else cos(position)
-    if law in ("quadratic_odd", "quadratic_even", "cubic"):
-        return {{"quadratic_odd": speed * abs(speed), "quadratic_even": speed**2, "cubic": speed**3}}[law]
-    if law == "tanh":
-        return tanh(speed / constant) if constant > 0.0 else 0.0
-    decay = exp(-((abs(speed) / constant) ** exponent)) if constant > 0.0 else 0.0
-    if law == "decaying_viscous":
-        return speed * decay
-    sign = tanh(speed / smoothing) if smoothing > 0.0 else float(speed > 0.0) - float(speed < 0.0)
-    return sign * {{"coulomb": 1.0 - decay, "breakaway": decay, "load": abs(load)}}[law]
-
-
-def torque(q, dq, ddq{argument}):
-    """Joint torques for one state: recursive Newton-Euler, then the joint effects."""
-{check}{fast}    w = dw = (0.0, 0.0, 0.0)
-    a = _times(-1.0, GRAVITY)
-    frames = []
-    for i, (A0, A1, A2, P, D, axis, revolute) in enumerate(JOINTS):
-        c, s = cos(q[i]), sin(q[i])
-        R = tuple(x + c * y + s * z for x, y, z in zip(A0, A1, A2))
-        p = _add(P, _times(q[i], D))
-        a = _turn_back(R, _add(a, _cross(dw, p), _cross(w, _cross(w, p))))
-        w, dw = _turn_back(R, w), _turn_back(R, dw)
-        coriolis = _times(dq[i], _cross(w, axis))
-        if revolute:
-            dw = _add(dw, _times(ddq[i], axis), coriolis)
-            w = _add(w, _times(dq[i], axis))
-        else:
-            a = _add(a, _times(ddq[i], axis), _times(2.0, coriolis))
-        m, hx, hy, hz, xx, xy, yy, xz, yz, zz = LINKS[i]
-        h = (hx, hy, hz)
-        inertia = (xx, xy, xz, xy, yy, yz, xz, yz, zz)
-        force = _add(_times(m, a), _cross(dw, h), _cross(w, _cross(w, h)))
-        moment = _add(_cross(h, a), _turn(inertia, dw), _cross(w, _turn(inertia, w)))
-        frames.append([R, p, force, moment])
-    tau = [0.0] * len(JOINTS)
-    for i in range(len(JOINTS) - 1, -1, -1):
-        R, p, force, moment = frames[i]
-        axis, revolute = JOINTS[i][5], JOINTS[i][6]
-        tau[i] = _dot(axis, moment if revolute else force)
-        if i:
-            force, moment = _turn(R, force), _turn(R, moment)
-            frames[i - 1][2] = _add(frames[i - 1][2], force)
-            frames[i - 1][3] = _add(frames[i - 1][3], moment, _cross(p, force))
-    load = list(tau)
-    for law, value, weights, constant, exponent, smoothing{field} in EFFECTS:
-        states = (_dot(weights, x) for x in (q, dq, ddq, load))
-        size = _effect(law, *states, constant, exponent, smoothing)
-{warm}        for j, weight in enumerate(weights):
-            tau[j] += weight * value * size
-    return tau
-'''
+#: The module, as `str.format` takes it.
+_TEMPLATE = Path(__file__).with_name("exported_model.py.template")
 
 # Additional check of a model that says up to which speeds it was identified.
 _FAST = """    for joint, (v, limit) in enumerate(zip(dq, SPEEDS)):
@@ -204,7 +108,7 @@ def to_python(model_file: ModelFile) -> str:
     def block(rows: list[tuple[object, ...]]) -> str:
         return "[\n" + "".join(f"    {row!r},\n" for row in rows) + "]"
 
-    return _PYTHON.format(
+    return _TEMPLATE.read_text(encoding="utf-8").format(
         robot=model.name, kind=document["kind"], method=plain_text(document["method"]),
         recording=plain_text(model_file.origin), verdict=document["verdict"], n=model.n,
         gravity=_numbers(model.gravity), joints=block(list(joints)),

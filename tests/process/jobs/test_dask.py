@@ -208,22 +208,6 @@ def test_an_input_that_changed_ends_a_run_as_it_does_locally(
     )
 
 
-@pytest.mark.soak
-def test_a_run_ends_at_its_limits_and_when_it_is_stopped(
-    cluster: Processes, dask: DaskBackend, tmp_path: Path, arm2: Path
-) -> None:
-    ready(dask)
-    folder = folder_of(tmp_path / "long", "compare", ENDLESS | {"robot": str(arm2)})
-    end = ended(dask.start("long", folder, Limits(seconds=2.0, memory_mb=2000.0)))
-    assert (end.how, end.reason) == ("final", "not done within its limit of 2 s")
-    assert not cluster.runners()
-
-    run = endless(cluster, dask, tmp_path / "stopped", arm2)
-    run.stop()
-    assert ended(run).how == "cancelled"
-    until(lambda: not cluster.runners(), "the end of the runner")
-
-
 def test_a_worker_that_is_killed_interrupts_its_run_alone(
     cluster: Processes, dask: DaskBackend, tmp_path: Path, arm2: Path
 ) -> None:

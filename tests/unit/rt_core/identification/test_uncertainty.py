@@ -38,26 +38,6 @@ def rows_of(Y: np.ndarray, tau: np.ndarray, use: np.ndarray) -> Rows:
     return Rows(np.arange(count) * 0.02, Y, zeros, zeros, zeros, tau, use, piece, 50.0, 10.0)
 
 
-@pytest.mark.parametrize("kind", ["ar", pytest.param("filtered", marks=pytest.mark.soak)])
-def test_intervals_cover_as_often_as_they_say(kind: str) -> None:
-    rng = np.random.default_rng(7)
-    truth = np.array([1.0, -2.0, 0.5, 3.0, 0.2])
-    z = []
-    for _ in range(100):
-        Y = design(rng, 1200)
-        use = np.ones((1200, 2), dtype=bool)
-        use[:, 0] = np.abs(Y[0, 0]) > 0.1
-        scale = np.array([0.3, 2.0])
-        e = np.stack([noise(rng, 1200, kind) for _ in range(2)], axis=1) * scale
-        tau = np.einsum("npk,p->kn", Y, truth) + e
-        rows = rows_of(Y, tau, use)
-        solution = solve(compress(Y, tau, use), P, "wls")
-        z.append((solution.theta - truth) / estimate_covariance(rows, solution).std)
-    cover = np.mean(np.abs(z) < 1.96, axis=0)
-    assert 0.90 <= cover.mean() <= 0.98
-    assert (cover > 0.87).all()
-
-
 @pytest.mark.parametrize("share", [0.6, -0.6])
 def test_noise_that_two_rows_have_in_common_counts_twice(share: float) -> None:
     """Two sides see the same parameter through one error: the second tells less than it seems to."""
