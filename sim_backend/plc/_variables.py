@@ -9,16 +9,8 @@ from typing import Any
 from drivers.ads import layout
 from drivers.ads.layout import IEC, NAME_CHARS, STRUCTURES, VARIABLES, Sizes
 from sim_backend.errors import SimulationConfigError
-from sim_backend.plc._data_types import (
-    ELEMENTARY,
-    DataType,
-    array,
-    elementary,
-    enumeration,
-    reference,
-    string,
-    structure,
-)
+from sim_backend.plc import _data_types as kinds
+from sim_backend.plc._data_types import ELEMENTARY, DataType, array, elementary, structure
 from sim_backend.plc._symbols import Variable
 
 #: Structures that the program also writes when altered.
@@ -53,7 +45,7 @@ def layout_types(sizes: Sizes, alterations: Sequence[Alteration] = ()) -> dict[s
         kind = (
             elementary(str(changed[-1].type))
             if changed
-            else string(NAME_CHARS)
+            else kinds.string(NAME_CHARS)
             if field.kind == "STRING"
             else types[field.kind]
             if field.kind in types
@@ -89,7 +81,7 @@ def _main() -> list[Variable]:
     tool = structure(
         "ST_Tool",
         [
-            ("sName", string(15), "what it is called"),
+            ("sName", kinds.string(15), "what it is called"),
             ("bClosed", elementary("BOOL"), ""),
             ("fMass", elementary("LREAL"), "[kg]"),
             ("aCentre", array(elementary("REAL"), [(1, 3)]), "[m]"),
@@ -102,10 +94,10 @@ def _main() -> list[Variable]:
             ("nNumber", elementary("INT"), ""),
             ("stTool", tool, "in the gripper"),
             ("aTools", array(tool, [(0, 3)]), "in the rack"),
-            ("rTool", reference(tool), "in use"),
+            ("rTool", kinds.reference(tool), "in use"),
         ],
     )
-    mode = enumeration("E_Mode", [("Manual", 0), ("Automatic", 1), ("Setup", 10)])
+    mode = kinds.enumeration("E_Mode", [("Manual", 0), ("Automatic", 1), ("Setup", 10)])
     plain = {
         "nByte": "BYTE", "nInt": "INT", "nWord": "WORD", "nDint": "DINT", "nUdint": "UDINT", "nLint": "LINT",
         "fReal": "REAL", "fLreal": "LREAL",
@@ -113,13 +105,13 @@ def _main() -> list[Variable]:
     declared: list[tuple[str, DataType, str]] = [
         ("bSwitch", elementary("BOOL"), "free for the operator"),
         *((name, elementary(kind), "") for name, kind in plain.items()),
-        ("sText", string(80), ""),
+        ("sText", kinds.string(80), ""),
         ("aNumbers", array(elementary("INT"), [(1, 5)]), ""),
         ("aMatrix", array(elementary("LREAL"), [(0, 2), (-1, 3)]), "two rows, columns -1 to 1"),
         ("eMode", mode, ""),
         ("stStation", station, ""),
-        ("rLreal", reference(elementary("LREAL")), ""),
-        ("rTool", reference(tool), ""),
+        ("rLreal", kinds.reference(elementary("LREAL")), ""),
+        ("rTool", kinds.reference(tool), ""),
         ("nCycles", elementary("UDINT"), "counts the cycles of the task"),
     ]
     return [Variable(f"MAIN.{name}", kind, comment) for name, kind, comment in declared]

@@ -12,23 +12,11 @@ from drivers.files.recordings.recording import Recording, RecordingMeta, write_r
 from tests.lab.arms.harmonic_drive import RATE, N, Recorded, measured, one_after_the_other, record
 from tests.lab.command_line import thetad
 from tests.lab.daemon.daemons import replayed
+from tests.lab.files import FILES
 
 KM = 0.4
 DRIVE = {"gear_ratio": N, "torque_constant": KM}
-ROBOT = """
-format = 1
-name = "rig"
-kinematics = "dh"
-[transmission]
-gear_ratio = [1.0, 290.0]
-torque_constant = [1.0, 0.4]
-[[joint]]
-name = "slide"
-kind = "prismatic"
-[[joint]]
-name = "elbow"
-armature = 4.205
-"""
+ROBOT = (FILES / "elastic_rig.toml").read_text(encoding="utf-8")
 
 
 def recording_of(r: Recorded) -> Recording:

@@ -8,6 +8,7 @@ import numpy as np
 
 from drivers.files.importing._mapping import Mapping, parse_mapping
 from drivers.files.recordings.recording import Recording
+from tests.lab.files import FILES
 
 N = 400
 T = np.arange(N) * 1e-3 * 5.0
@@ -15,55 +16,13 @@ Q = np.stack([0.8 * np.sin(3.0 * T), 0.5 * np.cos(2.0 * T)], axis=1)
 DQ = np.stack([2.4 * np.cos(3.0 * T), -1.0 * np.sin(2.0 * T)], axis=1)
 TAU = np.stack([10.0 * np.sin(T), 5.0 + np.cos(7.0 * T)], axis=1)
 
-NPZ = """
-format = 1
-name = "lab"
-[time]
-column = "t"
-[q]
-columns = "q"
-unit = "rad"
-[dq]
-columns = "dq"
-unit = "rad/s"
-[tau]
-columns = "tau"
-unit = "N*m"
-"""
+NPZ = (FILES / "npz_mapping.toml").read_text(encoding="utf-8")
 
 NPZ_NO_DQ = NPZ.replace('[dq]\ncolumns = "dq"\nunit = "rad/s"\n', "")
 
-CSV = """
-format = 1
-name = "lab"
-[time]
-column = "time"
-[q]
-columns = "q_{joint}"
-unit = "rad"
-[tau]
-columns = ["tau_1", "tau_2"]
-unit = "N*m"
-"""
+CSV = (FILES / "csv_mapping.toml").read_text(encoding="utf-8")
 
-ROBOT = """
-format = 1
-name = "two"
-kinematics = "mdh"
-[[joint]]
-name = "a"
-lower = -1.0
-upper = 1.0
-velocity = 3.0
-effort = 20.0
-[[joint]]
-name = "b"
-alpha_deg = 90
-lower = -1.0
-upper = 1.0
-velocity = 3.0
-effort = 20.0
-"""
+ROBOT = (FILES / "two_joints.toml").read_text(encoding="utf-8")
 
 
 def mapping(text: str, *changes: tuple[str, str]) -> Mapping:

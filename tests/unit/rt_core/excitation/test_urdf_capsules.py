@@ -11,23 +11,9 @@ from rt_core.excitation.urdf_capsules import capsules_from_urdf
 from rt_core.excitation.workspace_regions import Capsule
 from rt_core.model.urdf import UrdfError, chain_from_urdf, rotation_from_rpy
 from rt_core.types import FloatArray
+from tests.lab.files import FILES
 
-URDF = """<robot name="r">
-<link name="base"><collision><geometry><cylinder radius="0.1" length="0.3"/></geometry></collision></link>
-<link name="arm">
-  <collision><origin xyz="0.1 0.2 0.3" rpy="0.3 -0.2 0.5"/><geometry><box size="0.1 0.5 0.2"/></geometry></collision>
-  <collision><geometry><sphere radius="0.07"/></geometry></collision>
-</link>
-<link name="bracket"><collision><origin xyz="0 0 0.1"/><geometry><box size="0.3 0.1 0.1"/></geometry></collision></link>
-<link name="hand">
-  <collision><geometry><mesh filename="hand.stl" scale="0.001 0.001 -0.001"/></geometry></collision>
-</link>
-<link name="fixture"><collision><geometry><sphere radius="0.2"/></geometry></collision></link>
-<joint name="j1" type="revolute"><parent link="base"/><child link="arm"/><axis xyz="0 0 1"/></joint>
-<joint name="f1" type="fixed"><origin xyz="0.4 0 0" rpy="0 0 1.0"/><parent link="arm"/><child link="bracket"/></joint>
-<joint name="j2" type="prismatic"><parent link="bracket"/><child link="hand"/><axis xyz="1 0 0"/></joint>
-<joint name="f2" type="fixed"><origin xyz="1 0 0"/><parent link="base"/><child link="fixture"/></joint>
-</robot>"""
+URDF = (FILES / "capsules.urdf").read_text(encoding="utf-8")
 
 
 def covers(capsule: Capsule, points: FloatArray) -> bool:

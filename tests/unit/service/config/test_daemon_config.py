@@ -14,38 +14,10 @@ from hypothesis import strategies as st
 from rt_core.online import OnlineSettings
 from service.config.daemon import DaemonConfig
 from service.config.load import Config, ConfigError, check_settings, load_config, parse_config
+from tests.lab.files import FILES
 
 ROOT = Path(__file__).resolve().parents[4]
-GOOD = """
-[daemon]
-state_dir = "state"
-frames_port = 0
-
-[[arm]]
-name = "left"
-robot = "emps"
-[arm.driver]
-kind = "replay"
-recording = "data/x.mcap"
-speed = "max"
-[arm.recorder]
-directory = "rec"
-
-[[arm]]
-name = "right"
-robot = "../robots/r.toml"
-[arm.driver]
-kind = "sim"
-mode = "csp"
-pace = 2
-[arm.driver.settings]
-rate_hz = 500
-[arm.estimator]
-memory_s = 3.0
-[arm.safety]
-permit_s = 30
-following_error = [0.1, 0.2]
-"""
+GOOD = (FILES / "daemon.toml").read_text(encoding="utf-8")
 
 
 def table() -> dict[str, Any]:

@@ -20,31 +20,14 @@ from service.jobs.kinds import find_kind
 from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.kind import Outcome
 from tests.lab.arms.calibration import forward, frame, postures, table
+from tests.lab.files import FILES
 from tests.lab.jobs.job_run import workspace
 
 BASE = frame((0.8, 0.3, -0.2), (0.1, 0.2, 1.0))
 TOOL = frame((0.05, 0.02, 0.1), (0.0, 0.0, 0.3))
 ARM = table([0.0, 0.4, 0.1], [np.pi / 2.0, 0.0, 1.2], [0.3, 0.0, 0.2])
 ERRORS = {"a1": 1e-3, "alpha1": -2e-3, "theta2": 3e-3, "a2": -1.5e-3, "beta2": 1e-3}
-ROBOT = """
-format = 1
-name = "small"
-kinematics = "dh"
-[[joint]]
-name = "first"
-d = 0.3
-alpha_deg = 90
-[[joint]]
-name = "second"
-a = 0.4
-[[joint]]
-name = "third"
-a = 0.1
-alpha = 1.2
-d = 0.2
-[tip]
-translation = [0.05, 0.02, 0.1]
-"""
+ROBOT = (FILES / "small_robot.toml").read_text(encoding="utf-8")
 NOISE = 3e-5
 
 

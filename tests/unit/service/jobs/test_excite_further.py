@@ -14,28 +14,13 @@ from drivers.files.robots.file import load_robot
 from rt_core.excitation.fourier import FourierSeries
 from rt_core.excitation.objective import Excitation
 from service.operations.errors import OperationError
+from tests.lab.files import FILES
 from tests.lab.jobs.job_run import run_here
 
 QUICK: dict[str, Any] = {"harmonics": 3, "period_s": 5.0, "iterations": 60, "rate_hz": 20.0, "optimiser": "gradient"}
 FIRST = {"joints": ["first", "second"], "f0_hz": 0.2, "q0": [0.1, -0.2], "a": [[0.3, -0.3]] * 2, "b": [[0.2, -0.1]] * 2}
 RADIUS = {"base": 0.12, "hand": 0.1}
-URDF = """<robot name="elbow">
-<link name="base"><collision><geometry><sphere radius="0.12"/></geometry></collision></link>
-<link name="upper"><inertial><mass value="3"/><origin xyz="0.2 0 0"/>
-  <inertia ixx="0.02" iyy="0.05" izz="0.05" ixy="0" ixz="0" iyz="0"/></inertial></link>
-<link name="fore"><inertial><mass value="2"/><origin xyz="0.15 0 0"/>
-  <inertia ixx="0.01" iyy="0.03" izz="0.03" ixy="0" ixz="0" iyz="0"/></inertial></link>
-<link name="hand"><inertial><mass value="1"/><origin xyz="0.02 0 0"/>
-  <inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial>
-  <collision><origin xyz="0.05 0 0"/><geometry><sphere radius="0.1"/></geometry></collision>
-  EXTRA</link>
-<joint name="j1" type="revolute"><parent link="base"/><child link="upper"/><axis xyz="0 1 0"/>
-  <limit lower="-3" upper="3" velocity="2" effort="90"/><origin xyz="0 0 0.1"/></joint>
-<joint name="j2" type="revolute"><parent link="upper"/><child link="fore"/><axis xyz="0 1 0"/>
-  <limit lower="1.2" upper="2.9" velocity="2" effort="60"/><origin xyz="0.4 0 0"/></joint>
-<joint name="j3" type="revolute"><parent link="fore"/><child link="hand"/><axis xyz="1 0 0"/>
-  <limit lower="-3" upper="3" velocity="2" effort="20"/><origin xyz="0.35 0 0"/></joint>
-</robot>"""
+URDF = (FILES / "elbow.urdf").read_text(encoding="utf-8")
 MESH = '<collision><geometry><mesh filename="palm.stl"/></geometry></collision>'
 
 
