@@ -16,29 +16,13 @@ from service.jobs.queue.artifacts import sha256_of
 from service.operations.kind import Outcome
 from service.operations.workspace import Input, Workspace
 from service.protocol.json_values import json_values
+from tests.lab.files import FILES
 
 ROOT = Path(__file__).resolve().parents[3]
 CREATED = "2026-01-02T03:04:05+00:00"
 PATIENCE_S = 240.0  # for a machine that is busy
 
-_JOINT = """
-[[joint]]
-name = "{name}"
-a = {a}
-alpha_deg = {alpha}
-lower = -2.5
-upper = 2.5
-velocity = 3.0
-effort = 200
-mass = 4.0
-com = [0.1, 0.02, -0.03]
-inertia = [0.03, 0.001, 0.04, -0.002, 0.001, 0.05]
-armature = 0.6
-viscous = 3.0
-coulomb = 2.5
-offset = 0.4
-{more}
-"""
+_JOINT = (FILES / "joint.toml.template").read_text(encoding="utf-8")
 _STRIBECK = "breakaway = 5.0\nstribeck_velocity = 0.1"
 
 

@@ -8,23 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.lab.console import check_page, differs, renewed, varying
+from tests.lab.files import FILES
 
-PAGE = """# Title
-
-```console
-$ printf 'a 0.0646 s\\nsecond\\nthird\\n'
-a 0.0647 s
-...
-third
-$ echo one \\
-    two
-one two
-```
-
-```sh
-$ not this
-```
-"""
+PAGE = (FILES / "console_page.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from drivers.files.robots.file import load_robot
 from rt_core.model.base import base_parameters
 from service.models.document import load_model
 from tests.lab.command_line import mounted, rewrite, thetad
+from tests.lab.files import FILES
 
 
 @dataclass(frozen=True)
@@ -37,19 +38,7 @@ SETS = {
 #: Published-data reference: RMS [N*m] after a 10 Hz zero-phase filter, Stribeck friction with a free offset.
 FRICTION_RMS = {"high": 0.355, "middle": 0.179, "slow": 0.133}
 #: The arm in the frames of its URDFs, so that each of them is a prior as it stands.
-LWR4_ROBOT = """
-format = 1
-name = "kuka_lwr4"
-kinematics = "urdf"
-urdf = "{urdf}"
-[model]
-armature = false
-[identification]
-cutoff_hz = 4.0
-rate_hz = 50.0
-trim_s = 1.0
-min_velocity = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-"""
+LWR4_ROBOT = (FILES / "lwr4.toml.template").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from sim_backend.ethercat.build import apply_fault
 from sim_backend.ethercat.settings import SegmentFileError, parse_segment
 from sim_backend.faults import FaultSchedule
 from tests.lab.ethercat.slave_bench import OP, SAFEOP, Bench
+from tests.lab.files import FILES
 
 JOINTS = [f"joint_{k}" for k in range(1, 7)]
 S = 1_000_000_000
@@ -71,22 +72,7 @@ def test_a_slave_refuses_op_until_it_does_not() -> None:
     assert bench.request(OP | reg.AL_ERROR) == (OP, 0)
 
 
-SCRIPT = """
-[[fault]]
-kind = "mend"
-at_s = 2.5
-
-[[fault]]
-kind = "cut"
-at_s = 1.0
-after = 3
-
-[[fault]]
-kind = "emergency"
-cycle = 1200
-slave = 0
-code = 0xFF01
-"""
+SCRIPT = (FILES / "ethercat_faults.toml").read_text(encoding="utf-8")
 
 
 def test_faults_are_due_at_their_times_counted_from_operation_on() -> None:
