@@ -180,10 +180,12 @@ class Recursion:
         state = self._state
         self._next_look = int(state.ints[m.UPDATES]) + self._look_updates
         length = int(state.ints[m.LENGTH])
-        if self.has_dq and state.ints[m.RING_COUNT] >= length and not state["bridged"].any():
+        if state.ints[m.RING_COUNT] >= length and not state["bridged"].any():
             n, at = self.model.n, int(state.ints[m.RING_AT])
             window = state["ring"][:, at : at + length]
-            self.trust.velocity.take(window[:n], window[2 * n : 3 * n], 1.0 / self.rate_hz)
+            self.trust.take_torque(window[n : 2 * n])
+            if self.has_dq:
+                self.trust.velocity.take(window[:n], window[2 * n : 3 * n], 1.0 / self.rate_hz)
         values = None
         if self.trust.needs_covariance():
             covariance = self.covariance

@@ -33,21 +33,7 @@ SUFFIXES: dict[Form, str] = {"ros2": ".ros2.mcap", "foxglove": ".foxglove.mcap",
 
 _LIBRARY = "thetad"
 _BILLION = 1_000_000_000
-_ROS2_DEFINITION = """\
-std_msgs/Header header
-string[] name
-float64[] position
-float64[] velocity
-float64[] effort
-================================================================================
-MSG: std_msgs/Header
-builtin_interfaces/Time stamp
-string frame_id
-================================================================================
-MSG: builtin_interfaces/Time
-int32 sec
-uint32 nanosec
-"""
+_ROS2_DEFINITION = Path(__file__).with_name("joint_state.msg").read_text(encoding="utf-8")
 
 
 def export_recording(recording: Recording, path: Path, form: Form, replace: bool = False) -> None:

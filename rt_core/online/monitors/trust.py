@@ -20,6 +20,7 @@ All works on what the estimator has at hand every `LOOK_S` of motion; the kernel
   normal quantile of `CHANCE` for 7 joints (3.6), times 1.7 for the same reason.  Inertias that come out negative say
   nothing: on real arms a poor excitation and a model's error make them so (KUKA LWR4, joint 7).
 - Velocity: measured velocities of joints that move are not those of the positions (`.velocity`).
+- Torque: that of a joint has had one and the same value for 5 s of motion, which no sensor measures.
 - Forgetting: a joint has forgotten in excess, for 0.7 s at least (`innovation_s` times ln 10: no look misses it).  Its
   parameters are not believed until that is over and the estimate agrees with what it was 1 to 3 s before.  That holds
   more data, so their difference has at most the covariance of the estimate: the limits are quantiles of `FORGOT`, of
@@ -80,12 +81,12 @@ _BEFORE = 2  # the snapshot of before quick forgetting; the next is the latest
 _NOISE = ("sigma_sum", "sigma_count", "inflation_sum", "inflation_count")
 _COUNTERS = (
     "age", "loud", "hold", "restarted", "snapshots", "noise", "agreement", "signs", "velocity", "left",
-    "anew", "wait", "disputed", "untested", "since", "calm",
+    "anew", "wait", "disputed", "untested", "since", "calm", "torque",
 )  # fmt: skip
 
 _REASONS = {
-    "velocity": "velocity", "noise": "noise", "signs": "signs", "agreement": "disagreement", "left": "change",
-    "restarted": "restarted",
+    "velocity": "velocity", "torque": "torque", "noise": "noise", "signs": "signs", "agreement": "disagreement",
+    "left": "change", "restarted": "restarted",
 }  # fmt: skip
 _SIGNS = "friction of a joint would drive it: check signs and order of the channels"
 
@@ -168,6 +169,7 @@ class TrustMonitor:
         self.shaped = np.zeros(self.n, dtype=np.bool_)
         self._moved = np.zeros(self.n)
         self.velocity = VelocityMonitor(self.n)
+        self._torque, self._same = np.full(self.n, np.nan), np.zeros(self.n, dtype=np.int64)
         self._count = dict.fromkeys(_COUNTERS, 0)
         self.joints = np.zeros(self.n, dtype=np.bool_)
         self.measured = {"noise": 0.0, "signs": 0.0, "agreement": 0.0, "left": 0.0}
@@ -178,6 +180,11 @@ class TrustMonitor:
         """Whether the next look compares values; every second one does."""
         return self._looks % 2 == 1
 
+    def take_torque(self, tau: FloatArray) -> None:
+        """Take the torques (n, L) of a window before a look: of how many in turn all were the same."""
+        self._same = np.where((tau == self._torque[:, None]).all(axis=1), self._same + 1, 0)
+        self._torque = tau[:, -1].copy()
+
     def look(self, state: EstimatorState, values: Values | None) -> bool:
         """Take a block of motion, and `values` where `needs_covariance`; return whether to start anew."""
         c = self._count
@@ -186,9 +193,10 @@ class TrustMonitor:
         self._moved[:] = state["moved"]
         self._recent = np.roll(self._recent, -1, axis=0)
         self._recent[-1] = np.where(moved, state["innovation2"], np.nan)
-        was_wrong = c["noise"] or c["velocity"]
+        was_wrong = c["noise"] or c["velocity"] or c["torque"]
         moves = np.isfinite(self._recent[-_MEAN:]).any(axis=0)
         c["velocity"] = int((self.velocity.joints & moves).any())
+        c["torque"] = int(((self._same >= _MEAN) & moves).any())
         due = self._listen(state)
         self.shaped |= state["excess"] > 0.0
         c["calm"] = 0 if (moved & (state["excess"] > 0.0)).any() else c["calm"] + 1
@@ -201,7 +209,7 @@ class TrustMonitor:
                 due |= left and bool(self._known[_BEFORE].any())
                 self.shaped[:] &= left and c["calm"] < _CONFIRM
         # what shaped it is over, or it has diverged
-        over = bool(was_wrong and not (c["noise"] or c["velocity"]))
+        over = bool(was_wrong and not (c["noise"] or c["velocity"] or c["torque"]))
         level = self._level() if c["noise"] and c["restarted"] >= _LEVEL else None
         c["since"] += 1
         late = c["since"] > c["wait"]
@@ -390,7 +398,7 @@ class TrustMonitor:
         """Return why the estimate is doubted, for people, with the `names` of the joints; empty if it is not."""
         loud = ", ".join(names[j] for j in np.flatnonzero(self.joints))
         texts = {
-            "velocity": self.velocity.text(names),
+            "velocity": self.velocity.text(names), "torque": self._torque_text(names),
             "noise": f"the torque of {loud} is explained much worse than usual" if loud
             else "the torque was explained much worse than usual",
             "signs": _SIGNS,
@@ -401,9 +409,13 @@ class TrustMonitor:
         }  # fmt: skip
         return "; ".join(texts[reason] for reason in self.reasons)
 
+    def _torque_text(self, names: tuple[str, ...]) -> str:
+        stuck = ", ".join(names[j] for j in np.flatnonzero(self._same >= _MEAN)) if self._count["torque"] else ""
+        return f"the torque of {stuck} stays where it is while the joint moves: check the channel" if stuck else ""
+
     def broken(self, names: tuple[str, ...]) -> str:
         """Return why the channels themselves are wrong, so that no cause is to be sought in the arm; empty if not."""
-        return self.velocity.text(names) or (_SIGNS if self._count["signs"] else "")
+        return self.velocity.text(names) or self._torque_text(names) or (_SIGNS if self._count["signs"] else "")
 
     # -- state ----------------------------------------------------------------------------------
 

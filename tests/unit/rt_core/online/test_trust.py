@@ -61,6 +61,17 @@ def estimator_of() -> OnlineEstimator:
     return estimator
 
 
+def test_a_torque_that_never_changes_is_none() -> None:
+    model, data = moving()
+    tau = data.channels["tau"].copy()
+    tau[:, 1] = 0.3
+    estimator = OnlineEstimator(model, SETTINGS, RATE)
+    reports = feed(estimator, tau, 0, CLEAN)
+    assert not any("estimated" in report.status for report in reports[15:])
+    assert estimator.trust.reasons == ("torque",)
+    assert estimator.trust.broken(("a", "b", "c")).startswith("the torque of b stays")
+
+
 def test_a_wrong_sign_is_never_believed_and_a_restart_of_the_process_does_not_forget_it() -> None:
     model, data = moving()
     estimator = estimator_of()
