@@ -213,7 +213,7 @@ def table(result: dict[str, Any]) -> list[str]:
         f"calibration, {s['parameters']} parameters, {s['poses']} poses, swarm of 60, {s['iterations']} iterations: "
         f"{s['own_ms']:.1f} ms, plain Python and NumPy {s['plain_s']:.2f} s: {s['ratio']:.0f} times faster (target "
         f"{TARGETS['swarm']:g}); 20 iterations of LM, {s['lm_parameters']} parameters: {s['lm_ms']:.2f} ms (target "
-        f"{TARGETS['lm_ms']:g}); least times",
+        f"{TARGETS['lm_ms']:g}); least times"
     ]
     if p is None:
         return [*lines, "calibration, pybotics: skipped: pip install --no-deps pybotics attrs, and THETAD_DATA"]

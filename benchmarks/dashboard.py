@@ -54,10 +54,7 @@ def run(seconds: float = 20.0) -> dict[str, Any]:
         settings = configuration(Path(name))
         daemon_table = settings.daemon.model_copy(update={"http": True, "http_port": 0})
         settings = settings.model_copy(update={"daemon": daemon_table})
-        with (
-            DaemonProcess(settings, Path(name) / "log") as daemon,
-            Control(daemon.endpoints["control"]) as control,
-        ):
+        with DaemonProcess(settings, Path(name) / "log") as daemon, Control(daemon.endpoints["control"]) as control:
             found = {p["name"]: psutil.Process(p["pid"]) for p in control.request("status")["processes"]}
             looked_at = {"web": found["web"], "estimator": found[f"{ROBOT}/estimator"]}
             time.sleep(SETTLE_S)

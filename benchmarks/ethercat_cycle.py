@@ -51,9 +51,7 @@ def configuration(joints: int, cycle_hz: int) -> EthercatConfig:
         "vendor_id": 0xE5A,
         "product_code": 0x1001,
         "rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position", "6060:00:8 mode", "0000:00:8"]},
-        "tx": {
-            "1A00": ["6041:00:16 statusword", "6064:00:32 position", "606C:00:32 velocity", "6077:00:16 torque"],
-        },
+        "tx": {"1A00": ["6041:00:16 statusword", "6064:00:32 position", "606C:00:32 velocity", "6077:00:16 torque"]},
         "counts_per_rev": 1_048_576,
     }
     drives = [{"joint": f"joint_{k + 1}", "device": "servo", "gear_ratio": 101.0} for k in range(joints)]

@@ -21,14 +21,7 @@ import numpy as np
 from rt_core.calibration import _robust as robust
 from rt_core.calibration._alignment import in_first_frame, leave_one_out, tested_poses, with_sockets
 from rt_core.calibration._imprecise import imprecise, without_imprecise, worse_by_more_than_chance
-from rt_core.calibration._verdict import (
-    MAX_OUTLYING,
-    SIZE_UNKNOWN,
-    at_bound,
-    given_up_reason,
-    judged,
-    outliers_reason,
-)
+from rt_core.calibration._verdict import MAX_OUTLYING, SIZE_UNKNOWN, at_bound, given_up_reason, judged, outliers_reason
 from rt_core.calibration.doubts.causes import likely_cause
 from rt_core.calibration.doubts.change import change_in_time
 from rt_core.calibration.doubts.poses import doubtful_poses

@@ -46,9 +46,7 @@ def check_plausibility(
         return tuple(int(layout.source[c]) for c in np.flatnonzero((layout.law == law) & (z < -SIGNIFICANT)))
 
     return Plausibility(
-        negative(LAW_COULOMB),
-        negative(LAW_VISCOUS),
-        _mass_matrix_z(model, base, rows, theta, covariance),
+        negative(LAW_COULOMB), negative(LAW_VISCOUS), _mass_matrix_z(model, base, rows, theta, covariance)
     )
 
 

@@ -23,12 +23,7 @@ from rt_core.identification.instrumental import smoothed, solve_instrumental
 from rt_core.identification.least_squares import JointTriangle, Solution, compress, solve
 from rt_core.identification.least_squares import Method as Weighting
 from rt_core.identification.nonlinear.fit import ConstantEstimate, Formulation, NonlinearFit, fit_torque
-from rt_core.identification.physical.fit import (
-    ConsistentFit,
-    fit_consistent,
-    noise_inflation,
-    viscous_scales,
-)
+from rt_core.identification.physical.fit import ConsistentFit, fit_consistent, noise_inflation, viscous_scales
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings
 from rt_core.identification.robust import Loss, solve_robust
 from rt_core.identification.rows import Rows, build_rows

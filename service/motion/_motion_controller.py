@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from drivers.driver import Commandable, DriverError, Reporting
+from drivers.driver import Commandable, Reporting
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.safety import FeedbackWatch, PermitError, SafetyError, SafetyState
@@ -157,12 +157,12 @@ class MotionController:
             self._feedback = FeedbackWatch(self.limits, self._config.overload_s)
             self._frame_s = self._whole_s = now_s
             self._arming_until_s, self._look_s = now_s + ARMING_S, now_s + _LOOK_S
+        self._on = True  # whatever happens: a driver that has failed on the way is switched off like one that has not
         try:
             driver.enable()
-        except DriverError as error:
+        except Exception as error:
             self.state.off(str(error))
             raise
-        self._on = True
 
     def start(
         self, trajectory: Trajectory, token: str, now_s: float, *, periods: int, hold: bool, name: str, changed: bool

@@ -21,7 +21,6 @@ from service.io.log import Log
 from service.io.sockets import readable
 from service.protocol.control import (
     OVERTAKEN,
-    STOPPING,
     UNLIMITED,
     ControlError,
     Request,
@@ -169,9 +168,7 @@ class ControlSocket:
         request = check_request(request, self._arms)
         if client is not None:
             self._access.check(client, request.verb)
-        if request.verb in UNLIMITED:
-            if request.verb in STOPPING:
-                self._overtake(request)
+        if request.verb in UNLIMITED or request.verb == "shutdown":
             self._dispatch(route, request)
             return
         if self._waiting_of[route[0]] >= QUEUE or len(self._waiting) >= MAX_WAITING:
@@ -180,7 +177,7 @@ class ControlSocket:
         self._waiting.append((route, request))
         self._waiting_of[route[0]] += 1
 
-    def _overtake(self, stop: Request) -> None:
+    def overtake(self, stop: Request) -> None:
         """Refuse what waits and would move the arm again after a request to stop it has been answered."""
         arm, kept = stop.args["arm"], deque[tuple[list[bytes], Request]]()
         for route, request in self._waiting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import zmq
@@ -67,11 +67,15 @@ class Routing:
         self._urgent = private if urgent is None else urgent
         self._lanes: dict[Lane, Pending] = {}
         self._permits: dict[str | None, str] = {}  # by arm, granted last
+        #: Called with each request to stop before it is sent, wherever it comes from.
+        self.on_stop: Callable[[Request], None] = lambda _: None
 
     def forward(self, request: Request, role: str, *, route: list[bytes] | None = None, requester: bytes = b"") -> None:
         """Send a request to the process of `role`; raises `ControlError` if there is none, or it is not ready."""
         if role == "supervisor":  # which answers clients itself
             raise ControlError("denied", f"{request.verb}: is for clients alone")
+        if request.verb in STOPPING:
+            self.on_stop(request)
         arm = None if role == "jobs" else request.args["arm"]
         process = next((p for p in self._processes if p.role == role and p.arm == arm), None)
         if process is None:
@@ -145,6 +149,9 @@ class Routing:
             self._permits[process.arm] = str(message["result"].get("permit", ""))
         for one in (pending, *pending.joined):
             self._answer(one, result=result, error=error)
+        self._send_next(pending)
+
+    def _send_next(self, pending: Pending) -> None:
         if not pending.next:
             return
         *others, last = pending.next
@@ -171,8 +178,9 @@ class Routing:
         now_ns = time.monotonic_ns()
         for id, pending in list(self._pending.items()):
             if now_ns > pending.deadline_ns:
-                within_s = VERBS[pending.request.verb].within_s
-                self._give_up_one(id, "timeout", f"no answer within {within_s:g} s")
+                later, pending.next = pending.next, []  # they are not sent yet, and may have to undo what came between
+                self._give_up_one(id, "timeout", f"no answer within {VERBS[pending.request.verb].within_s:g} s")
+                self._send_next(replace(pending, next=later))
 
     def stop(self) -> None:
         """Refuse all pending requests: the daemon stops."""

@@ -115,7 +115,7 @@ class WorkerHandle:
         """Return whether to tell that it is starved; each time it takes longer until the next one."""
         if due := now_ns >= self.next_starved_event_ns:
             self.next_starved_event_ns = now_ns + self.starved_event_gap_ns
-            self.starved_event_gap_ns *= 2
+            self.starved_event_gap_ns = min(2 * self.starved_event_gap_ns, 3_600_000_000_000)
         return due
 
     def on_info(self, info: Mapping[str, Any]) -> None:

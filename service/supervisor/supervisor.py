@@ -114,6 +114,7 @@ class Supervisor:
             self.processes, self._private, self._control.reply, tuple(arm.name for arm in config.arm), config.daemon,
             self._urgent,
         )  # fmt: skip
+        self._routing.on_stop = self._control.overtake
 
     def _bind(self, endpoint: str) -> zmq.Socket[bytes]:
         """Return a socket to the processes, which says so where it cannot send."""

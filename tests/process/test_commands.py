@@ -287,8 +287,7 @@ def test_replay_ends_with_an_estimate_and_a_model_file(thetad: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("extra", "word"),
-    [("arm7", "7"), ("emps --speed 0", "arm[0].driver.speed"), ("emps --set memry_s=1", "memory_s")],
+    ("extra", "word"), [("arm7", "7"), ("emps --speed 0", "arm[0].driver.speed"), ("emps --set memry_s=1", "memory_s")]
 )
 def test_replay_of_what_cannot_be_replayed(thetad: Any, tmp_path: Path, extra: str, word: str) -> None:
     path = make_recording(tmp_path / "rec.mcap", seconds=0.2)

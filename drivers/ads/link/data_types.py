@@ -129,12 +129,10 @@ def _names(raw: bytes, flags: int, size: int) -> tuple[tuple[str, bytes], ...]:
         for _ in range(count):
             start, end = at + 1, at + 1 + raw[at]
             at = end + 1 + size
-            if at > len(raw):
-                return ()
             found.append((raw[start:end].decode(_TEXT, "replace"), raw[end + 1 : at]))
     except (struct.error, IndexError):
         return ()
-    return tuple(found)
+    return tuple(found) if at <= len(raw) else ()
 
 
 def _parse_member(raw: memoryview, depth: int) -> tuple[DataType, int, bool]:
@@ -217,7 +215,8 @@ def shape_of(kind: str, size: int, code: int, find: Find, depth: int = 0) -> Sha
         element = array_of(found.type)
         return _array(found.bounds, element[1] if element else found.type, size, found.code, find, depth)
     if found is not None and found.type and found.type.upper() != plain:  # another name of a type, or an enumeration
-        return replace(shape_of(found.type, size, found.code, find, depth + 1), names=found.names)
+        inner = shape_of(found.type, size, found.code, find, depth + 1)
+        return replace(inner, names=found.names or inner.names)
     if found is not None:
         code = found.code
     if code in CODES and struct.calcsize("<" + CODES[code]) == size:

@@ -281,14 +281,21 @@ class AddedVariableTest:
         direction, whole, without = self.directions[which[0]], self._whole, self._without
         own = np.concatenate([np.arange(self.starts[k], self.starts[k + 1]) for k in which])
         scale = np.concatenate([self.scales[k] for k in which])
+        if direction.kind in ("friction", "yielding"):  # terms that others span have no estimate
+            k = own - self.rank
+            apart = np.diag(whole.gram)[k] > IDENTIFIABLE**2 * whole.lengths[k]
+            own, scale = (own[apart], scale[apart]) if apart.any() else (own[:1], scale[:1])
         eta = whole.estimate(own)
         each = np.array([part.estimate(own) for part in without])
         apart = each - each.mean(axis=0)
         B = each.shape[0]
         covariance = np.asarray((B - 1.0) / B * apart.T @ apart)
         z = float(np.sqrt(max(float(eta @ np.linalg.pinv(covariance, hermitian=True) @ eta), 0.0)))
-        m, free = own.size, B - own.size
-        rate = float(stats.f.sf(z**2 * free / (m * (B - 1.0)), m, free)) if free > 0 else 1.0
+        # a joint that moves in few of the blocks has as many less degrees of freedom (Kish)
+        energy = np.einsum("bii->b", self.blocks[:, own[:, None], own])
+        moving = float(energy.sum() ** 2 / max(float((energy**2).sum()), 1e-300))
+        m, free = own.size, moving - own.size
+        rate = float(stats.f.sf(z**2 * free / (m * (moving - 1.0)), m, free)) if free > 0.0 else 1.0
         sigma = self._spread(np.append(np.arange(self.rank), own))
         n = self.counts
         ratio = np.where(n > 0, sigma, 1.0) / np.where(n > 0, self.plain_sigma, 1.0)

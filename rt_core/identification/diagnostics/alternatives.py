@@ -80,8 +80,8 @@ class GravityFit:
         deviations its likelihood is larger (Vuong 1989): Student's t, as the blocks of time scatter.
     free_z : float
         The same for `vector` against `axis`.
-    sign : str
-        Empty if the data tell `vector` and `axis` from their opposites by `AXIS_BETTER`; else that is given whose first
+    sign, axis_sign : str
+        Empty if the data tell `vector`, or `axis`, from its opposite by `AXIS_BETTER`; else that is given whose first
         moments agree with the robot file's links, or which is nearer its gravity, and this says so.
     """
 
@@ -93,6 +93,7 @@ class GravityFit:
     axis_z: float
     free_z: float
     sign: str
+    axis_sign: str
 
 
 _Tried = tuple[FloatArray, tuple[FloatArray, FloatArray, float]]  # a gravity vector and its fit
@@ -248,8 +249,9 @@ def fit_gravity(
         """Return `one`, or its opposite where that fits alike and is on the robot file's side; whether data told."""
         g, (x, s, _) = one
         mirror = (-g, at(-g))
-        if ahead(one, mirror) >= AXIS_BETTER or np.linalg.norm(g) < _NONE * size:
-            return one, True
+        better = ahead(one, mirror)
+        if abs(better) >= AXIS_BETTER or np.linalg.norm(g) < _NONE * size:
+            return (one if better >= 0.0 else mirror), True
         a, b = np.zeros(width), np.zeros(width)
         for k in range(3):
             a[own[k + 1]], b[own[k + 1]] = g[k] * x[links], g[k] * filed
@@ -276,9 +278,8 @@ def fit_gravity(
     free_z = ahead(best, (axis, other))
     best, vector_told = decided(best)
     left, axis_left = (float(np.exp(level - mine[2])) for level in (best[1][2], other[2]))
-    return GravityFit(
-        best[0], left, best[1][1], axis, axis_left, axis_z, free_z, "" if axis_told and vector_told else _BY_FILE
-    )
+    sign, axis_sign = ("" if told else _BY_FILE for told in (vector_told, axis_told))
+    return GravityFit(best[0], left, best[1][1], axis, axis_left, axis_z, free_z, sign, axis_sign)
 
 
 def torque_alternatives(

@@ -392,9 +392,9 @@ def _discrete(
         free = _accepted(gravity, noise)
         # where the torque is explained otherwise; gravity that is tilted, not turned over, lies on no axis
         if free or (well and gravity.axis_z > AXIS_BETTER > gravity.free_z):
-            g, left = (gravity.vector, gravity.left) if free else (gravity.axis, gravity.axis_left)
-            z = np.nan if free else gravity.axis_z
-            found.append(Finding("gravity", None, empty, empty, "m/s^2", z, left, True, g, gravity.sign))
+            of_vector = np.nan, gravity.left, True, gravity.vector, gravity.sign
+            of_axis = gravity.axis_z, gravity.axis_left, True, gravity.axis, gravity.axis_sign
+            found.append(Finding("gravity", None, empty, empty, "m/s^2", *(of_vector if free else of_axis)))
     if fit.rows.use.any(axis=0).all():
         trials = torque_alternatives(fit.model, fit.rows, signals, rows_filter, fit.sigma)
         trials += position_alternatives(fit.model, fit.base, fit.rows, signals, settings, start_s, stop_s, fit.sigma)

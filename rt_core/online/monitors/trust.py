@@ -137,6 +137,8 @@ class TrustMonitor:
     ----------
     joints : (n,) bool
         Joints with more noise than usual at the last look.
+    wrong : (n,) bool
+        Joints that move, and whose velocity or torque channel is wrong.
     shaped : (n,) bool
         Joints that have forgotten in excess, and whose parameters have not been confirmed since.
     generation : int
@@ -169,7 +171,9 @@ class TrustMonitor:
         self.shaped = np.zeros(self.n, dtype=np.bool_)
         self._moved = np.zeros(self.n)
         self.velocity = VelocityMonitor(self.n)
-        self._torque, self._same = np.full(self.n, np.nan), np.zeros(self.n, dtype=np.int64)
+        self._torque, self._same = np.full(self.n, np.nan), np.zeros(self.n)
+        self._constant: BoolArray | None = None
+        self.wrong = np.zeros(self.n, dtype=np.bool_)
         self._count = dict.fromkeys(_COUNTERS, 0)
         self.joints = np.zeros(self.n, dtype=np.bool_)
         self.measured = {"noise": 0.0, "signs": 0.0, "agreement": 0.0, "left": 0.0}
@@ -181,8 +185,8 @@ class TrustMonitor:
         return self._looks % 2 == 1
 
     def take_torque(self, tau: FloatArray) -> None:
-        """Take the torques (n, L) of a window before a look: of how many in turn all were the same."""
-        self._same = np.where((tau == self._torque[:, None]).all(axis=1), self._same + 1, 0)
+        """Take the torques (n, L) of a window before a look."""
+        self._constant = (tau == self._torque[:, None]).all(axis=1)
         self._torque = tau[:, -1].copy()
 
     def look(self, state: EstimatorState, values: Values | None) -> bool:
@@ -195,8 +199,11 @@ class TrustMonitor:
         self._recent[-1] = np.where(moved, state["innovation2"], np.nan)
         was_wrong = c["noise"] or c["velocity"] or c["torque"]
         moves = np.isfinite(self._recent[-_MEAN:]).any(axis=0)
-        c["velocity"] = int((self.velocity.joints & moves).any())
-        c["torque"] = int(((self._same >= _MEAN) & moves).any())
+        if self._constant is not None:
+            self._same, self._constant = np.where(self._constant, self._same + moved, 0.0), None
+        stuck = self._same >= _MEAN
+        c["velocity"], c["torque"] = (int((joints & moves).any()) for joints in (self.velocity.joints, stuck))
+        self.wrong = (self.velocity.joints | stuck) & moves
         due = self._listen(state)
         self.shaped |= state["excess"] > 0.0
         c["calm"] = 0 if (moved & (state["excess"] > 0.0)).any() else c["calm"] + 1
@@ -209,7 +216,7 @@ class TrustMonitor:
                 due |= left and bool(self._known[_BEFORE].any())
                 self.shaped[:] &= left and c["calm"] < _CONFIRM
         # what shaped it is over, or it has diverged
-        over = bool(was_wrong and not (c["noise"] or c["velocity"] or c["torque"]))
+        over = bool(was_wrong and not (c["noise"] or (self.velocity.joints | stuck).any()))  # not where a joint stands
         level = self._level() if c["noise"] and c["restarted"] >= _LEVEL else None
         c["since"] += 1
         late = c["since"] > c["wait"]
@@ -223,7 +230,7 @@ class TrustMonitor:
             if values is not None and c["restarted"] > _CONFIRM and passed:
                 self._begin_anew(state, values)
         c["age"] += 1
-        if values is not None and not (self.doubted or self.shaped.any()):
+        if values is not None and values[1].any() and not (self.doubted or self.shaped.any()):
             if c["age"] >= (_SNAPSHOT_EVERY if c["snapshots"] else _FIRST_SNAPSHOT):
                 self._keep(state, values)
             self._take(state, values, _BEFORE + 1)
@@ -276,7 +283,7 @@ class TrustMonitor:
             return True
         z = np.abs(theta - self._theta[_BEFORE]) / np.sqrt(np.diag(covariance))
         largest = float(z[known & (self._known[_BEFORE] > 0.0)].max())
-        return bool(found[0] > chdtri(found[4], FORGOT) or largest > -ndtri(FORGOT / (2.0 * found[4])))
+        return bool(found[0] > chdtri(found[4], FORGOT / 2.0) or largest > -ndtri(FORGOT / (4.0 * found[4])))
 
     def _compare(self, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
         c = self._count
@@ -292,7 +299,7 @@ class TrustMonitor:
             self.measured["agreement"] = level / MODEL_ERROR
             c["agreement"] = int(self.measured["agreement"] > 1.0)
         c["disputed"] = c["disputed"] + 2 if c["agreement"] else 0
-        if c["disputed"] >= _OUTDATED and not (c["noise"] or c["velocity"] or c["signs"]):
+        if c["disputed"] >= _OUTDATED and not (c["noise"] or c["velocity"] or c["torque"] or c["signs"]):
             c["agreement"] = c["snapshots"] = c["disputed"] = c["age"] = 0
             return
         # the links are those of before a restart for longer than the rest
@@ -426,6 +433,7 @@ class TrustMonitor:
             "trust_covariance": self._covariance.copy(), "trust_known": self._known.copy(),
             "trust_noise": self._noise_levels.copy(), "trust_moved": self._moved.copy(),
             "trust_shaped": self.shaped.copy(), "trust_velocity": self.velocity.sums.copy(),
+            "trust_torque": np.stack((self._torque, self._same)),
             "trust_counters": np.array(list(self._count.values()), dtype=np.int64),
         }  # fmt: skip
 
@@ -438,7 +446,7 @@ class TrustMonitor:
         arrays = [np.array(saved[key], dtype=fresh[key].dtype) for key in fresh]
         (
             self._recent, self._means, self._theta, self._covariance, self._known, self._noise_levels, self._moved,
-            self.shaped, self.velocity.sums,
+            self.shaped, self.velocity.sums, (self._torque, self._same),
         ) = arrays[:-1]  # fmt: skip
         self.velocity.judge()
         self._count = dict(zip(_COUNTERS, arrays[-1].tolist(), strict=True))

@@ -14,7 +14,9 @@ _HEAD, _FRAME = 32, 24  # bytes before the frames, and before the page of each
 def lost_commits(log: Path, page: int) -> int:
     """Return how many commits stand in the log of pages of `page` bytes, and will not be replayed."""
     content = log.read_bytes() if log.exists() else b""
-    order, salts, size, lost = "<>"[content[3] & 1] if content else "<", content[16:24], _FRAME + page, 0
+    if len(content) < _HEAD:  # SQLite begins it anew
+        return 0
+    order, salts, size, lost = "<>"[content[3] & 1], content[16:24], _FRAME + page, 0
     sums = _checksum(order, content[:24], (0, 0))
     head = whole = content[24:_HEAD] == struct.pack(">II", *sums)
     for at in range(_HEAD, len(content) - size + 1, size):

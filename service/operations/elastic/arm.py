@@ -98,10 +98,7 @@ class ElasticArm:
         fit, model = self.fit, self.robot.model
         facts = [
             ("robot", f"{model.name}, {model.n} joints, sha256 {self.robot.sha256[:12]}"),
-            (
-                "recording",
-                f"{self.recording.path}, span {span_text(self.span)}, sha256 {self.recording.sha256[:12]}",
-            ),
+            ("recording", f"{self.recording.path}, span {span_text(self.span)}, sha256 {self.recording.sha256[:12]}"),
             ("joints", "elastic: rotors and their friction move with the motor encoders, links with theirs"),
             ("method", f"wls, {len(fit.base)} base parameters"),
             ("band", band_text(self.settings, fit.rows.rate_hz, fit.rows.band_hz)),

@@ -9,13 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rt_core.online.elastic import (
-    ElasticEstimate,
-    ElasticHistory,
-    ElasticJointEstimator,
-    ElasticOnlineSettings,
-    follow,
-)
+from rt_core.online.elastic import ElasticEstimate, ElasticHistory, ElasticJointEstimator, ElasticOnlineSettings, follow
 from rt_core.types import FloatArray
 from service.operations.elastic._prior import NoStartError, OnlineStart, check_start, start_values
 from service.operations.elastic.joint import ElasticIdentification, ElasticJointError

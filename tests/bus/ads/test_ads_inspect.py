@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from drivers.ads._errors import AdsReplyError, AdsSymbolError
 from drivers.ads.config import Target
 from drivers.ads.diagnostics.inspect import read_symbol, write_symbol
-from drivers.ads.link.data_types import Shape, array_of, decode, encode, parse_symbol, parse_type, shape_of
+from drivers.ads.link.data_types import DataType, Shape, array_of, decode, encode, parse_symbol, parse_type, shape_of
 from tests.lab.ads.configs import NET_ID
 from tests.lab.ads.plcs import RunningPlc
 from tests.lab.ads.poor_server import TYPES, impoverish
@@ -116,6 +116,14 @@ def test_uploads_that_are_garbage_end_in_one_error(data: bytes) -> None:
         except AdsReplyError:
             continue
         assert 0 < used <= len(data)
+
+
+def test_another_name_of_an_enumeration_has_its_names() -> None:
+    kinds = {
+        "T_Mode": DataType("T_Mode", "E_Mode", 2, 0, 2),
+        "E_Mode": DataType("E_Mode", "INT", 2, 0, 2, names=(("Setup", b"\n\0"),)),
+    }
+    assert decode(shape_of("T_Mode", 2, 2, kinds.get), b"\n\0") == "Setup"
 
 
 def test_a_symbol_without_its_last_nul() -> None:

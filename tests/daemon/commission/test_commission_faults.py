@@ -41,10 +41,7 @@ def commissioned(daemon: DaemonProcess, folder: Path, name: str, *more: str) -> 
 
 @pytest.mark.parametrize(
     ("name", "step", "words"),
-    [
-        ("degrees", "signals", ["joint_3", "degrees"]),
-        ("swapped", "joints", ["joint_1", "joint_3", "swapped"]),
-    ],
+    [("degrees", "signals", ["joint_3", "degrees"]), ("swapped", "joints", ["joint_1", "joint_3", "swapped"])],
 )
 def test_what_is_wrong_is_named_before_anything_larger_moves(
     daemon: DaemonProcess, folder: Path, name: str, step: str, words: list[str]

@@ -101,7 +101,8 @@ def test_a_change_of_the_arm_is_told_once_and_cleared_by_another_model(running: 
         data = drift.body["data"]
         assert data["model"] == "first"
         assert data["joints"]["joint_2"] == "drifted"
-        assert EVENT_S < data["since"] < EVENT_S + 5.0 + MEMORY_S
+        # an estimate that has begun anew is believed after 7 s
+        assert EVENT_S < data["since"] < EVENT_S + 7.0 + MEMORY_S
         await_status(control, lambda found: found["arm/estimator"]["info"].get("state") == "drained")
         before = info(control)["drift"]
         assert before["state"] == "drifted"

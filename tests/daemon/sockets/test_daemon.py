@@ -15,11 +15,7 @@ import pytest
 import zmq
 
 from drivers.files.recordings.recording import read_recording
-from service.client import (
-    Control,
-    FrameMessage,
-    Subscriber,
-)
+from service.client import Control, FrameMessage, Subscriber
 from service.supervisor.launch import LaunchError
 from tests.lab.daemon.daemons import DEADLINE_S, await_message, config, replayed, start
 from tests.lab.daemon.shared import Site

@@ -27,10 +27,7 @@ def load_set(folder: Path, file: str, name: str) -> RealSet:
     given = robot.identification
     velocity = robot.model.standstill_velocity if given.min_velocity is None else np.asarray(given.min_velocity)
     settings = SignalSettings(
-        10.0 if given.cutoff_hz is None else given.cutoff_hz,
-        given.rate_hz,
-        trim_s=given.trim_s,
-        min_velocity=velocity,
+        10.0 if given.cutoff_hz is None else given.cutoff_hz, given.rate_hz, trim_s=given.trim_s, min_velocity=velocity
     )
     recording = load_data(folder / file, name)[0]
     channels = recording.channels

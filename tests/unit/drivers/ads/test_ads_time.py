@@ -112,8 +112,7 @@ def test_a_time_that_is_read_late_is_no_gap(jitter: list[int]) -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(1, 5), st.integers(-(10**10), 10**10), st.booleans(), st.integers(0, 10**9)),
-        max_size=50,
+        st.tuples(st.integers(1, 5), st.integers(-(10**10), 10**10), st.booleans(), st.integers(0, 10**9)), max_size=50
     )
 )
 def test_never_a_step_back(steps: list[tuple[int, int, bool, int]]) -> None:

@@ -10,18 +10,7 @@ from rt_core.calibration.calibrate import calibrate
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
 from rt_core.types import FloatArray
-from tests.lab.arms.calibration import (
-    BASE,
-    PANDA,
-    TOOL,
-    UR10,
-    Truth,
-    as_measured,
-    forward,
-    frame,
-    random_arm,
-    truth,
-)
+from tests.lab.arms.calibration import BASE, PANDA, TOOL, UR10, Truth, as_measured, forward, frame, random_arm, truth
 
 
 @pytest.mark.parametrize("orientation", [False, True], ids=["position", "pose"])

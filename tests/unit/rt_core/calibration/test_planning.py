@@ -11,14 +11,7 @@ from drivers.files.robots.file import load_robot
 from rt_core.calibration._inverse import inverse_kinematics
 from rt_core.calibration.error_model import error_model
 from rt_core.calibration.geometry import Geometry
-from rt_core.calibration.planning import (
-    PlanningError,
-    PlanSettings,
-    fibonacci_plan,
-    layer_counts,
-    layer_radii,
-    spiral,
-)
+from rt_core.calibration.planning import PlanningError, PlanSettings, fibonacci_plan, layer_counts, layer_radii, spiral
 from rt_core.calibration.selection import Observability, d_optimal
 from rt_core.model.frames import link_poses
 from tests.lab.arms.calibration import PANDA, PLANAR_2R, SCARA, UR10, forward, random_arm

@@ -105,6 +105,7 @@ def test_gravity_is_found_to_a_degree(recordings: list[Motion], degrees: float) 
     assert named.gravity is not None
     cosine = named.gravity @ true / np.linalg.norm(named.gravity) / np.linalg.norm(true)
     assert np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0))) < 1.0
+    assert "robot file decides" not in finding_text(named, believed)
     assert "determined" not in found.status
 
 

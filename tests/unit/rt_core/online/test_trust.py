@@ -61,6 +61,17 @@ def estimator_of() -> OnlineEstimator:
     return estimator
 
 
+def test_a_joint_that_stands_with_one_torque_is_no_fault() -> None:
+    """Beside joints that move: its brake is closed; and all else that was learned stays."""
+    data = moving()[1]
+    tau, q = data.channels["tau"].copy(), data.channels["q"].copy()
+    tau[CLEAN:, 1], q[CLEAN:, 1] = 0.3, q[CLEAN, 1]
+    estimator = estimator_of()
+    for k in range(CLEAN, CLEAN + round(15.0 * RATE)):
+        estimator.step(round(data.t[k] * 1e9), k, q[k], tau[k])
+        assert "torque" not in estimator.trust.reasons
+
+
 def test_a_torque_that_never_changes_is_none() -> None:
     model, data = moving()
     tau = data.channels["tau"].copy()

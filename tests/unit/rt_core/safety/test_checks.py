@@ -206,7 +206,7 @@ def test_torque_may_be_beyond_its_limit_for_a_moment() -> None:
     assert cycles(7, -51.0)[:5] == [""] * 5
     assert cycles(1, 51.0) == ["torque"]
     assert cycles(40, 49.0) == [""] * 40
-    assert "torque" in (cycles(4, 51.0) + cycles(4, 49.0)) * 1 + cycles(4, -51.0)  # again and again just below
+    assert "torque" in cycles(4, 51.0) + cycles(4, 49.0) + cycles(4, -51.0)  # again and again just below
     assert cycles(1, np.nan) == ["value"]
     assert cycles(40, 49.0) == [""] * 40
     assert "torque" not in [what for _ in range(500) for what in cycles(1, 51.0) + cycles(9, 0.0)]  # late set positions

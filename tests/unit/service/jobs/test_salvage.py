@@ -14,6 +14,7 @@ import pytest
 from service.jobs._job_storage import JobStorage
 from service.jobs.queue import salvage as salvage_module
 from service.jobs.queue import state
+from service.jobs.queue._log_file import lost_commits
 from service.jobs.queue.queue import Queue, Submission
 from service.jobs.queue.retention import purge
 from service.jobs.queue.salvage import finish_salvage, salvage
@@ -182,6 +183,13 @@ def other_text(rng: random.Random, main: bytearray, log: bytearray) -> None:
 
 DAMAGES = [header, pages_zeroed, random_bytes, log_torn, emptied, other_text]
 Damage = Callable[[random.Random, bytearray, bytearray], None]
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 31])
+def test_a_log_that_has_hardly_begun_holds_nothing(size: int, tmp_path: Path) -> None:
+    log = tmp_path / "queue.db-wal"
+    log.write_bytes(b"\x37" * size)
+    assert lost_commits(log, 4096) == 0
 
 
 def damage(path: Path, how: Damage) -> None:

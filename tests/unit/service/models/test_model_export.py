@@ -239,8 +239,7 @@ def test_an_arm_without_link_figures_gets_an_assumed_mass(n: int, inertial: str 
 
 
 @pytest.mark.parametrize(
-    "name",
-    ['x""" + open("/tmp/x") + """', "a\\", "--> <robot/>", "a---b----", "line\nbreak", "\x00\x1b[31m", "{n}"],
+    "name", ['x""" + open("/tmp/x") + """', "a\\", "--> <robot/>", "a---b----", "line\nbreak", "\x00\x1b[31m", "{n}"]
 )
 def test_names_from_outside_do_no_harm(name: str) -> None:
     model = random_arm(2, 11)

@@ -148,6 +148,18 @@ def test_over_gaps_nothing_jumps_or_runs_away(shows: bool, bridged: int, gap: in
         assert (np.abs(np.diff(speed, axis=0)) <= bend).all()
 
 
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_the_way_back_to_a_motion_at_full_speed_keeps_the_limit_and_ends(side: float) -> None:
+    motion, most = player(), LIMITS.velocity * PERIOD_S
+    motion._target, motion._off = motion.motion.centre, side * most
+    here = motion._target - motion._off
+    for k in range(60):
+        here = here - side * (most if k < 10 else 0.5 * most)  # away from where the arm is
+        then, motion._target = motion._target, motion._back_to(here)
+        assert (np.abs(motion._target - then) <= 1.000001 * most).all()
+    assert not motion._off.any()
+
+
 def test_a_joint_without_values_is_not_judged_and_an_arm_without_limits_not_moved() -> None:
     motion = player(following_error=0.1)
     off = follow(motion, motion.motion.centre, 700)[-1] + np.array([0, 0, 0.3, 0, 0, 0])

@@ -91,9 +91,7 @@ def test_garbage_and_a_revoked_key_are_answered(desk: Desk) -> None:
     assert desk.socket.garbage == 4
 
 
-def test_an_arm_can_be_stopped_while_the_registry_cannot_be_read(
-    limited: tuple[Access, Clock, Client, Client],
-) -> None:
+def test_an_arm_can_be_stopped_while_the_registry_cannot_be_read(limited: tuple[Access, Clock, Client, Client]) -> None:
     """By who was let in before, with the role of then; and not by who was revoked before.  The log says why, once."""
     given, clock, anna, bert = limited
     log = CapturingLogger()

@@ -261,6 +261,20 @@ def test_requests_to_a_process_that_ends_are_refused_and_standing_ones_repeated_
     assert forwarded()["args"] == {"arm": "a", "action": "start"}  # what was done last; nobody did the others
 
 
+def test_a_stop_that_waits_for_another_is_sent_where_that_has_no_answer() -> None:
+    """What came between the two may have undone the first; wherever a stop comes from, it overtakes what waits."""
+    private, stops = mock.Mock(), list[int]()
+    acquisition = WorkerHandle("acquisition", "a", state="ready")
+    routing = Routing([acquisition], private, lambda *_: None, ("a",), DaemonConfig())
+    routing.on_stop = lambda request: stops.append(request.id)
+    for id, verb in enumerate(("disable", "enable", "disable")):
+        routing.forward(Request(id, verb, {"arm": "a"}), "acquisition")
+    next(iter(routing._pending.values())).deadline_ns = 0
+    routing.expire()
+    sent = [unpack_map(call.args[0][1])["verb"] for call in private.send_multipart.call_args_list]
+    assert (sent, stops) == (["disable", "enable", "disable"], [0, 2])
+
+
 def overfill(supervisor: Supervisor) -> None:
     """More processes than there can be, each with as much as it may say, in one."""
     supervisor.processes[0].info = {"x": "x" * MAX_REPLY}

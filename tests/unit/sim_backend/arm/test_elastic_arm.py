@@ -17,16 +17,7 @@ from sim_backend.arm.robot import SimulatedArm, SimulatedData
 from sim_backend.arm.settings import MotionSettings, SimSettings
 from sim_backend.drive.drive_arm import DriveArm
 from sim_backend.errors import SimulationConfigError
-from tests.lab.arms.simulated import (
-    AT_ZERO,
-    EXACT,
-    FREE,
-    REST,
-    random_arm,
-    rigid_torque,
-    single_joint,
-    twin,
-)
+from tests.lab.arms.simulated import AT_ZERO, EXACT, FREE, REST, random_arm, rigid_torque, single_joint, twin
 
 MOVING = MotionSettings(candidates=1, base_frequency_hz=0.5)
 

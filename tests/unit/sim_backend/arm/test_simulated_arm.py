@@ -18,16 +18,7 @@ from rt_core.model.robot import JointDynamics, RobotModel
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
 from sim_backend.arm.settings import MotionSettings, SimSettings
 from sim_backend.errors import SimulationConfigError
-from tests.lab.arms.simulated import (
-    AT_ZERO,
-    EXACT,
-    FREE,
-    REST,
-    random_arm,
-    rigid_torque,
-    single_joint,
-    twin,
-)
+from tests.lab.arms.simulated import AT_ZERO, EXACT, FREE, REST, random_arm, rigid_torque, single_joint, twin
 
 MOVING = MotionSettings(candidates=1)
 
