@@ -115,7 +115,7 @@ def test_nonsense_is_refused_and_leaves_the_permit(client: Guide, truth: ModelFi
 def test_another_active_model_ends_it(client: Guide, truth: ModelFile) -> None:
     other = [1.0001 * value for value in truth.theta.tolist()]
     try:
-        client.ask("activate", model="one", **values(truth), speeds=[1e-3, 1e3, 1e3])
+        client.ask("activate", model="one", **values(truth), speeds=[0.1, 1e3, 1e3])
         client.arm()
         *_, fast = client.ask("zero_force", permit=client.permit)["unchecked"]
         assert "x faster than where its friction was identified" in fast
