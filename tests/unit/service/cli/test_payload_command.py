@@ -24,7 +24,7 @@ from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import MotionSettings, SimSettings
 from tests.lab.command_line import RATE_HZ, ROOT, simulate, thetad, write_recording
 from tests.lab.console import check_page, surroundings
-from tests.lab.recordings.fixtures import LOAD, loaded
+from tests.lab.recordings.fixtures import LOAD, loaded, once
 
 TRUTH = np.array([2.5, 0.01, -0.02, 0.08, 0.02, 0.0, 0.015, 0.0, 0.0, 0.01])
 
@@ -154,9 +154,7 @@ def test_a_light_payload_below_its_uncertainty(arm7_physical: Path, work: Path) 
 
 @pytest.fixture(scope="module")
 def arm7_loaded_model(work: Path, arm7_loaded: Path) -> Path:
-    out = work / "arm7_loaded.yaml"
-    assert thetad("identify", arm7_loaded, "--robot", "arm7", "-o", out).code == 0
-    return out
+    return once(work / "arm7_loaded.yaml", lambda path: thetad("identify", arm7_loaded, "--robot", "arm7", "-o", path))
 
 
 def test_two_models(arm7_model: Path, arm7_loaded_model: Path) -> None:
@@ -172,18 +170,21 @@ def test_two_models(arm7_model: Path, arm7_loaded_model: Path) -> None:
 @pytest.fixture(scope="module")
 def after(work: Path, arm7_recording: Path, arm7_loaded: Path) -> Path:
     """What `thetad control snapshot` prints of an estimator that was reset when the payload was attached."""
-    model = load_robot("arm7").model
-    estimator = OnlineEstimator(model, OnlineSettings(cutoff_hz=10.0, memory_s=60.0), RATE_HZ, has_dq=True)
-    for path, stop in ((arm7_recording, 2500), (arm7_loaded, None)):
-        estimator.reset()
-        recording = read_recording(path)
-        for k, t in enumerate(recording.t[:stop]):
-            q, dq, tau = (recording.channels[name][k] for name in ("q", "dq", "tau"))
-            estimator.step(round(t * 1e9), k, q, tau, dq=dq)
-    report, out = estimator.report(), work / "after.json"
-    found = {"theta": report.theta.tolist(), "covariance": estimator.covariance.tolist(), "status": report.status}
-    out.write_text(json.dumps(found | {"meta": estimator.meta}))
-    return out
+
+    def step(out: Path) -> None:
+        model = load_robot("arm7").model
+        estimator = OnlineEstimator(model, OnlineSettings(cutoff_hz=10.0, memory_s=60.0), RATE_HZ, has_dq=True)
+        for path, stop in ((arm7_recording, 2500), (arm7_loaded, None)):
+            estimator.reset()
+            recording = read_recording(path)
+            for k, t in enumerate(recording.t[:stop]):
+                q, dq, tau = (recording.channels[name][k] for name in ("q", "dq", "tau"))
+                estimator.step(round(t * 1e9), k, q, tau, dq=dq)
+        report = estimator.report()
+        found = {"theta": report.theta.tolist(), "covariance": estimator.covariance.tolist(), "status": report.status}
+        out.write_text(json.dumps(found | {"meta": estimator.meta}))
+
+    return once(work / "after.json", step)
 
 
 @pytest.mark.slow

@@ -22,15 +22,13 @@ from service.models.document import load_model, online_document, write_model
 from service.models.origin import frame_fingerprints, origin_of, share_seen
 from service.operations.identify import signal_settings
 from tests.lab.command_line import mounted, thetad
+from tests.lab.recordings.fixtures import identified
 
 
 @pytest.fixture(scope="module")
 def other_model(work: Path, space6_recording: Path) -> Path:
     """Model of the last 40 % of the recording."""
-    out = work / "space6_other.yaml"
-    done = thetad("identify", space6_recording, "--robot", "space6", "--span", "0.6:1", "-o", out, "--json")
-    assert done.code == 0, done
-    return out
+    return identified(work / "space6_other.yaml", space6_recording, "space6", "--span", "0.6:1")
 
 
 def content(path: Path) -> dict[str, Any]:

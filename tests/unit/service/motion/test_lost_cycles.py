@@ -220,7 +220,7 @@ def test_drives_that_go_on_by_themselves_beside_a_limit_are_stopped_before_it(sp
 def test_drives_go_on_to_a_bound_and_joints_that_stand_there_are_not_sent_beyond() -> None:
     """Gap after gap keeps a stop from braking: it ends in order where the drives have come to stand."""
     rig = Rig(bridged=20, bounds=CommandBounds(LOW - 0.05, HIGH + 0.05, np.full(N, np.inf)))
-    rig.run(100)
+    rig.run(700)
     rig.stop()
     for _ in range(20):
         rig.turn(20)
