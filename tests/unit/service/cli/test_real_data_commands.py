@@ -71,6 +71,7 @@ def test_errors_are_no_worse_than_the_published_ones(imported: Path, tmp_path: P
     assert found["relative_error"] <= s.fit_limit
     assert found["settings"]["cutoff_hz"] == s.band_hz
     assert found["data"]["band_hz"] <= s.band_hz
+    assert not any(finding["named"] for finding in found["findings"])
     on = (recording, "--span", s.test) if ":" in s.test else (imported / f"{s.test}.mcap",)
     done = thetad("validate", out, *on, "--json")
     assert done.code == 0, done
@@ -84,6 +85,7 @@ def test_errors_are_no_worse_than_the_published_ones(imported: Path, tmp_path: P
         assert any("condition number" in reason for reason in found["reasons"])
 
 
+@pytest.mark.slow
 def test_tx40_friction_is_the_published_one(data_dir: Path, imported: Path, tmp_path: Path) -> None:
     """Within 2 % of the published weighted least squares, whose fv5 and fv6 include the coupled wrist motor's."""
     with (data_dir / "staubli_tx40" / "reference_base_parameters.csv").open() as file:
@@ -103,6 +105,7 @@ def test_tx40_friction_is_the_published_one(data_dir: Path, imported: Path, tmp_
         assert theta[f"fc{j}"] == pytest.approx(published[f"fs{j}"], rel=0.02)
 
 
+@pytest.mark.slow
 def test_lwr4_with_a_prior(data_dir: Path, imported: Path, tmp_path: Path) -> None:
     folder, out, robot = data_dir / "kuka_lwr4", tmp_path / "m.yaml", tmp_path / "lwr4.toml"
     robot.write_text(LWR4_ROBOT.format(urdf=folder / "kuka_lwr4.urdf"))
@@ -114,6 +117,7 @@ def test_lwr4_with_a_prior(data_dir: Path, imported: Path, tmp_path: Path) -> No
     assert done.json["relative_error"] <= 0.025
 
 
+@pytest.mark.slow
 def test_friction_of_one_joint_at_three_speeds(imported: Path, tmp_path: Path) -> None:
     """In-sample no worse than the reference; at other speeds far worse, and no number passes for a parameter."""
     table: dict[tuple[str, str], float] = {}
@@ -145,6 +149,7 @@ def trapped(recording: Path, robot: object, span: str, out: Path) -> list[str]:
     return reasons
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "gravity", "words"),
     [
@@ -159,6 +164,7 @@ def test_wrong_mounting_direction(imported: Path, tmp_path: Path, name: str, gra
     assert any(words in reason for reason in reasons)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["franka_panda", "kuka_lwr4"])
 def test_torque_channel_without_signal(imported: Path, tmp_path: Path, name: str) -> None:
     recording = read_recording(imported / f"{SETS[name].file}.mcap")
@@ -175,6 +181,7 @@ def test_a_model_of_another_seven_joint_arm_does_not_predict(imported: Path, arm
     assert (done.code, done.json["verdict"]) == (1, "not_explained")
 
 
+@pytest.mark.slow
 def test_a_heavy_elastic_arm_from_both_of_its_recordings(imported: Path, tmp_path: Path) -> None:
     """Gears that yield and a gas spring are not modelled: no false alarm as its base points down, and one otherwise.
 
