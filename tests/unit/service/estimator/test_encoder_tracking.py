@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -20,7 +19,7 @@ from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import MotionSettings, SimSettings
 
 RATE_HZ = 200.0
-LEARNT_S, STICK_S, AGAIN_S, END_S = 30.0, 40.0, 50.0, 60.0
+STICK_S, AGAIN_S, END_S = 40.0, 50.0, 60.0
 SOON_S = 4.0
 JOINT = 1
 
@@ -62,21 +61,6 @@ def at(seconds: float) -> int:
     return round(seconds * RATE_HZ)
 
 
-@lru_cache
-def learning() -> Arm:
-    """The arm that has taken the motion until `LEARNT_S`."""
-    arm = Arm()
-    arm.take(*(values[: at(LEARNT_S)] for values in motion()))
-    return arm
-
-
-def going_on(t: np.ndarray, q: np.ndarray, tau: np.ndarray, until_s: float = END_S) -> Arm:
-    """That arm after frames from there on."""
-    arm, part = deepcopy(learning()), slice(at(LEARNT_S), at(until_s))
-    arm.take(t[part], q[part], tau[part], part.start)
-    return arm
-
-
 def sticking(until_s: float = AGAIN_S) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The motion, with positions of the joint that stay the same from `STICK_S` on."""
     t, q, tau = motion()
@@ -94,8 +78,9 @@ def explained(estimator: OnlineEstimator, q: np.ndarray) -> np.ndarray:
 
 def test_a_stuck_encoder_is_reported_and_nothing_is_learned_from_it() -> None:
     t, q, tau = sticking()
+    arm = Arm()
     good = at(STICK_S - 0.5)
-    arm = going_on(t, q, tau, STICK_S - 0.5)
+    arm.take(t[:good], q[:good], tau[:good])
     before = arm.estimator.report()
     arm.take(t[good : at(AGAIN_S)], q[good : at(AGAIN_S)], tau[good : at(AGAIN_S)], good)
 
@@ -135,7 +120,8 @@ def braked(tau: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def test_a_brake_is_no_encoder_that_sticks() -> None:
     """The joint stands, its motor does nothing, and what the others need is as the arm that stands so needs it."""
     t, q, tau = sticking(END_S)
-    arm = going_on(t, q, braked(tau, np.random.default_rng(0)))
+    arm = Arm()
+    arm.take(t, q, braked(tau, np.random.default_rng(0)))
     assert arm.told == []
 
 
@@ -174,10 +160,11 @@ def test_the_watch_of_the_active_model_goes_back_too() -> None:
 def test_a_joint_that_rests_is_not_blamed_with_it_and_does_not_hold_the_estimate_after_it() -> None:
     """Joint 5 stands from 30 s on, and its torque is not explained where the arm seems to be."""
     t, q, tau = motion()
-    rest, wrist = at(LEARNT_S), 4
+    rest, wrist = at(30.0), 4
     q, tau = q.copy(), tau.copy()
     q[rest:, wrist] = q[rest - 1, wrist]
-    arm = deepcopy(learning())
+    arm = Arm()
+    arm.take(t[:rest], q[:rest], tau[:rest])
     tau[rest:] = explained(arm.estimator, q[rest:])
     q[at(STICK_S) : at(AGAIN_S), JOINT] = q[at(STICK_S) - 1, JOINT]
     arm.take(t[rest:], q[rest:], tau[rest:], rest)
@@ -192,7 +179,8 @@ def test_where_all_stick_the_estimate_is_frozen() -> None:
     """As where all stand, which is no sign of an encoder that sticks."""
     t, q, tau = sticking(END_S)
     q[at(STICK_S) :] = q[at(STICK_S) - 1]
-    arm = going_on(t, q, tau)
+    arm = Arm()
+    arm.take(t, q, tau)
     assert set(arm.estimator.report().status) == {"frozen"}
     assert arm.told == []
     assert not arm.encoders.stuck
@@ -200,8 +188,9 @@ def test_where_all_stick_the_estimate_is_frozen() -> None:
 
 def test_one_that_sticks_over_a_gap_is_held_until_it_moves() -> None:
     t, q, tau = sticking()
+    arm = Arm()
     gap = at(STICK_S + SOON_S)
-    arm = going_on(t, q, tau, STICK_S + SOON_S)
+    arm.take(t[:gap], q[:gap], tau[:gap])
     assert arm.encoders.stuck
     learned = arm.estimator.report().used
     arm.estimator.restart_stream()
