@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -31,6 +32,25 @@ def drain(driver: Driver, limit: int = 1_000_000) -> Iterator[JointFrame]:
         except EndOfStream:
             return
     pytest.fail(f"the stream did not end within {limit} frames")
+
+
+class Ending:
+    """A stream without end, ended: a base before the driver."""
+
+    def __init__(self, config: Any, frames: int) -> None:
+        super().__init__(config)  # type: ignore[call-arg]
+        self._left = self._frames = frames
+
+    def open(self) -> None:
+        super().open()  # type: ignore[misc]
+        self._left = self._frames
+
+    def read(self, timeout_s: float = 1.0) -> JointFrame:
+        if self._info is not None and self._left == 0:  # type: ignore[attr-defined]
+            raise EndOfStream("enough")
+        frame: JointFrame = super().read(timeout_s)  # type: ignore[misc]
+        self._left -= 1
+        return frame
 
 
 class DriverContract:

@@ -1,4 +1,4 @@
-"""Verdicts of the daemon's soak: growth, losses and ends without a fault."""
+"""How the daemon's soak and the demonstration judge themselves, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from benchmarks.soak_readings import Life, describe, not_flat
 from benchmarks.soak_recordings import Recordings
 from drivers.files.recordings.recording import RecordingMeta, RecordingWriter
 from drivers.frame import JointFrame
+from service.demo.demo import coverage
+from tests.lab.command_line import thetad
 
 
 def life(pid: int, begin_s: float, slope_mb_h: float, files: int = 20, seconds: float = 400.0) -> Life:
@@ -75,3 +77,24 @@ def test_a_recording_that_lacks_a_frame_without_a_fault_is_noticed(tmp_path: Pat
     (tmp_path / "4.mcap").write_bytes(data[: len(data) // 2])
     found.work_off(last=True)
     assert found.told()["torn"] == 1
+
+
+def test_coverage_counts_values_within_their_intervals() -> None:
+    truth = np.array([1.0, -2.0, 0.0, 5.0])
+    std = np.array([0.1, 0.1, 0.1, 0.0])
+    off = (0.0, 1.95 * std, -1.97 * std, [0.1, 0.3, 0.1, 1e-9], np.nan)
+    assert [coverage(truth, truth + np.array(each), std) for each in off] == [1.0, 1.0, 0.25, 0.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--excite", "5"), "--excite 5"),
+        (("--validate", "1e9"), "--validate 1e+09"),
+        (("--excite", "nan"), "--excite nan"),
+        (("--seed", "-1"), "--seed"),
+        (("--robot", "franka_panda"), "inertial"),  # an arm without link figures cannot be simulated
+    ],
+)
+def test_wrong_options(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    thetad("demo", "--output", tmp_path / "out", *options).refused(words)

@@ -10,33 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.ads.config import AdsConfig
 from drivers.ads.driver import AdsDriver
-from drivers.driver import CommandRefusedError, Driver, EndOfStream
+from drivers.driver import CommandRefusedError, Driver
 from drivers.frame import JointFrame
 from tests.lab.ads.configs import config
 from tests.lab.ads.plcs import RunningPlc, plc_process, running_plc
 from tests.lab.ads.reading import enabled
-from tests.lab.driver_contract import DriverContract
+from tests.lab.driver_contract import DriverContract, Ending
 
 
-class Ending(AdsDriver):
+class EndingDriver(Ending, AdsDriver):
     """A stream without end, ended."""
-
-    def __init__(self, config: AdsConfig, frames: int) -> None:
-        super().__init__(config)
-        self._left = self._frames = frames
-
-    def open(self) -> None:
-        super().open()
-        self._left = self._frames
-
-    def read(self, timeout_s: float = 1.0) -> JointFrame:
-        if self._info is not None and self._left == 0:
-            raise EndOfStream("enough")
-        frame = super().read(timeout_s)
-        self._left -= 1
-        return frame
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +41,7 @@ class TestContract(DriverContract):
         self.address, self.slow_address = plc_address, slow_address
 
     def make(self, tmp_path: Path) -> Driver:
-        return Ending(config(self.address), 200)
+        return EndingDriver(config(self.address), 200)
 
     def make_slow(self, tmp_path: Path) -> Driver:
         return AdsDriver(config(self.slow_address, mode="none"))

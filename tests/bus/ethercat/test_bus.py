@@ -19,7 +19,8 @@ from drivers.ethercat.bus._sockets import FrameSockets
 from drivers.ethercat.bus.al_status import OP, PREOP, SAFEOP
 from drivers.ethercat.bus.bus import IO_MAP_BYTES, Bus
 from drivers.ethercat.errors import SdoError, SdoTimeoutError, StreamingError
-from tests.lab.ethercat.network import ROOT, SegmentProcess, Segments, await_link, ip
+from tests.lab.ethercat.namespace import ROOT
+from tests.lab.ethercat.network import SegmentProcess, Segments, await_link, ip
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,8 @@ from drivers.ethercat.diagnostics.inspection import Inspection
 from service.config.load import parse_config
 from sim_backend.ethercat._profile import load_profile
 from tests.lab.command_line import Outcome, thetad
-from tests.lab.ethercat.network import ROOT, SegmentProcess, Segments, await_link, ip
+from tests.lab.ethercat.namespace import ROOT
+from tests.lab.ethercat.network import SegmentProcess, Segments, await_link, ip
 from tests.lab.ethercat.patient_driver import PatientDriver
 
 DEVICES = ("generic_servo", "harmonic_actuator", "compact_csp")

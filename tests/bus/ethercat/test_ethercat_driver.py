@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.driver import CommandRefusedError, Driver, EndOfStream
+from drivers.driver import CommandRefusedError, Driver
 from drivers.ethercat.config import EthercatConfig
 from drivers.frame import JointFrame
-from tests.lab.driver_contract import DriverContract
+from tests.lab.driver_contract import DriverContract, Ending
 from tests.lab.ethercat.configs import SERVO, settings
 from tests.lab.ethercat.network import SegmentProcess, Segments
 from tests.lab.ethercat.patient_driver import PatientDriver
@@ -40,23 +40,8 @@ def config(**changes: Any) -> EthercatConfig:
     return EthercatConfig.model_validate(tables | changes)
 
 
-class Ending(PatientDriver):
+class EndingDriver(Ending, PatientDriver):
     """A stream without end, ended."""
-
-    def __init__(self, config: EthercatConfig, frames: int) -> None:
-        super().__init__(config)
-        self._left = self._frames = frames
-
-    def open(self) -> None:
-        super().open()
-        self._left = self._frames
-
-    def read(self, timeout_s: float = 1.0) -> JointFrame:
-        if self._info is not None and self._left == 0:
-            raise EndOfStream("enough")
-        frame = super().read(timeout_s)
-        self._left -= 1
-        return frame
 
 
 class TestEthercatDriver(DriverContract):
@@ -65,7 +50,7 @@ class TestEthercatDriver(DriverContract):
         """The drives are there for every test."""
 
     def make(self, tmp_path: Path) -> Driver:
-        return Ending(config(), 200)
+        return EndingDriver(config(), 200)
 
     def make_slow(self, tmp_path: Path) -> Driver:
         slow = config(dc=False).model_copy(update={"cycle_hz": 4, "watchdog_ms": 2000.0, "answer_timeout_us": 5e4})
@@ -85,8 +70,9 @@ def enable(driver: PatientDriver) -> None:
     pytest.fail(f"not enabled: {driver.report()}")
 
 
-def test_each_cycle_is_a_frame_or_counted(drives: SegmentProcess) -> None:
-    with PatientDriver(config()) as driver:
+@pytest.mark.parametrize("cycle_hz", [1000, 2000])
+def test_each_cycle_is_a_frame_or_counted(drives: SegmentProcess, cycle_hz: int) -> None:
+    with PatientDriver(config(cycle_hz=cycle_hz)) as driver:
         seen = frames(driver, 2000)
         report = driver.report()
     seq = np.array([frame.seq for frame in seen])
@@ -95,8 +81,9 @@ def test_each_cycle_is_a_frame_or_counted(drives: SegmentProcess) -> None:
     assert report["frames"] + report["lost_cycles"] + report["overruns"] == seq[-1] + 1
     assert np.all(np.diff(seq) > 0)
     bus_ns = np.array([frame.t_bus_ns for frame in seen])
-    np.testing.assert_array_equal(np.diff(bus_ns), np.diff(seq) * 1_000_000)
-    assert (bus_ns[0] - 500_000) % 1_000_000 == 0  # SYNC0 is half a cycle off the grid of the frames
+    period_ns = 10**9 // cycle_hz
+    np.testing.assert_array_equal(np.diff(bus_ns), np.diff(seq) * period_ns)
+    assert (bus_ns[0] - period_ns // 2) % period_ns == 0  # SYNC0 is half a cycle off the grid of the frames
 
 
 def test_moves_in_csp_and_stops_on_close(drives: SegmentProcess) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from drivers.ethercat.config import EthercatConfig
 from tests.lab.ethercat.configs import SERVO, settings
-from tests.lab.ethercat.network import ROOT, SegmentProcess, Segments
+from tests.lab.ethercat.namespace import ROOT
+from tests.lab.ethercat.network import SegmentProcess, Segments
 from tests.lab.ethercat.patient_driver import PatientDriver
 
 

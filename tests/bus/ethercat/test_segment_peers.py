@@ -106,7 +106,8 @@ def test_refusals_arrive_with_their_codes(session: Session) -> None:
     assert found["in_op"] == "08000022"
 
 
-def test_pysoem_takes_one_drive_out_of_op(session: Session) -> None:
+def test_pysoem_measures_the_delays_and_takes_one_drive_out_of_op(session: Session) -> None:
+    assert session[0]["delays_ns"] == pytest.approx([600 * k for k in range(DRIVES)], abs=5)
     without = [OP, OP, OP, SAFEOP, OP, OP]
     assert session[0]["single"] == [without, [OP] * DRIVES]
 

@@ -193,6 +193,7 @@ def test_another_master_on_the_interface(drives: SegmentProcess) -> None:
             while not stop.is_set():
                 first.read()
 
+        fails(config(), DriverConnectionError, "another EtherCAT master of this program runs on interface m0")
         # The claim is let go, as if it were another program's master.
         for claim in first._bus._claims:
             claim.release()

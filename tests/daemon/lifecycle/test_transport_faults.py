@@ -41,7 +41,7 @@ from service.client import ClientTimeoutError, Subscriber
 ended = []
 signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
 with Subscriber(sys.argv[1], ["axis/frame"]) as stream:
-    first = stream.receive(60.0).envelope.seq
+    first = last = stream.receive(60.0).envelope.seq
     print("hears", flush=True)
     while not ended:
         try:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import json
-import os
-import selectors
-import subprocess
 import sys
 import threading
 import time
@@ -15,39 +10,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import pytest
-
 from drivers.frame import JointFrame
 from service.client import BodyMessage, ClientTimeoutError, FrameMessage, Subscriber
 from sim_backend.ethercat.link import MASTER_END, Link, enable_loopback
+from tests.lab.ethercat.configs import SERVO
+from tests.lab.ethercat.namespace import ROOT, ToldProcess, new_network
 
-ROOT = Path(__file__).resolve().parents[3]
 ARM = "arm"
 N = 3
 JOINTS = [f"joint_{k + 1}" for k in range(N)]
 GEAR = 101.0
 SERIALS = [101, 102, 103]
 DEADLINE_S = 30.0
-_CLONE_NEWNET = 0x40000000
 
 
 @contextmanager
 def network() -> Iterator[Link]:
     """Enter a new network name space with a virtual cable; processes started meanwhile are in it, too."""
-    if os.geteuid() != 0:
-        pytest.skip("network name spaces and raw sockets need root")
-    libc = ctypes.CDLL(None, use_errno=True)
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    try:
-        if libc.unshare(_CLONE_NEWNET) != 0:
-            pytest.skip(f"no network name space: {os.strerror(ctypes.get_errno())}")
+    with new_network():
         enable_loopback()
         link = Link()
         link.up()
         yield link
-    finally:
-        libc.setns(home, _CLONE_NEWNET)
-        os.close(home)
 
 
 def write_robot(folder: Path) -> Path:
@@ -75,20 +59,9 @@ def write_segment(folder: Path, faults: str = "", bridge_cycles: int = 8) -> Pat
 
 
 def device(**changes: Any) -> dict[str, Any]:
-    """Table of the drives' type."""
-    return {
-        "vendor_id": 0xE5A,
-        "product_code": 0x1001,
-        "revision": 0x10002,
-        "rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position", "6060:00:8 mode", "0000:00:8"]},
-        "tx": {
-            "1A00": [
-                *("6041:00:16 statusword", "6064:00:32 position", "606C:00:32 velocity"),
-                *("6077:00:16 torque", "603F:00:16 error_code"),
-            ]
-        },
-        "counts_per_rev": 1_048_576,
-    } | changes
+    """Table of the drives' type, which send no current."""
+    sent = [entry for entry in SERVO["tx"]["1A00"] if "current" not in entry]
+    return SERVO | {"tx": {"1A00": sent}} | changes
 
 
 def drives(serials: list[int] = SERIALS) -> list[dict[str, Any]]:
@@ -118,26 +91,11 @@ def arm(folder: Path, motion: dict[str, Any] | None = None, **driver: Any) -> di
     }
 
 
-class Drives:
+class Drives(ToldProcess):
     """The drives' process; `tell(name, ...)` calls a method of `ethercat_segment.Bench`."""
 
     def __init__(self, segment: Path) -> None:
-        command = [sys.executable, "-m", "tests.lab.daemon.ethercat_segment", str(segment)]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-        assert self._line(120.0) == b"ready\n"  # the first start compiles
-
-    def _line(self, timeout_s: float = 20.0) -> bytes:
-        assert self._process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            assert selector.select(timeout_s), "the drives do not answer"
-        return self._process.stdout.readline()
-
-    def tell(self, name: str, *arguments: Any) -> Any:
-        """Call a method and return its result."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")
-        return json.loads(self._line())
+        super().__init__(sys.executable, "-m", "tests.lab.daemon.ethercat_segment", str(segment))
 
     def fault(self, kind: str, **keys: Any) -> None:
         """Apply one entry of a fault script now."""
@@ -161,24 +119,6 @@ class Drives:
     def safe(self) -> None:
         """Wait until no slave is beyond PREOP and no drive has torque."""
         self.until(lambda states: all(al in (1, 2) and drive != "ENABLED" for al, _, drive in states))
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(10.0)
-        finally:
-            self._process.kill()
-            self._process.wait()
-            self._process.stdout.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class Watcher:

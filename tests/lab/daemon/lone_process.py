@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +17,7 @@ import zmq
 
 from drivers.frame import JointFrame
 from service.config.load import Config
+from service.protocol.control import ControlError
 from service.protocol.messages import (
     MAX_REPLY,
     BodyMessage,
@@ -33,40 +33,139 @@ from service.worker.worker import Runtime, process_name
 
 DEADLINE_S = 60.0
 START_S = 240.0  # the first start compiles
+Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
 
-class LoneProcess:
-    """A process of the first arm of `config`, fed with the messages of the test.
+class SupervisorSide:
+    """The supervisor's part towards one process of a daemon, in a runtime directory of its own.
 
     Attributes
     ----------
-    beat : dict
+    heartbeat : dict
         What the newest heartbeat said.
     ended : str
         The error with which it ended; empty while it runs.
+    answers : dict
+        What other processes of the daemon would say to what it asks of them, by verb.
     """
 
-    def __init__(self, role: str, config: Config, log: Path) -> None:
-        self.arm = config.arm[0].name
+    def __init__(self, config: Config, log: Path, role: str, arm: str | None = None) -> None:
+        self.config, self.log, self.role = config, log, role
         self.heartbeat: dict[str, Any] = {}
         self.ended = ""
-        self._role = role
+        self.answers: dict[str, Ask] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+        self._name = process_name(role, arm)
         self._folder = Path(tempfile.mkdtemp(prefix="tl-", dir="/tmp"))
-        runtime = Runtime(self._folder)
-        runtime.config.write_text(config.model_dump_json(), encoding="utf-8")
+        self._runtime = Runtime(self._folder)
+        self._runtime.config.write_text(config.model_dump_json(), encoding="utf-8")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._supervisor = self._context.socket(zmq.ROUTER)
-        self._supervisor.bind(runtime.supervisor)
-        self._frames = self._context.socket(zmq.XPUB)
-        self._frames.setsockopt(zmq.SNDHWM, 0)  # nothing is lost but what the test leaves out
-        self._frames.bind(runtime.frames(self.arm))
-        command = [sys.executable, "-m", "service.worker.entry", role, "--runtime", str(self._folder)]
-        command += ["--arm", self.arm, "--parent", str(os.getpid()), "--epoch", "1"]
-        with log.open("ab") as file:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=file)
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_REPLY)
+        self._socket.bind(self._runtime.supervisor)
         self._ready = False
         self._id = 0
         self._replies: dict[int, dict[str, Any]] = {}
+
+    def _launch(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "service.worker.entry", self.role, "--runtime", str(self._folder)]
+        command += ["--parent", str(os.getpid()), *arguments]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def request(self, verb: str, timeout_s: float = DEADLINE_S, **args: Any) -> dict[str, Any]:
+        """Make a request; raises `ControlError`, and `TimeoutError` if there is no answer."""
+        self._id += 1
+        id = self._id
+        self._send({"id": id, "verb": verb, "args": args})
+        self._until(lambda: id in self._replies, timeout_s)
+        reply = self._replies.pop(id)
+        if "error" in reply:
+            raise ControlError(reply["error"]["type"], reply["error"]["message"])
+        return dict(reply["result"])
+
+    def await_beat(self, done: Callable[[dict[str, Any]], bool], timeout_s: float = DEADLINE_S) -> dict[str, Any]:
+        """Wait for a heartbeat of which `done` says yes."""
+        self._until(lambda: bool(self.heartbeat) and done(self.heartbeat), timeout_s)
+        return self.heartbeat
+
+    def _until(self, done: Callable[[], bool], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not done():
+            if self.process is not None and self.process.poll() is not None:
+                raise TimeoutError(self.ended or f"the process has ended: {self.process.returncode}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no answer within {timeout_s:g} s: {self.heartbeat}")
+            self._receive(0.1)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        identity = f"{self._name}#{0 if self.process is None else self.process.pid}".encode()
+        self._socket.send_multipart([identity, pack_map(message, MAX_REPLY)])
+
+    def _receive(self, timeout_s: float) -> None:
+        if not self._socket.poll(max(1, int(timeout_s * 1000))):
+            return
+        identity, data = self._socket.recv_multipart()
+        message = unpack_map(data, MAX_REPLY, text=MAX_REPLY)
+        if message["type"] == "ready":
+            self._ready = True
+        elif message["type"] == "beat":
+            self.heartbeat = message["info"]
+        elif message["type"] == "reply":
+            self._replies[message["id"]] = message
+        elif message["type"] == "ask":
+            self._answer(identity, message)
+        elif message["type"] in ("crash", "fatal"):
+            self.ended = message["message"]
+
+    def _answer(self, identity: bytes, message: dict[str, Any]) -> None:
+        verb, args = message["verb"], message["args"]
+        try:
+            if verb not in self.answers:
+                raise ControlError("failed", f"nobody answers {verb}")
+            answer: dict[str, Any] = {"result": dict(self.answers[verb](verb, args))}
+        except ControlError as error:
+            answer = {"error": {"type": error.type, "message": error.message}}
+        self._socket.send_multipart([identity, pack_map({"type": "answer", "id": message["id"], **answer}, MAX_REPLY)])
+
+    def kill(self) -> None:
+        """`kill -9`, and wait for its end."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def stop(self) -> int:
+        """End it in order; returns its exit code."""
+        if self.process is None:
+            return 0
+        self.process.terminate()
+        code = self.process.wait(20.0)
+        self.process = None
+        return code
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.stop()
+        finally:
+            self.kill()
+            self._context.destroy(linger=0)
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class LoneProcess(SupervisorSide):
+    """A process of the first arm of `config`, fed with the messages of the test."""
+
+    def __init__(self, role: str, config: Config, log: Path) -> None:
+        self.arm = config.arm[0].name
+        super().__init__(config, log, role, self.arm)
+        self._frames = self._context.socket(zmq.XPUB)
+        self._frames.setsockopt(zmq.SNDHWM, 0)  # nothing is lost but what the test leaves out
+        self._frames.bind(self._runtime.frames(self.arm))
+        self._launch("--arm", self.arm, "--epoch", "1")
 
     def begin(self, rate_hz: float, joint_names: Sequence[str], channels: Sequence[str] = ("q", "tau")) -> Self:
         """Publish the source's description, and wait until the process is ready and subscribed to frames."""
@@ -82,7 +181,7 @@ class LoneProcess:
         }
         heard: set[bytes] = set()
         deadline = time.monotonic() + START_S
-        while not self._ready or topic(self.arm, "frame") not in heard or marker(self._role) not in heard:
+        while not self._ready or topic(self.arm, "frame") not in heard or marker(self.role) not in heard:
             assert time.monotonic() < deadline, (self._ready, heard, self.ended)
             self._receive(0.05)
             while self._frames.poll(0):
@@ -106,51 +205,11 @@ class LoneProcess:
         """Publish a message."""
         self._frames.send_multipart(list(parts))
 
+    def request(self, verb: str, timeout_s: float = DEADLINE_S, **args: Any) -> dict[str, Any]:
+        """Make a request that concerns its arm."""
+        return super().request(verb, timeout_s, arm=self.arm, **args)
+
     def await_beat(self, done: Callable[[dict[str, Any]], bool], timeout_s: float = DEADLINE_S) -> dict[str, Any]:
-        """Wait for a heartbeat of which `done` says yes."""
-        deadline = time.monotonic() + timeout_s
+        """Wait for a new heartbeat of which `done` says yes."""
         self.heartbeat = {}
-        while not self.heartbeat or not done(self.heartbeat):
-            assert time.monotonic() < deadline, self.heartbeat
-            assert self.process.poll() is None, self.ended or f"it has ended: {self.process.returncode}"
-            self._receive(0.1)
-        return self.heartbeat
-
-    def request(self, verb: str, **args: Any) -> dict[str, Any]:
-        """Make a request and return its result."""
-        self._id += 1
-        message = {"id": self._id, "verb": verb, "args": {"arm": self.arm, **args}}
-        identity = f"{process_name(self._role, self.arm)}#{self.process.pid}".encode()
-        self._supervisor.send_multipart([identity, pack_map(message, MAX_REPLY)])
-        deadline = time.monotonic() + DEADLINE_S
-        while self._id not in self._replies:
-            assert time.monotonic() < deadline, verb
-            self._receive(0.1)
-        reply = self._replies.pop(self._id)
-        assert "error" not in reply, reply
-        return dict(reply["result"])
-
-    def _receive(self, timeout_s: float) -> None:
-        if not self._supervisor.poll(int(timeout_s * 1000)):
-            return
-        message = unpack_map(self._supervisor.recv_multipart()[1], MAX_REPLY, text=MAX_REPLY)
-        if message["type"] == "ready":
-            self._ready = True
-        elif message["type"] == "beat":
-            self.heartbeat = message["info"]
-        elif message["type"] == "reply":
-            self._replies[message["id"]] = message
-        elif message["type"] in ("crash", "fatal"):
-            self.ended = message["message"]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(10.0)
-        self.process.kill()
-        self.process.wait()
-        self._context.destroy(linger=0)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        return super().await_beat(done, timeout_s)

@@ -1,16 +1,77 @@
-"""Programs in a network namespace of their own, which ends with their processes."""
+"""Programs in a network namespace of their own, and processes that are told what to do."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import selectors
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+_CLONE_NEWNET = 0x40000000
+
+
+@contextmanager
+def new_network() -> Iterator[None]:
+    """Enter a new network namespace; processes started meanwhile are in it, too."""
+    if os.geteuid() != 0:
+        pytest.skip("network name spaces and raw sockets need root")
+    libc = ctypes.CDLL(None, use_errno=True)
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        if libc.unshare(_CLONE_NEWNET) != 0:
+            pytest.skip(f"no network name space: {os.strerror(ctypes.get_errno())}")
+        yield
+    finally:
+        libc.setns(home, _CLONE_NEWNET)
+        os.close(home)
+
+
+class ToldProcess:
+    """A process that is "ready"; `tell(name, ...)` has it call a method and print the result."""
+
+    def __init__(self, *command: str) -> None:
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert self._line(120.0) == b"ready\n"  # the first start compiles
+
+    def _line(self, timeout_s: float = 20.0) -> bytes:
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            assert selector.select(timeout_s), "the drives do not answer"
+        return self._process.stdout.readline()
+
+    def tell(self, name: str, *arguments: Any) -> Any:
+        """Call a method and return its result."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")
+        return json.loads(self._line())
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10.0)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def in_namespace(*arguments: str, timeout_s: float = 280.0, tries: int = 1) -> str:

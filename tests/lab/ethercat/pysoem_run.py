@@ -153,6 +153,7 @@ def session(master: Any) -> dict[str, Any]:
     """Use the services, then start anew without switching anything off, and stay in OP."""
     found = services(master)
     start(master)
+    found["delays_ns"] = numbers(master, 0x0928)
     found["op"] = reach(master, pysoem.OP_STATE)
     exchange(master, 1000)
     found["single"] = single_states(master)

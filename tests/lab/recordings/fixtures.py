@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,20 +20,37 @@ from tests.lab.command_line import simulate, thetad
 LOAD = inertial_vector(2.5, np.array([0.01, -0.02, 0.08]), np.diag([0.02, 0.015, 0.01]))
 
 
+def shared(factory: pytest.TempPathFactory, name: str) -> Path:
+    """Folder that all processes of a run of the tests share."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def once(path: Path, make: Callable[[Path], object]) -> Path:
+    """Return a file that the first process in need of it makes, while others wait."""
+    with path.with_name(f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            make(path)
+    return path
+
+
 @pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the files below."""
-    return tmp_path_factory.mktemp("commands")
+    return shared(tmp_path_factory, "commands")
 
 
 @pytest.fixture(scope="session")
 def space6_recording(work: Path) -> Path:
-    return simulate(work / "space6.mcap", "space6", seed=1, seconds=24.0)
+    return once(work / "space6.mcap", lambda path: simulate(path, "space6", seed=1, seconds=24.0))
 
 
 @pytest.fixture(scope="session")
 def arm7_recording(work: Path) -> Path:
-    return simulate(work / "arm7.mcap", "arm7", seed=2, seconds=24.0)
+    return once(work / "arm7.mcap", lambda path: simulate(path, "arm7", seed=2, seconds=24.0))
 
 
 def loaded(model: RobotModel, load: FloatArray = LOAD) -> RobotModel:
@@ -43,19 +63,23 @@ def loaded(model: RobotModel, load: FloatArray = LOAD) -> RobotModel:
 
 @pytest.fixture(scope="session")
 def arm7_loaded(work: Path) -> Path:
-    return simulate(work / "arm7_loaded.mcap", loaded(load_robot("arm7").model), seed=12, seconds=16.0)
+    model = loaded(load_robot("arm7").model)
+    return once(work / "arm7_loaded.mcap", lambda path: simulate(path, model, seed=12, seconds=16.0))
 
 
 @pytest.fixture(scope="session")
 def stribeck_recording(work: Path) -> Path:
-    return simulate(work / "stribeck.mcap", "space6_stribeck", seed=3, seconds=24.0)
+    return once(work / "stribeck.mcap", lambda path: simulate(path, "space6_stribeck", seed=3, seconds=24.0))
 
 
 def identified(out: Path, recording: Path, robot: str, *more: object) -> Path:
     """Model file of the first 60 % of a recording."""
-    done = thetad("identify", recording, "--robot", robot, "--span", "0:0.6", "-o", out, "--json", *more)
-    assert done.code == 0, done
-    return out
+
+    def identify(path: Path) -> None:
+        done = thetad("identify", recording, "--robot", robot, "--span", "0:0.6", "-o", path, "--json", *more)
+        assert done.code == 0, done
+
+    return once(out, identify)
 
 
 @pytest.fixture(scope="session")

@@ -168,6 +168,7 @@ def left(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in paths}
 
 
+@pytest.mark.slow
 def test_a_run_leaves_the_same_bytes_as_a_local_one(
     cluster: Processes, dask: DaskBackend, tmp_path: Path, arm2_model: Path, arm2_recording: Path
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from service.jobs.queue.queue import Queue, Submission
 from service.jobs.queue.salvage import salvage
-from service.jobs.queue.store import Event, Store, StoreCorruptError, StoreError, StoreVersionError
+from service.jobs.queue.store import Event, Store, StoreCorruptError, StoreError, StoreVersionError, Transaction
 from tests.lab.jobs.store_run import start, text_of
 
 KILLS, PATIENCE_S = 12, 60.0
@@ -80,6 +80,17 @@ def test_a_kill_while_the_file_is_made(tmp_path: Path, seed: int) -> None:
     (job,) = Queue(store).submit(Submission("test", {}))
     assert job.id == 1
     store.close()
+
+
+def test_two_that_make_the_file_at_once(path: Path) -> None:
+    """The second waits for the first, and finds the tables made."""
+
+    class Overtaken(Store):
+        def write(self) -> contextlib.AbstractContextManager[Transaction]:
+            Store(path).close()
+            return super().write()
+
+    Overtaken(path).close()
 
 
 def test_two_processes_claim_each_job_once(path: Path) -> None:

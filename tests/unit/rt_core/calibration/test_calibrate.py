@@ -1,15 +1,18 @@
-"""Calibration of arms whose true geometry is known."""
+"""Calibration of arms whose true geometry is known, the published one (KIN), and how far predictions may be off."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from benchmarks.kin import TARGETS, Task, errors, task
 from drivers.files.robots.file import load_robot
 from rt_core.calibration.calibrate import calibrate
 from rt_core.calibration.geometry import Geometry
+from rt_core.calibration.prediction import position_std
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
 from rt_core.types import FloatArray
+from sim_backend.arm.laser_tracker import TrackedArm, TrackerSettings
 from tests.lab.arms.calibration import BASE, PANDA, TOOL, UR10, Truth, as_measured, forward, frame, random_arm, truth
 
 
@@ -149,3 +152,44 @@ def test_bad_input_is_refused() -> None:
         CalibrationSettings(method="newton")  # type: ignore[arg-type]
     with pytest.raises(CalibrationError, match="no pose"):
         calibrate(UR10, arm.q, arm.measured, use=np.zeros(30, dtype=bool))
+
+
+SETTINGS = CalibrationSettings(base=False, tool=False)
+
+
+def check_task(t: Task) -> None:
+    nominal = forward(t.geometry, t.q, {}, np.eye(4), np.eye(4))[:, :3, 3]
+    off = np.linalg.norm(t.exact - nominal, axis=1)
+    assert 11.5e-3 < off[t.use].mean() < 11.7e-3
+    radii = np.linalg.norm(nominal[t.use], axis=1)
+    for radius, count in zip((0.850, 0.705, 0.560, 0.415), (18, 13, 9, 5), strict=True):
+        assert (np.abs(radii - radius) < 1e-4).sum() == count
+    assert (t.use.sum(), (~t.use).sum()) == (45, 10)
+
+
+def test_errors_after_the_calibration() -> None:
+    found = []
+    for seed in range(10):
+        t = task(seed)
+        check_task(t)
+        result = calibrate(t.geometry, t.q, t.measured, SETTINGS, use=t.use)
+        assert result.verdict == "ok"
+        found.append(errors(t, result.predict(t.q)[0]))
+    for key, target in TARGETS.items():
+        assert np.mean([e[key] for e in found]) <= target
+
+
+@pytest.mark.parametrize(("reach", "target"), [(1.0, 0.05), (3.1, 0.002)], ids=["small range", "held parameters"])
+def test_predictions_are_off_by_what_is_stated(reach: float, target: float) -> None:
+    """At postures all over, of which a calibration in a small range, or of a target near the last axis, saw few."""
+    ratio: list[float] = []
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        arm = TrackedArm.of(UR10, TrackerSettings(seed=seed, target=target))
+        q = np.array([0.1, -1.2, 1.3, 0.3, 1.2, 0.2]) + rng.uniform(-reach, reach, (60, 6))
+        found = calibrate(UR10, q, arm.measure(q)[0])
+        elsewhere = rng.uniform(-3.0, 3.0, (30, 6))
+        missed = np.linalg.norm(found.predict(elsewhere)[0] - arm.exact(elsewhere)[0], axis=1)
+        names = (*found.free, *found.held)
+        ratio += list(missed / position_std(found.model, found.x, elsewhere, names, found.joint_covariance))
+    assert 0.7 < np.sqrt(np.mean(np.square(ratio))) < 1.3

@@ -1,9 +1,8 @@
-"""Identification of simulated arms, the verdicts on recordings that do not fit, and the published sets of real data."""
+"""Identification of simulated arms, and the verdicts on recordings that do not fit."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,14 +10,12 @@ import pytest
 from drivers.files.robots.file import load_robot
 from rt_core.identification.identify import Identification, identify
 from rt_core.identification.preprocess import DataError, SignalSettings, prepare
-from rt_core.identification.rows import build_rows
 from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import RobotModel
 from rt_core.validation import torque_metrics
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
 from sim_backend.arm.settings import MotionSettings, SimSettings
-from tests.lab.recordings.real_sets import load_set
 
 SIMULATED = ("space6", "arm7", "arm9")
 
@@ -105,36 +102,3 @@ def test_metrics_by_hand() -> None:
     assert found.relative_error == pytest.approx(np.sqrt((1.25 + 6.0) / (21.0 + 16.0)))
     assert found.count.tolist() == [3, 4]
     assert found.as_dict()["R"][1] is None  # type: ignore[index]
-
-
-# -- real recordings: the figures of their READMEs, or better ------------------------------------
-
-
-def test_emps(data_dir: Path) -> None:
-    real = load_set(data_dir, "emps/emps.npz", "emps")
-    found = identify(real.robot.model, base_parameters(real.robot.model), real.signals, real.settings)
-    values = dict(zip(found.base.names, found.theta, strict=True))
-    for name, published in (("m1", 95.1089), ("fv1", 203.5034), ("fc1", 20.3935), ("off1", -3.1648)):
-        assert values[name] == pytest.approx(published, rel=0.01), name
-    assert found.metrics.relative_error <= 0.041
-    assert found.diagnosis.named is None
-
-
-@pytest.mark.parametrize(
-    ("file", "mapping", "share", "limit"),
-    [
-        ("staubli_tx40/tx40.npz", "staubli_tx40", 0.65, 0.072),
-        ("franka_panda/panda_exciting.npz", "franka_panda", 0.6, 0.012),
-    ],
-)
-def test_the_first_part_of_a_real_recording_predicts_the_last(
-    data_dir: Path, file: str, mapping: str, share: float, limit: float
-) -> None:
-    real = load_set(data_dir, file, mapping)
-    model, settings, signals = real.robot.model, real.settings, real.signals
-    split = signals.t_first + share * (signals.t_last - signals.t_first)
-    found = identify(model, base_parameters(model), signals, settings, stop_s=split)
-    rows = build_rows(model, found.base, signals, settings, slow=False).select(split, np.inf)
-    assert torque_metrics(rows.tau, rows.predict(found.theta), rows.use).relative_error <= limit
-    assert found.diagnosis.named is None
-    assert found.verdict != "not_explained"

@@ -1,18 +1,23 @@
-"""A source that does not deliver what the robot needs is refused when it has been opened."""
+"""A source that lacks what the robot needs is refused; torques at the end of their range are marked invalid."""
 
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from drivers.driver import DriverConfigError, DriverInfo
 from drivers.files.recordings.format import RecordingError, RecordingNotFoundError
 from drivers.files.robots.file import load_robot
+from drivers.frame import JointFrame
+from service.acquisition._torque_range import LASTS_NS, Clipped, TorqueRange
 from service.acquisition.sources import check_source
-from service.config.load import ArmConfig
+from service.config.load import ArmConfig, parse_config
 from service.protocol.transient_errors import is_transient
+from tests.lab.daemon.daemons import replayed
 from tests.lab.daemon.ethercat_rig import device
 
 TX40 = load_robot("staubli_tx40").model  # its fifth motor turns its last joint too
@@ -61,3 +66,69 @@ def test_what_a_later_start_may_find_in_order(cause: OSError | None, passing: bo
     recording, replay = RecordingError("rec.mcap: cannot be read"), DriverConfigError("replay")
     recording.__cause__, replay.__cause__ = cause, recording
     assert is_transient(replay) is passing
+
+
+@pytest.mark.parametrize("torque_range", [None, [100.0] * 6])
+def test_currents_of_motors_that_turn_several_joints_have_no_range_for_each(torque_range: list[float] | None) -> None:
+    """The wrist of the TX40: a motor at its end is the end of neither joint's torque."""
+    model = load_robot("staubli_tx40").model
+    names = tuple(joint.name for joint in model.joints)
+    settings = parse_config({"arm": [replayed(Path("x.mcap"), torque_range=torque_range)]}, "test", Path("/")).arm[0]
+    currents, torques = (
+        DriverInfo("replay", names, ("q_motor", channel), 1000.0, "recording", True) for channel in ("current", "tau")
+    )
+    check_source(settings, model, torques)
+    if torque_range is None:
+        check_source(settings, model, currents)
+        return
+    with pytest.raises(DriverConfigError, match=r"torque_range: the source gives currents, .*\(joint_6\)"):
+        check_source(settings, model, currents)
+
+
+def test_a_range_for_other_joints_is_refused() -> None:
+    settings = parse_config({"arm": [replayed(Path("x.mcap"), torque_range=[1.0, 2.0])]}, "test", Path("/")).arm[0]
+    info = DriverInfo("replay", ("carriage",), ("q", "tau"), 1000.0, "recording", True)
+    with pytest.raises(DriverConfigError, match=r"torque_range has 2 numbers and robot 'emps' has 1 joints"):
+        check_source(settings, load_robot("emps").model, info)
+
+
+def test_the_end_of_the_range_is_clipped_and_what_is_below_is_not() -> None:
+    model = load_robot("space6").model
+    limits = np.arange(1.0, 7.0)
+    watch = TorqueRange(tuple(limits), model)
+    frame = JointFrame(0, 0, 0, q=np.zeros(6), tau=0.999 * limits)
+    assert watch.marked(frame) == (frame, [])
+    assert frame.valid is None
+    own = np.array([True, False, True, True, True, True])
+    frame = JointFrame(1, 0, 0, q=np.zeros(6), tau=limits * [0, 0, 1, -1, 2, np.nan], valid=own)
+    marked, first = watch.marked(frame)
+    assert first == [Clipped(2, 3.0, 3.0, 1), Clipped(3, -4.0, 4.0, 1), Clipped(4, 10.0, 5.0, 1)]
+    np.testing.assert_array_equal(marked.valid, [True, False, False, False, False, True])
+    assert frame.valid is own  # what the driver gave, and what moves the arm has judged
+    assert own[2]
+    assert watch.marked(frame)[1] == []  # known by now
+    np.testing.assert_array_equal(watch.counts, [0, 0, 2, 2, 2, 0])
+
+
+def test_clipping_is_reported_every_ten_minutes() -> None:
+    watch = TorqueRange([1.0], load_robot("emps").model)
+    told = []
+    for second in range(0, 2400, 10):
+        clipped = not 600 <= second < 1300  # in between nothing is clipped
+        frame = JointFrame(second, 0, second * 1_000_000_000, q=np.zeros(1), tau=np.array([1.0 if clipped else 0.5]))
+        told += [(second, one.frames) for one in watch.marked(frame)[1]]
+        assert watch.lasting(frame.t_host_ns) == ([0] if clipped else [])
+    assert told == [(0, 1), (1300, 61), (1900, 121)]
+    assert watch.lasting(2390 * 1_000_000_000 + LASTS_NS) == []
+
+
+def test_a_source_of_currents_has_its_torque_by_them() -> None:
+    model = load_robot("kuka_kr300_elastic").model
+    assert model.transmission is not None
+    current = np.ones(6)
+    torque = np.abs(model.transmission.joint_torque(model.transmission.torque_constant * current))
+    watch = TorqueRange(tuple(torque), model)
+    frame = JointFrame(0, 0, 0, current=0.99 * current)
+    assert watch.marked(frame) == (frame, [])
+    frame = JointFrame(0, 0, 0, current=1.01 * current)
+    assert [one.joint for one in watch.marked(frame)[1]] == list(range(6))

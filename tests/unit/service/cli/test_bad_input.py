@@ -92,7 +92,7 @@ def test_degrees_of_a_robot_without_limits(
     channels = {"q": DEGREES * recording.channels["q"], "tau": recording.channels["tau"]}
     path = write_recording(tmp_path / "r.mcap", model, recording.t, channels)
     thetad("identify", path, "--robot", robot).refused("joint joint_1 turns by", "degrees")
-    done = thetad("identify", arm7_recording, "--robot", robot, "--json")
+    done = thetad("identify", arm7_recording, "--robot", robot, "--span", "0:0.4", "--json")
     assert done.code == 0, done
 
 
@@ -151,6 +151,6 @@ def test_options(options: tuple[str, ...], arm7_recording: Path, tmp_path: Path)
 @pytest.mark.parametrize(("option", "target"), [("-o", "."), ("-o", "file/m.yaml"), ("--plot", "file/m.png")])
 def test_output_that_cannot_be_written(option: str, target: str, arm7_recording: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    done = thetad("identify", arm7_recording, "--robot", "arm7", option, tmp_path / target)
+    done = thetad("identify", arm7_recording, "--robot", "arm7", "--span", "0:0.4", option, tmp_path / target)
     done.refused(str(tmp_path / target))
     assert [p.name for p in tmp_path.iterdir()] == ["file"]

@@ -64,7 +64,7 @@ def test_a_velocity_that_does_not_follow_the_position_is_left_out(
     dq = recording.channels["dq"].copy()
     dq[:, 2] = spoil(dq[:, 2:3])[:, 0]
     path, out = rewrite(recording, tmp_path / "r.mcap", robot.model, dq=dq), tmp_path / "m.yaml"
-    found = identify(path, "--robot", "space6", "--span", "0:0.6", "-o", out, "--json").json
+    found = identify(path, "--robot", "space6", "--span", "0:0.4", "-o", out, "--json").json
     assert found["verdict"] == "ok"
     assert words in found["notes"][0]
     assert load_model(out).settings.velocity == "position"
@@ -147,7 +147,7 @@ def test_a_joint_that_stands_still(arm7_recording: Path, tmp_path: Path) -> None
     dq[:, 6] = 1e-3 * rng.normal(size=len(q))
     tau[:, 6] = 0.5 + 0.01 * rng.normal(size=len(q))
     path = rewrite(recording, tmp_path / "r.mcap", load_robot("arm7").model, q=q, dq=dq, tau=tau)
-    found = identify(path, "--robot", "arm7", "--json", code=1).json
+    found = identify(path, "--robot", "arm7", "--span", "0:0.4", "--json", code=1).json
     assert found["verdict"] == "not_explained"
     assert any("joint_7" in reason and "no rows" in reason for reason in found["reasons"])
 
@@ -169,7 +169,7 @@ def trapped(done: Outcome, out: Path) -> list[str]:
 def test_wrong_mounting_direction(arm7_recording: Path, tmp_path: Path) -> None:
     """It is said, and no parameters are reported; only by force is such a model written."""
     out, report = tmp_path / "m.yaml", tmp_path / "r.html"
-    common = ("identify", arm7_recording, "--robot", mounted("arm7", "ceiling", tmp_path), "--span", "0:0.6", "-o", out)
+    common = ("identify", arm7_recording, "--robot", mounted("arm7", "ceiling", tmp_path), "--span", "0:0.3", "-o", out)
     reasons = trapped(thetad(*common, "--json", "--report", report), out)
     (best,) = [reason for reason in reasons if reason.startswith("gravity along (")]
     found = [float(x) for x in best[best.index("(") + 1 : best.index(")")].split(", ")]

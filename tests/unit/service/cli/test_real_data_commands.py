@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,19 +42,20 @@ FRICTION_RMS = {"high": 0.355, "middle": 0.179, "slow": 0.133}
 LWR4_ROBOT = (FILES / "lwr4.toml.template").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def imported(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with the recordings, imported by the shipped mappings."""
-    folder = tmp_path_factory.mktemp("real")
-    files = [(name, s.file) for name, s in SETS.items()] + [("kuka_lwr4", SETS["kuka_lwr4"].test)]
-    files += [("franka_joint_friction", f"case3_{speed}") for speed in FRICTION_RMS]
-    files += [("kuka_kr300_elastic", f"trajectory_{part}") for part in "AB"]
+def import_all(data_dir: Path, folder: Path, files: Iterable[tuple[str, str]]) -> Path:
+    """Import recordings by the shipped mappings."""
     for name, file in files:
         source = data_dir / name / f"{file}.npz"
         done = thetad("import", source, "--mapping", name, "-o", folder / f"{file}.mcap", "--json")
         assert done.code == 0, done
         assert done.json["robot"] == name
     return folder
+
+
+@pytest.fixture(scope="module")
+def imported(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    files = [(name, s.file) for name, s in SETS.items()] + [("kuka_lwr4", SETS["kuka_lwr4"].test)]
+    return import_all(data_dir, tmp_path_factory.mktemp("real"), files)
 
 
 def fit(recording: Path, robot: object, *more: object) -> dict[str, Any]:
@@ -71,6 +73,7 @@ def test_errors_are_no_worse_than_the_published_ones(imported: Path, tmp_path: P
     assert found["relative_error"] <= s.fit_limit
     assert found["settings"]["cutoff_hz"] == s.band_hz
     assert found["data"]["band_hz"] <= s.band_hz
+    assert not any(finding["named"] for finding in found["findings"])
     on = (recording, "--span", s.test) if ":" in s.test else (imported / f"{s.test}.mcap",)
     done = thetad("validate", out, *on, "--json")
     assert done.code == 0, done
@@ -84,6 +87,7 @@ def test_errors_are_no_worse_than_the_published_ones(imported: Path, tmp_path: P
         assert any("condition number" in reason for reason in found["reasons"])
 
 
+@pytest.mark.slow
 def test_tx40_friction_is_the_published_one(data_dir: Path, imported: Path, tmp_path: Path) -> None:
     """Within 2 % of the published weighted least squares, whose fv5 and fv6 include the coupled wrist motor's."""
     with (data_dir / "staubli_tx40" / "reference_base_parameters.csv").open() as file:
@@ -103,6 +107,7 @@ def test_tx40_friction_is_the_published_one(data_dir: Path, imported: Path, tmp_
         assert theta[f"fc{j}"] == pytest.approx(published[f"fs{j}"], rel=0.02)
 
 
+@pytest.mark.slow
 def test_lwr4_with_a_prior(data_dir: Path, imported: Path, tmp_path: Path) -> None:
     folder, out, robot = data_dir / "kuka_lwr4", tmp_path / "m.yaml", tmp_path / "lwr4.toml"
     robot.write_text(LWR4_ROBOT.format(urdf=folder / "kuka_lwr4.urdf"))
@@ -114,8 +119,10 @@ def test_lwr4_with_a_prior(data_dir: Path, imported: Path, tmp_path: Path) -> No
     assert done.json["relative_error"] <= 0.025
 
 
-def test_friction_of_one_joint_at_three_speeds(imported: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_friction_of_one_joint_at_three_speeds(data_dir: Path, tmp_path: Path) -> None:
     """In-sample no worse than the reference; at other speeds far worse, and no number passes for a parameter."""
+    imported = import_all(data_dir, tmp_path, [("franka_joint_friction", f"case3_{speed}") for speed in FRICTION_RMS])
     table: dict[tuple[str, str], float] = {}
     for speed in FRICTION_RMS:
         out = tmp_path / f"{speed}.yaml"
@@ -145,6 +152,7 @@ def trapped(recording: Path, robot: object, span: str, out: Path) -> list[str]:
     return reasons
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "gravity", "words"),
     [
@@ -159,6 +167,7 @@ def test_wrong_mounting_direction(imported: Path, tmp_path: Path, name: str, gra
     assert any(words in reason for reason in reasons)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["franka_panda", "kuka_lwr4"])
 def test_torque_channel_without_signal(imported: Path, tmp_path: Path, name: str) -> None:
     recording = read_recording(imported / f"{SETS[name].file}.mcap")
@@ -175,13 +184,15 @@ def test_a_model_of_another_seven_joint_arm_does_not_predict(imported: Path, arm
     assert (done.code, done.json["verdict"]) == (1, "not_explained")
 
 
-def test_a_heavy_elastic_arm_from_both_of_its_recordings(imported: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_heavy_elastic_arm_from_both_of_its_recordings(data_dir: Path, tmp_path: Path) -> None:
     """Gears that yield and a gas spring are not modelled: no false alarm as its base points down, and one otherwise.
 
     Ten seconds each do not show all of it: together they do, and the error of each is told.
     """
     name = "kuka_kr300_elastic"
-    parts = [imported / f"trajectory_{part}.mcap" for part in "AB"]
+    folder = import_all(data_dir, tmp_path, [(name, f"trajectory_{part}") for part in "AB"])
+    parts = [folder / f"trajectory_{part}.mcap" for part in "AB"]
     done = thetad("identify", *parts, "--robot", name, "--json")
     assert done.code == 0, done
     found = done.json

@@ -16,13 +16,17 @@ from tests.lab.arms.starting import CHANGED, FACTOR, JOINTS, RATE, STARTS, robot
 from tests.unit.service.cli.test_environment import described
 
 
-def followed(recording: Recording, model: RobotModel) -> tuple[BreakawayTracking, list[Any]]:
+def followed(recording: Recording, model: RobotModel) -> tuple[BreakawayTracking, list[Any], dict[str, Any]]:
+    """The tracking of a recording, its events, and what it held and said after half of it."""
     events: list[Any] = []
+    kept: dict[str, Any] = {}
     estimator = OnlineEstimator(model, OnlineSettings(update_hz=50.0), RATE, has_dq=True)
     tracking = BreakawayTracking(estimator, lambda: True, lambda *event: events.append(event))
-    for frame in recording.frames():
+    for k, frame in enumerate(recording.frames()):
+        if k == recording.samples // 2:
+            kept = {"snapshot": tracking.snapshot(), "document": tracking.document()}
         take(tracking, frame)
-    return tracking, events
+    return tracking, events, kept
 
 
 def take(tracking: BreakawayTracking, frame: JointFrame) -> None:
@@ -37,7 +41,7 @@ def take(tracking: BreakawayTracking, frame: JointFrame) -> None:
 def test_intervals_hold_the_truth_of_a_simulated_arm(environment: str) -> None:
     model = robot(environment).model
     assert model.dynamics is not None
-    tracking, events = followed(started(environment), model)
+    tracking, events, _ = followed(started(environment), model)
     said = tracking.document()
     for j, (name, truth) in enumerate(zip(tracking.names, model.dynamics.breakaway, strict=True)):
         found = said[name]
@@ -54,10 +58,10 @@ def test_intervals_hold_the_truth_of_a_simulated_arm(environment: str) -> None:
     assert not events
 
 
-def test_a_change_is_reported_once() -> None:
+def test_a_change_is_reported_once_and_rolled_back_on_the_same_clock() -> None:
     model = robot("microgravity").model
     assert model.dynamics is not None
-    tracking, events = followed(started("microgravity", changes=True), model)
+    tracking, events, kept = followed(started("microgravity", changes=True), model)
     name, truth = tracking.names[CHANGED], FACTOR * model.dynamics.breakaway[CHANGED]
     assert [(kind, data["joint"]) for kind, _, data in events] == [("breakaway_changed", name)]
     assert events[0][2]["old"] == pytest.approx(model.dynamics.breakaway[CHANGED], rel=0.1)
@@ -65,24 +69,8 @@ def test_a_change_is_reported_once() -> None:
     found = tracking.document()[name]
     assert found["changes"] == 1
     assert found["lower"] < truth < found["upper"]
-
-
-def test_breakaway_is_rolled_back_on_the_same_clock() -> None:
-    model = robot("microgravity").model
-    recording = started("microgravity", changes=True)
-    frames = list(recording.frames())
-    events: list[Any] = []
-    estimator = OnlineEstimator(model, OnlineSettings(update_hz=50.0), RATE, has_dq=True)
-    tracking = BreakawayTracking(estimator, lambda: True, lambda *event: events.append(event))
-    kept: dict[str, Any] = {}
-    before: dict[str, Any] = {}
-    for k, frame in enumerate(frames):
-        if k == len(frames) // 2:
-            kept, before = tracking.snapshot(), tracking.document()
-        take(tracking, frame)
-    assert events
-    tracking.rollback(kept)
-    after = tracking.document()
+    tracking.rollback(kept["snapshot"])
+    before, after = kept["document"], tracking.document()
     for name in tracking.names:
         own = {"status", "reason", "last_t"}  # it may be stale by now
         assert after[name]["last_t"] == pytest.approx(before[name]["last_t"])

@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,20 @@ def test_sweep_deletes_what_is_old_and_not_wanted(kept: Artifacts, tmp_path: Pat
     assert kept.sweep({wanted}) == 1
     assert files(kept) == {wanted[2:], young[2:], "README"}
     assert kept.sweep({wanted}) == 0
+
+
+def test_many_at_once(kept: Artifacts, source: Path) -> None:
+    """Puts of the same file, sweeps and looks do not get into each other's way."""
+
+    def work(_: int) -> None:
+        for _ in range(20):
+            assert kept.put(source) == SHA
+            kept.sweep(set())
+            assert kept.verify(SHA).read_bytes() == CONTENT
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert files(kept) == {SHA[2:]}
 
 
 def test_wrong_names_reach_no_file(kept: Artifacts, source: Path) -> None:

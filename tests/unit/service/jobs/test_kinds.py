@@ -1,4 +1,4 @@
-"""Each kind of job gives what the command of its name gives; parts give the whole; nonsense is refused by name."""
+"""Each kind of job gives what its command gives, the same bytes again; parts give the whole; nonsense is refused."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from drivers.files.recordings.recording import read_recording
 from drivers.files.robots.file import load_robot
 from rt_core.identification import estimate
 from service.config import methods
+from service.jobs.execution.code_version import code_version, sources_sha256
 from service.jobs.kinds import find_kind
 from service.models.document import load_model
 from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.inputs import open_robot
 from service.operations.kind import FanOut
+from service.protocol.json_values import json_values
 from tests.lab.command_line import rewrite, thetad
-from tests.lab.jobs.job_run import CREATED, run_here, workspace
+from tests.lab.jobs.job_run import CREATED, results, run, run_here, spec, workspace
 
 #: Where files were, and when; all else of a result has to be the same.
 PLACES = ("model", "recording", "loaded", "created")
@@ -210,3 +212,40 @@ def test_names_of_methods_are_those_of_the_numerics() -> None:
     assert methods.METHODS == estimate.METHODS
     assert methods.SEARCHES == estimate.SEARCHES
     assert get_args(methods.Linear) == estimate.LINEAR
+
+
+def both(tmp_path: Path, kind: str, parameters: dict[str, Any], **files: Path) -> set[str]:
+    """Run a job in a process of its own and then here; the names of its results."""
+    alone, _, err = run(tmp_path / "alone", spec(kind, parameters, files), PYTHONHASHSEED="1")
+    assert alone["ok"], err
+    (tmp_path / "here").mkdir()
+    outcome = run_here(kind, parameters, tmp_path / "here" / "results", **files)
+    assert alone["metrics"] == json_values(outcome.metrics)
+    assert (alone["verdict"], alone["summary"]) == (outcome.verdict, outcome.summary)
+    assert results(tmp_path / "alone") == results(tmp_path / "here")
+    return set(alone["results"])
+
+
+def test_a_search(tmp_path: Path, stribeck2: Path, stribeck2_recording: Path) -> None:
+    parameters = {"recording": "r", "robot": str(stribeck2), "method": "pso", "seed": 4}
+    names = both(tmp_path, "identify", parameters, recording=stribeck2_recording)
+    assert names == {"model.yaml", "report.html", "metrics.json"}
+    for path in (tmp_path / "alone" / "results").iterdir():
+        content = path.read_bytes()
+        for place in (tmp_path, stribeck2_recording.parent):
+            assert str(place).encode() not in content
+
+
+def test_the_code_version_depends_on_the_sources(tmp_path: Path) -> None:
+    (tmp_path / "service").mkdir()
+    source = tmp_path / "service" / "a.py"
+    source.write_text("x = 1\n")
+    before = sources_sha256(tmp_path)
+    (tmp_path / "service" / "a.nbi").write_bytes(b"a cache")
+    (tmp_path / "elsewhere.py").write_text("y = 1\n")
+    assert sources_sha256(tmp_path) == before
+    source.write_text("x = 2\n")
+    changed = sources_sha256(tmp_path)
+    source.rename(tmp_path / "service" / "b.py")
+    assert len({before, changed, sources_sha256(tmp_path)}) == 3
+    assert set(code_version()) == {"thetad", "sources_sha256", "python", "numpy", "scipy", "numba", "cpu"}

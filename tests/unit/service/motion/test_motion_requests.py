@@ -45,6 +45,10 @@ def checked(bench: Bench) -> None:
 
 def test_a_client_that_is_gone_during_the_checks_moves_nothing(bench: Bench) -> None:
     checked(bench)
+    with pytest.raises(PermitError, match="another run"):
+        bench.start()
+    with pytest.raises(PermitError, match="under way"):
+        bench.controller.arm("b", bench.now, 60.0, bench.driver)
     for _ in range(1100):
         bench.turn()
     assert bench.outcome == ("refused", "the client has not been heard of for 1 s after the checks")
@@ -54,6 +58,12 @@ def test_a_client_that_is_gone_during_the_checks_moves_nothing(bench: Bench) -> 
     bench.start(periods=1)  # the permit has not served for a run yet
     bench.until("disarmed")
     assert bench.outcome == ("completed", "")
+    for _ in range(200):
+        bench.turn()
+    bench.controller.arm("b", bench.now, 60.0, bench.driver)
+    bench.controller.heartbeat("a", bench.now)  # its client asks for the outcome
+    with pytest.raises(PermitError):
+        bench.controller.heartbeat("c", bench.now)
 
 
 @pytest.mark.parametrize("on_s", [0.0, 0.1])

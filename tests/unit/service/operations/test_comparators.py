@@ -43,7 +43,9 @@ def test_learns_what_no_linear_function_can(name: str) -> None:
 @pytest.mark.parametrize("name", EACH)
 def test_same_seed_same_network_whatever_the_units_are(name: str) -> None:
     x, tau = samples(150, 1)
-    first, second, other = (fit(name, x, tau, seed=s).predict(x) for s in (5, 5, 6))
+    whole = fit(name, x, tau, seed=5)
+    first, second, other = (found.predict(x) for found in (whole, *(fit(name, x, tau, seed=s) for s in (5, 6))))
+    assert fit(name, x, tau, 5, lambda done, error: False).error > whole.error  # the callback ends the training
     assert np.array_equal(first, second)
     assert not np.array_equal(first, other)
     scaled = fit(name, 1024.0 * x, 0.25 * tau, seed=5).predict(1024.0 * x)  # powers of two: no rounding

@@ -7,6 +7,8 @@ import json
 import math
 import os
 import random
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -27,7 +29,7 @@ from service.protocol.worker_messages import MAX_EVENT, MAX_INFO, decode_worker_
 from service.supervisor._routing import Routing
 from service.supervisor._worker_handle import WorkerHandle
 from service.supervisor.supervisor import MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
-from service.worker.worker import Handler, Worker
+from service.worker.worker import STACK_DUMP_SIGNAL, Handler, Worker
 from tests.lab.daemon.daemons import config
 
 ARM = {"name": "arm", "robot": "emps", "driver": {"kind": "sim"}}
@@ -202,24 +204,46 @@ def test_the_supervisor_survives_any_message(supervisor: Supervisor, name: str) 
     assert [line["name"] for line in reported] == [name]
 
 
-def test_who_has_spoken_while_the_supervisor_stood_is_not_silent(
+def test_a_hang_is_one_of_this_run_and_who_has_spoken_while_the_supervisor_stood_does_not_hang(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for process in supervisor.processes:
         process.next_start_ns = sys.maxsize
     managed = entry(supervisor, "jobs")
-    managed.on_ready(time.monotonic_ns() - 1_000_000_000_000)
+    managed.count_unreadable(0, "it is odd")
+    managed.end_reason, managed.killed, managed.info = "it was large", True, {"running": 1}
+    managed.start(supervisor.runtime.directory, 1, 0, supervisor.config)
     sent: list[int] = []
-    monkeypatch.setattr(managed, "send_signal", sent.append)
-    monkeypatch.setattr(supervisor, "_receive_private", lambda: managed.on_heartbeat(time.monotonic_ns()))
-    supervisor._keep_running()
-    assert (sent, managed.stack_requested_ns) == ([], 0)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(managed, "send_signal", sent.append)
+            patch.setattr(supervisor, "_receive_private", lambda: managed.on_heartbeat(time.monotonic_ns()))
+            managed.on_ready(1)
+            supervisor._keep_running()
+            assert (sent, managed.stack_requested_ns) == ([], 0)
+            patch.setattr(supervisor, "_receive_private", lambda: None)
+            managed.on_ready(1)
+            supervisor._keep_running()
+            assert (sent, managed.end_reason, managed.info) == ([STACK_DUMP_SIGNAL], "", {})
+            for odd in ("", "; its last message that could not be read: it is odder"):
+                managed.stack_requested_ns, managed.ran_at_request_ns, managed.killed = 1, -1, False
+                supervisor._keep_running()
+                assert re.fullmatch(rf"silent for more than [0-9.]+ s \([a-z ]+\){odd}", managed.end_reason)
+                managed.count_unreadable(0, "it is odder")
+            assert sent == [STACK_DUMP_SIGNAL, signal.SIGKILL, signal.SIGKILL]
+    finally:
+        managed.send_signal(signal.SIGKILL)
+        managed.on_exit(0)
 
 
 def test_ever_new_kinds_of_events_are_counted_together(supervisor: Supervisor, jobs: zmq.Socket[bytes]) -> None:
-    for number in range(MAX_EVENT_KINDS + 50):
-        jobs.send(pack_map({"type": "event", "event": f"kind_{number}", "text": "", "data": {}, "ids": {}}))
-        receive(supervisor)
+    said = {"type": "event", "text": "it drifts", "data": {"arm": "arm", "model": "m"}, "ids": {"frame": 7}}
+    with structlog.testing.capture_logs() as logs:
+        for number in range(MAX_EVENT_KINDS + 50):
+            jobs.send(pack_map({**said, "event": f"kind_{number}"}))
+            receive(supervisor)
+    told = {"event_kind": "kind_0", "text": "it drifts", "arm": "arm", "model": "m", "frame": 7}
+    assert logs[0].items() >= told.items()
     counts = supervisor._status()["events"]
     assert len(counts) == MAX_EVENT_KINDS + 1
     assert (counts["kind_0"], counts[OTHER_EVENTS]) == (1, 50)
@@ -259,6 +283,9 @@ def test_requests_to_a_process_that_ends_are_refused_and_standing_ones_repeated_
     routing.forward(Request(3, "record", {"arm": "a", "action": "stop"}), "recorder")
     routing.repeat(recorder)
     assert forwarded()["args"] == {"arm": "a", "action": "start"}  # what was done last; nobody did the others
+    routing.forward(Request(4, "snapshot", {"arm": "a"}), "recorder", route=[b"client"])
+    routing.on_reply(recorder, {"id": forwarded()["id"], "result": {"x": "x" * MAX_REPLY}})
+    assert f"the limit is {MAX_REPLY}" in str(replies[-1].error)
 
 
 def test_a_stop_that_waits_for_another_is_sent_where_that_has_no_answer() -> None:
@@ -276,8 +303,20 @@ def test_a_stop_that_waits_for_another_is_sent_where_that_has_no_answer() -> Non
 
 
 def overfill(supervisor: Supervisor) -> None:
-    """More processes than there can be, each with as much as it may say, in one."""
+    """More processes than there can be, each with as much as it may say, in one; HTTP is at work."""
     supervisor.processes[0].info = {"x": "x" * MAX_REPLY}
+    entry(supervisor, "web").state = "ready"
+
+
+def test_a_status_too_large_is_a_refusal_and_one_line_of_the_log(supervisor: Supervisor) -> None:
+    overfill(supervisor)
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(2):
+            supervisor._next_status_ns = 0
+            supervisor._send_status()
+            with pytest.raises(ControlError, match=f"the limit is {MAX_REPLY}"):
+                supervisor._dispatch([b"client"], Request(1, "status"))
+    assert [line["event"] for line in logs] == ["status_too_large"]
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("of this program"), None])
@@ -292,7 +331,6 @@ def test_all_processes_are_stopped_whatever_the_status(
         monkeypatch.setattr(supervisor, "_status", fail)
     ready = "import signal, sys; print(flush=True); signal.sigwait([signal.SIGTERM]); sys.exit(7)"
     block = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); "
-    entry(supervisor, "web").state = "ready"
     managed = entry(supervisor, "acquisition")
     managed.process = subprocess.Popen([sys.executable, "-c", block + ready], stdout=subprocess.PIPE)
     managed.pidfd = os.pidfd_open(managed.process.pid)

@@ -1,8 +1,8 @@
-"""Topology, steps, faults: frames and times in, frames out."""
+"""Topology, steps, faults: frames and times in, frames out; any bytes in them, and the segment works on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,6 +11,9 @@ from sim_backend.ethercat import registers as r
 from sim_backend.ethercat import wire
 from sim_backend.ethercat._segment import MAX_CATCH_UP, Controller, Segment
 from sim_backend.ethercat.wire import Datagram, build_frame, parse_frame, physical
+from tests.lab.ethercat.frame_fuzzer import fuzz, fuzz_operational
+from tests.lab.ethercat.frame_master import FrameMaster
+from tests.lab.ethercat.segment_process import make_segment
 from tests.lab.ethercat.simple_device import Echo
 
 COUNT = build_frame([physical(wire.BRD, 0, 0, bytes(1))])
@@ -193,3 +196,35 @@ def test_impossible_segments_and_cuts_are_refused() -> None:
     bus, _ = make(2)
     with pytest.raises(ValueError, match="2 slaves, take 0 to 2"):
         bus.cut(3)
+
+
+FRAMES = 10_000
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: Segment([Echo] * 3, None, ring=True), id="echo"),
+        pytest.param(lambda: make_segment(6, ring=True), id="drives"),
+    ],
+)
+def test_random_frames(make: Callable[[], Segment]) -> None:
+    bus = make()
+    answers, now = fuzz(bus, FRAMES, seed=1)
+    assert answers > FRAMES // 4
+    ((port, reply),) = bus.exchange(build_frame([physical(wire.BRD, 0, r.AL_STATUS, bytes(2))]), 0, now)
+    (datagram,) = parse_frame(reply)
+    assert (port, datagram.working_counter, datagram.data) == (1, len(bus), b"\x01\x00")
+
+
+def test_drives_in_operation_get_random_outputs_and_messages() -> None:
+    bus = make_segment(6, ring=True)
+    happened = fuzz_operational(bus, FRAMES, seed=1)
+    assert happened["in OP"] > 2 * FRAMES  # of the six drives, in each frame
+    assert happened["enabled"] > 2 * FRAMES
+    assert happened["mailbox requests"] > FRAMES // 20
+    assert happened["mailbox replies"] > FRAMES // 20
+    assert happened["bring-ups"] > 1
+    master = FrameMaster(bus)
+    master.bring_up()
+    assert master.exchange() == 18
