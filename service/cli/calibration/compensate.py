@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from rt_core.types import FloatArray
 
 _NAMED = 20
-EXAMPLES = """\
+DESCRIPTION = "Find the joint positions that bring the calibrated arm to Cartesian targets."
+EPILOG = """\
 Examples:
   thetad compensate targets.csv --calibration calibration.json --robot my_arm.toml -o commands.csv --frame measured
   thetad compensate targets.csv --calibration calibration.json --robot ur10 -o commands.csv --frame joint1
@@ -41,12 +42,8 @@ Exit codes: 0 all targets are reached; 1 some are not; 2 wrong input.
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "compensate", help="joint commands that reach Cartesian targets with a calibrated arm",
-        description="Find the joint positions that bring the calibrated arm to Cartesian targets.", epilog=EXAMPLES,
-    )  # fmt: skip
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add = parser.add_argument
     add("targets", metavar="TARGETS", type=Path, help="table of targets (.csv)")
     add("--calibration", metavar="FILE", type=Path, required=True, help="calibration.json")

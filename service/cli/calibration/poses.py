@@ -51,11 +51,11 @@ says, and --true-robot writes one, for [arm.driver] of a simulated arm: robot = 
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "poses", help="plan poses for a calibration, and rehearse their measurement", description=__doc__
-    )
+DESCRIPTION = __doc__
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
     plan = what.add_parser("plan", help="where to measure", description=PLAN, epilog=PLAN_EXAMPLES)
     add_plan = plan.add_argument

@@ -7,7 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, printed_json
+from service.cli._common import (
+    EXIT_NO,
+    EXIT_OK,
+    CliError,
+    UnavailableError,
+    add_run,
+    number,
+    printed_json,
+    whole_number,
+)
 
 DESCRIPTION = """\
 Run a simulated arm through the real daemon, at 1 kHz and in real time: frames over ZeroMQ, live
@@ -31,16 +40,25 @@ of the true parameters lie within their stated 95 % intervals; 1 not so; 2 wrong
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "demo", help="everything once, with a simulated arm", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add = parser.add_argument
     add("--robot", help="robot file or name: space6, arm7, arm9 (default: space6, on a bus arm9)")
-    add("--excite", type=float, default=40.0, metavar="S", help="exciting motion (default: %(default)s s)")
-    add("--validate", type=float, default=20.0, metavar="S", help="second motion (default: %(default)s s)")
-    add("--seed", type=int, default=1, help="of motion and noise (default: %(default)s)")
+    add(
+        "--excite",
+        type=number(10.0, 3600.0),
+        default=40.0,
+        metavar="S",
+        help="exciting motion (default: %(default)s s)",
+    )
+    add(
+        "--validate",
+        type=number(10.0, 3600.0),
+        default=20.0,
+        metavar="S",
+        help="second motion (default: %(default)s s)",
+    )
+    add("--seed", type=whole_number, default=1, help="of motion and noise (default: %(default)s)")
     add("--output", "-o", type=Path, default=Path("runs/demo"), metavar="DIR",
         help="where recording, models, report and log go (default: %(default)s)")  # fmt: skip
     bus = parser.add_mutually_exclusive_group()
@@ -58,11 +76,6 @@ def run(args: argparse.Namespace) -> int:
     from service.demo.hardware import RehearsalError
     from service.supervisor.launch import LaunchError
 
-    for name in ("excite", "validate"):
-        if not 10.0 <= getattr(args, name) <= 3600.0:
-            raise CliError(f"--{name} {getattr(args, name):g}: between 10 and 3600 seconds")
-    if args.seed < 0:
-        raise CliError("--seed must not be negative")
     args.output.mkdir(parents=True, exist_ok=True)
     robot = args.robot or ("arm9" if args.bus else "space6")
     what = Demonstration(robot, args.excite, args.validate, args.seed, args.bus)

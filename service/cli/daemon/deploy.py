@@ -32,9 +32,8 @@ Exit code 0: done, or with --dry-run: it can be done; 1: it may not be done, and
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the commands."""
-    parser = subparsers.add_parser("deploy", help="run as a system service", description=DESCRIPTION, epilog=EPILOG)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
     install = actions.add_parser("install", help="put everything in place", description=INSTALL, epilog=EPILOG)
     add = install.add_argument

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.cli._common import EXIT_OK, add_run, fail, printed_json
 from service.cli._remote import add_control_flags
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from service.client import Jobs
     from service.protocol.job_replies import EventEntry
 
-EXAMPLES = """\
+DESCRIPTION = "Print what happened, oldest first: jobs, changes of the active model, drift, restarts, losses."
+EPILOG = """\
 Examples:
   thetad events --arm panda
   thetad events --job 12 --json
@@ -31,14 +32,8 @@ Times are local, and ISO 8601 in UTC with --json.  With --follow and --json each
 _PAUSE_S = 0.5
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "events",
-        help="the history: jobs, models, drift, restarts, losses",
-        description="Print what happened, oldest first: jobs, changes of the active model, drift, restarts, losses.",
-        epilog=EXAMPLES,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("--arm", help="only events of this arm")
     parser.add_argument("--job", type=job_id, metavar="ID", help="only events of this job")
     parser.add_argument(

@@ -34,11 +34,8 @@ roles, each with what the ones before it may do:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the commands."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "keys", help="keys of the daemon and its clients", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
     new = actions.add_parser("new", help="make keys", description=NEW)
     new.add_argument("name", nargs="?", metavar="NAME", help="of the client: letters, digits, '.', '_', '-', '@'")

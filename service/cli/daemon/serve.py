@@ -21,9 +21,8 @@ examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser("serve", help="run the daemon", description=DESCRIPTION, epilog=EPILOG)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="configuration, TOML")
     parser.add_argument("--check", action="store_true", help="check everything that can be checked, then exit")
     parser.set_defaults(run=run)

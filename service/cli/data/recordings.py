@@ -5,18 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, printed_json
 
+DESCRIPTION = "Describe recordings, recover those that were cut off, and export them for other programs."
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the commands."""
-    parser = subparsers.add_parser(
-        "recordings",
-        help="describe recordings, recover those that were cut off, export them",
-        description="Describe recordings, recover those that were cut off, and export them for other programs.",
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     info = actions.add_parser(
         "info",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, printed_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, columns, printed_json
 from service.cli.models.breakaway_text import breakaway_lines
 
 DESCRIPTION = """\
@@ -28,11 +27,8 @@ examples:
 SETTLE_S = 60.0  # give up after this time without progress of the source or the estimator
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "replay", help="play a recording through the daemon", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("recording", type=Path, help="the MCAP file")
     parser.add_argument("--robot", required=True, help="name or path of the robot file")
     parser.add_argument("--arm", default="arm", help="name of the arm in topics (default: %(default)s)")
@@ -180,20 +176,13 @@ def _result(
 
 
 def _show(result: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     frames = result["frames"]
-    reason = (result["temperature"] or {}).get("reason")
-    lines = ([reason] if reason else []) + breakaway_lines(result["breakaway"])
-    table = Table(
-        title=f"{result['recording']}: {frames['received']} frames in {result['seconds']:.1f} s, {frames['lost']} lost",
-        title_justify="left", caption="\n".join(lines) or None, caption_justify="left",
-    )  # fmt: skip
-    for name in ("parameter", "value", "± (95 %)", "unit", "status"):
-        table.add_column(name, justify="right" if name in ("value", "± (95 %)") else "left")
+    print(f"{result['recording']}: {frames['received']} frames in {result['seconds']:.1f} s, {frames['lost']} lost")
+    head, rows = ("parameter", "value", "± (95 %)", "unit", "status"), []
     for row in result["parameters"]:
-        value, half = row["value"], NORMAL_QUANTILE_95 * row["std"]
-        table.add_row(Text(row["name"]), f"{value:.5g}", f"{half:.2g}", Text(row["unit"]), row["status"])
-    Console(file=sys.stdout).print(table)
+        half = NORMAL_QUANTILE_95 * row["std"]
+        rows.append((row["name"], f"{row['value']:.5g}", f"{half:.2g}", row["unit"], row["status"]))
+    print(columns(head, rows, ("value", "± (95 %)")))
+    reason = (result["temperature"] or {}).get("reason")
+    for line in ([reason] if reason else []) + breakaway_lines(result["breakaway"]):
+        print(line)

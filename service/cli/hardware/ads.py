@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, Run, add_run, printed_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, Run, add_run, number, printed_json
 from service.cli.hardware._shared import configured_driver, table
 
 if TYPE_CHECKING:
@@ -38,11 +38,8 @@ What is no JSON is taken as text, of an enumeration as a name.  The exit code is
 _MAX_VALUE = 100
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "ads", help="look at a TwinCAT controller over ADS", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
     _add_parser(what, "info", run_info, "name, version and state of the server")
     symbols = _add_parser(what, "symbols", run_symbols, "list the variables")
@@ -57,9 +54,8 @@ def add_parser(subparsers: Any) -> None:
         "check", help="could an arm be read: route, state, variables, clock", description=DESCRIPTION
     )
     _add_configuration(check, required=True)
-    check.add_argument(
-        "--seconds", type=float, default=2.0, metavar="S", help="how long to look (default: %(default)s)"
-    )
+    seconds = number(0.5, 600.0)
+    check.add_argument("--seconds", type=seconds, default=2.0, metavar="S", help="how long to look (default: 2 s)")
     add_run(check, run_check)
 
 
@@ -173,8 +169,6 @@ def run_check(arguments: argparse.Namespace) -> int:
     """Check whether an arm can be read."""
     from drivers.ads.diagnostics.inspect import check
 
-    if not 0.5 <= arguments.seconds <= 600.0:
-        raise CliError(f"--seconds {arguments.seconds:g}: between 0.5 and 600")
     _print_facts(arguments, check(_configured(arguments), arguments.seconds))
     return EXIT_OK
 

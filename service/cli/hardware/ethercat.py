@@ -53,11 +53,8 @@ and the exit code is 2.  What is written takes effect at once; many drives forge
 _MAX_VALUE = 48
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "ethercat", help="look at the slaves of an EtherCAT bus", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
     scan = what.add_parser("scan", help="list interfaces, or the slaves on one", description=DESCRIPTION)
     scan.add_argument("interface", nargs="?", metavar="INTERFACE", help="network interface; none: list the candidates")

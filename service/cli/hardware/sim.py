@@ -42,13 +42,10 @@ that several PLCs can be side by side.  docs/simulated-plc.md describes the file
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     from sim_backend.ethercat.link import MASTER_END, SEGMENT_END
 
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "sim", help="simulated servo drives, and a simulated PLC", description=DESCRIPTION, epilog=EPILOG
-    )
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
     link = what.add_parser("link", help="make or remove a virtual cable", description=LINK)
     link.add_argument("action", choices=("up", "down"))

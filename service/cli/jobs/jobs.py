@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 
-EXAMPLES = """\
+DESCRIPTION = "Queue work for a running daemon (identify, validate, compare, promote, ...), and see what comes\nof it."
+EPILOG = """\
 Examples:
   thetad jobs submit identify recording=rec.mcap robot=franka_panda span=0:0.6
   thetad jobs submit identify recording=live:60 method=iwls --arm panda --wait
@@ -76,15 +77,8 @@ class ActionParser(Parser):
         return found, rest
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the commands."""
-    parser = subparsers.add_parser(
-        "jobs",
-        help="queue long work for a running daemon, and see what comes of it",
-        description="Queue work for a running daemon (identify, validate, compare, promote, ...), and see what comes\n"
-        "of it.",
-        epilog=EXAMPLES,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=ActionParser)
     _add_submit(actions)
     reidentify = _add(actions, "reidentify", run_reidentify, "identify an arm from its last frames, validate, promote")

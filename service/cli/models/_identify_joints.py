@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, printed_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, columns, fail, printed_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
     from rt_core.elastic.identify import ElasticParameter
     from service.operations.elastic.joints import ElasticJoints
+    from service.operations.kind import Parameters
 
-WIDTH = 1000  # widest table: a narrow terminal must not cut off values
 #: Options for one joint and one recording, by their names in the parsed arguments.
 _OF_ONE = ("output", "report", "table", "online", "forgetting")
 #: Options for one joint, because every joint has its own drive and zero.
@@ -30,12 +29,13 @@ def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:
     from drivers.files.robots.file import load_robot
     from service.operations.elastic.joint import ElasticJointError
     from service.operations.elastic.joints import identify_joints
+    from service.operations.elastic.parameters import ElasticJointJob
 
     if given := [name for name in _OF_ONE if getattr(args, name) != args.parser.get_default(name)]:
         options = ", ".join(f"--{name}" for name in given)
         raise CliError(f"{options}: for one joint and one recording only; see `thetad identify --help`")
     if args.joint == "all" and (given := [name for name in _OF_ONE_JOINT if getattr(args, name) is not None]):
-        options = ", ".join(option(name) for name in given)
+        options = ", ".join(option(name, ElasticJointJob) for name in given)
         raise CliError(f"{options}: of one joint; for --joint all give --robot with the drive of each")
     recordings = [read_recording(path) for path in args.recording]
     model = None if args.robot is None else load_robot(args.robot).model
@@ -62,17 +62,20 @@ def write_accepted(args: argparse.Namespace, accepted: bool, write: Callable[[Pa
     return str(args.output)
 
 
-def option(parameter: str) -> str:
-    """Return the command's option for a parameter of the job."""
-    return f"--{parameter.replace('_', '-')}"
+def option(name: str, parameters: type[Parameters]) -> str:
+    """Return the command's option for a parameter, or for a name in the parsed arguments."""
+    from service.operations.parameter_types import flag_of
+
+    return flag_of(parameters, name) if name in parameters.model_fields else f"--{name}"
 
 
 def error_text(error: Exception | None) -> str:
     """Return an error's message, preceded by the option it concerns."""
     from service.operations.elastic.joint import ElasticJointError
+    from service.operations.elastic.parameters import ElasticJointJob
 
     if isinstance(error, ElasticJointError) and error.parameter:
-        return f"{option(error.parameter)}: {error.message}"
+        return f"{option(error.parameter, ElasticJointJob)}: {error.message}"
     return str(error or "")
 
 
@@ -97,45 +100,33 @@ def reasons(parameters: Iterable[ElasticParameter]) -> list[str]:
 
 
 def _print(found: ElasticJoints) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from service.reports.identification import number
 
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))  # fits in 80 columns
-    for title in ("joint", "verdict", "parameter", "value", "95 % from", "to", "unit"):
-        table.add_column(title, no_wrap=True)
-    because = []
+    rows, because = [], []
     for joint in found.joints:
         if joint.fit is None:
-            table.add_row(Text(joint.name), "not_determined", "", "", "", "", "")
+            rows.append((joint.name, "not_determined", "", "", "", "", ""))
             because.append(f"{joint.name}: {error_text(joint.error)}")
             continue
         because += [f"{joint.name}: {line}" for line in reasons(joint.fit.parameters)]
         for k, q in enumerate(joint.fit.parameters):
-            head = (Text(joint.name), joint.fit.verdict) if k == 0 else ("", "")
-            values = (number(v, 4) for v in (q.value, q.lower, q.upper))
-            table.add_row(*head, q.name, *values, q.unit)
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True, width=WIDTH)
-    console.print(table)
-    for line in because:
-        console.print(Text(line))
+            head = (joint.name, joint.fit.verdict) if k == 0 else ("", "")
+            rows.append((*head, q.name, *(number(v, 4) for v in (q.value, q.lower, q.upper)), q.unit))
+    print(columns(("joint", "verdict", "parameter", "value", "95 % from", "to", "unit"), rows))
+    print("\n".join(because))
     for joint in found.joints:
         for recording, error in zip(found.recordings, joint.within, strict=False):
-            told_error = f"{100.0 * error.relative_error:.2f} %"
-            console.print(f"{recording.path}: {joint.name}: relative torque error {told_error}", markup=False)
+            print(f"{recording.path}: {joint.name}: relative torque error {100.0 * error.relative_error:.2f} %")
     for joint in found.joints:
         if joint.lag is not None:
-            console.print(
+            print(
                 f"{joint.name}: apparent lag {1e3 * joint.lag.value:.3f} ms, std {1e3 * joint.lag.std:.2g} ms, that is "
-                "the link encoder's less N^2*b_in/k1 of the joint",
-                markup=False,
+                "the link encoder's less N^2*b_in/k1 of the joint"
             )
     if found.lag is not None:
         lag = found.lag
         value, lower, upper, between = (1e3 * x for x in (lag.value, lag.lower, lag.upper, lag.between))
-        console.print(
+        print(
             f"all joints: mean apparent lag {value:.3g} ms, 95 % {lower:.3g} to {upper:.3g} ms, joints differ by "
             f"{between:.2g} ms; the encoders' own lag is larger, by the mean of N^2*b_in/k1"
         )

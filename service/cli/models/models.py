@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, fail, printed_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, fail, number, printed_json
 from service.cli._remote import add_control_flags
 from service.cli.jobs.values import job_id, model_reference, whole_path
 from service.cli.jobs.wait import connected, wait_and_report
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from service.client import Jobs
 
 HELP = "a model file (.yaml), active, the id of a model that is kept, or job:ID"
-EXAMPLES = """\
+DESCRIPTION = "Show, compare and export models, and say which one an arm uses."
+EPILOG = """\
 Examples:
   thetad models show model.yaml
   thetad models diff active job:12
@@ -60,12 +61,8 @@ Negative friction is written as 0, which warnings name, too.
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the commands."""
-    parser = subparsers.add_parser(
-        "models", help="show, compare and export models; promote one, or roll back",
-        description="Show, compare and export models, and say which one an arm uses.", epilog=EXAMPLES,
-    )  # fmt: skip
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser("show", help="print what a model holds", description="Print what a model holds.")
     show.add_argument("model", metavar="MODEL", help=HELP)
@@ -91,7 +88,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     diff.add_argument("a", metavar="A", help=HELP)
     diff.add_argument("b", metavar="B", help="the same")
-    diff.add_argument("--z", type=_limit, default=2.0, metavar="Z", help="differences beyond it (default: %(default)g)")
+    diff.add_argument(
+        "--z", type=number(0.0), default=2.0, metavar="Z", help="differences beyond it (default: %(default)g)"
+    )
     add_daemon_flags(diff)
     add_run(diff, run_diff)
     listing = actions.add_parser(
@@ -126,17 +125,6 @@ def _add_changes(actions: argparse._SubParsersAction[Any]) -> None:
         parser.add_argument("--arm", help="which arm; may be left out where there is only one")
         add_control_flags(parser)
         add_run(parser, run)
-
-
-def _limit(text: str) -> float:
-    """Read `--z`, for argparse."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of standard deviations")
-    return value
 
 
 def run_show(args: argparse.Namespace) -> int:

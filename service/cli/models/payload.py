@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, print_verdict, printed_json
 
 if TYPE_CHECKING:
     from service.operations.payload import PayloadResult
 
-EXAMPLES = """\
+DESCRIPTION = (
+    "Find a payload from what it changes: mass, centre of mass and inertia, in the flange frame (of\n"
+    "the robot file's tip), with 95 % intervals."
+)
+EPILOG = """\
 Examples:
   thetad identify empty.mcap --robot my_arm.toml --method physical -o empty.yaml
   thetad payload empty.yaml loaded.mcap --report payload.html
@@ -29,15 +33,8 @@ Exit codes: 0 the payload's mass is determined; 1 no payload is seen, or nothing
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "payload",
-        help="mass, centre of mass and inertia of a payload",
-        description="Find a payload from what it changes: mass, centre of mass and inertia, in the flange frame (of\n"
-        "the robot file's tip), with 95 % intervals.",
-        epilog=EXAMPLES,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help="model file of the arm without payload (.yaml)")
     add("loaded", metavar="REC", type=Path, help="recording, model file or snapshot with payload")

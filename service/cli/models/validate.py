@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, add_run, print_verdict, printed_json
+from service.cli._common import EXIT_NO, EXIT_OK, add_run, columns, print_verdict, printed_json
 
-EXAMPLES = """\
+DESCRIPTION = "Predict the torque of a recording with a model and compare, joint by joint."
+EPILOG = """\
 Examples:
   thetad validate model.yaml rec.mcap --span 0.6:1
   thetad validate model.yaml other.mcap --report validation.html --json
@@ -19,12 +19,8 @@ Exit codes: 0 the model predicts the torque; 1 it does not; 2 wrong input.
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "validate", help="compare a model's torque with a recording's",
-        description="Predict the torque of a recording with a model and compare, joint by joint.", epilog=EXAMPLES,
-    )  # fmt: skip
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("model", metavar="MODEL", type=Path, help="a model file (.yaml) of `thetad identify`")
     parser.add_argument(
         "recording", metavar="REC", type=Path, help="a recording (.mcap), best not the one it was fitted to"
@@ -55,9 +51,8 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.report, report.html())
     if not printed_json(args, report.summary()):
         print_verdict(result.verdict, VERDICT_TEXT[result.verdict], result.reasons, report.facts())
-        print(f"{'joint':16s}{'RMSE':>10s}{'mean abs.':>11s}{'maximum':>10s}{'R':>9s}")
-        for j, joint in enumerate(robot.joints):
-            values = (metrics.rmse[j], metrics.mae[j], metrics.maximum[j], metrics.R[j])
-            cells = "".join(f"{number(v):>{w}s}" for v, w in zip(values, (10, 11, 10, 9), strict=True))
-            print(f"{joint.name:16s}{cells}")
+        head = ("joint", "RMSE", "mean abs.", "maximum", "R")
+        values = zip(metrics.rmse, metrics.mae, metrics.maximum, metrics.R, strict=True)
+        rows = [(joint.name, *map(number, row)) for joint, row in zip(robot.joints, values, strict=True)]
+        print(columns(head, rows, head[1:]))
     return EXIT_OK if result.verdict == "ok" else EXIT_NO

@@ -39,9 +39,8 @@ _PHASES = {
 }  # fmt: skip
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser("guide", help="guide an arm by hand", description=DESCRIPTION, epilog=EPILOG)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("arm", metavar="ARM", help="which arm of the daemon")
     parser.add_argument("--permit", required=True, metavar="TOKEN", help="what `thetad control arm` gave")
     parser.add_argument(

@@ -36,9 +36,8 @@ has moved; 3 no permit, or no daemon answers; 130 interrupted, the arm was stopp
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser("run", help="run a trajectory on an arm", description=DESCRIPTION, epilog=EPILOG)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add = parser.add_argument
     add("arm", metavar="ARM", help="which arm of the daemon")
     add("file", metavar="FILE", type=Path, help="trajectory.json of a design, or a table (.csv)")

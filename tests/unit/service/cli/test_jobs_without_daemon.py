@@ -62,4 +62,4 @@ def test_kinds_are_listed_with_what_they_take() -> None:
     assert types["multi_start"] == "whole number, 1 to 256"
     assert types["loss"] == "bisquare | huber | none"
     text = thetad("jobs", "kinds", "identify").out
-    assert re.search(r'^  method +ols \| .* \| ga .*, default "wls"$', text, re.M)
+    assert re.search(r'^  method +estimator, default "wls"\n +ols \| .* \| ga .*$', text, re.M)
