@@ -44,20 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     add = parser.add_argument
     add("--robot", help="robot file or name: space6, arm7, arm9 (default: space6, on a bus arm9)")
-    add(
-        "--excite",
-        type=number(10.0, 3600.0),
-        default=40.0,
-        metavar="S",
-        help="exciting motion (default: %(default)s s)",
-    )
-    add(
-        "--validate",
-        type=number(10.0, 3600.0),
-        default=20.0,
-        metavar="S",
-        help="second motion (default: %(default)s s)",
-    )
+    seconds = number(10.0, 3600.0)
+    add("--excite", type=seconds, default=40.0, metavar="S", help="exciting motion (default: %(default)s s)")
+    add("--validate", type=seconds, default=20.0, metavar="S", help="second motion (default: %(default)s s)")
     add("--seed", type=whole_number, default=1, help="of motion and noise (default: %(default)s)")
     add("--output", "-o", type=Path, default=Path("runs/demo"), metavar="DIR",
         help="where recording, models, report and log go (default: %(default)s)")  # fmt: skip

@@ -88,9 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
     rigid, elastic = (find_kind(name).parameters for name in ("identify", "elastic_joint"))
     own, other, more = (elastic, rigid, _RIGID) if args.model == "elastic_joint" else (rigid, elastic, _ELASTIC)
-    foreign = [
-        name for name in sorted({*more, *other.model_fields}) if name not in own.model_fields and _given(args, name)
-    ]
+    foreign = [name for name in sorted({*more, *other.model_fields} - {*own.model_fields}) if _given(args, name)]
     what = f"for --model {args.model}"
     if not foreign and args.joints != "rigid":
         foreign, what = [name for name in FOREIGN if _given(args, name)], f"with --joints {args.joints}"
