@@ -21,13 +21,14 @@ from service.cli._common import (
     mute_stdout,
     one_line,
 )
+from service.cli._help import read_help
 
 # Set before NumPy is imported: for the small matrices of an identification several BLAS threads are slower.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 #: Commands by subject, in the order of the help: the module of `service.cli`, and what the command is for.  A module
-#: has `DESCRIPTION`, `EPILOG` (which may be absent) and `add_arguments(parser)`.
+#: has `add_arguments(parser)`, and beside it a file of the same name with the texts of its help (`_help.read_help`).
 COMMANDS = {
     "daemon": {
         "demo": ("daemon.demo", "everything once, with a simulated arm"),
@@ -100,7 +101,8 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             its = subparsers.add_parser(name)
             if command in (name, None):
                 module = importlib.import_module(f"service.cli.{path}")
-                its.description, its.epilog = module.DESCRIPTION, getattr(module, "EPILOG", None)
+                texts = read_help(str(module.__file__))
+                its.description, its.epilog = texts["description"], texts.get("epilog")
                 module.add_arguments(its)
     parser.description = "\n".join(lines[:-1])
     return parser

@@ -13,40 +13,6 @@ from service.cli.calibration._inputs import clear_results, converted, given_valu
 if TYPE_CHECKING:
     from service.operations.kind import Outcome
 
-DESCRIPTION = (
-    "Estimate the geometric errors of an arm from postures and what an instrument, or a ball in\n"
-    "sockets, showed there; with standard deviations, and a verdict on what the poses determine."
-)
-EPILOG = """\
-Examples:
-  thetad calibrate measured.csv --robot ur10 -o calibration/
-  thetad calibrate measured.csv --robot my_arm.toml -o calibration/ --check other_day.csv
-  thetad calibrate left.csv right.csv --robot my_arm.toml -o calibration/ --robust
-  thetad calibrate tracker.npz --mapping tracker.toml --robot my_arm.toml -o calibration/ --robust
-  thetad calibrate sockets.csv --robot my_arm.toml -o calibration/ --set 'spacings=[[1, 2, 0.05]]'
-  thetad calibrate measured.csv --robot ur10 -o calibration/ --method pso_lm --set train_share=0.7 seed=3 --json
-  thetad calibrate --arm left.toml=l1.csv,l2.csv --arm right.toml=r1.csv,r2.csv -o cell/ --robust
-
-Several FILEs are one arm, measured from several places of the instrument: one geometry and one tool, and for each place
-a base.
-
-With --arm, once for each of several arms that one instrument measured, each arm is calibrated, and the result says how
-their bases stand to each other and whether the instrument stood still.  An arm's first file is from station 1, its
-second from station 2, ..., or the one file has a column station; equal numbers are the same place for all arms.  A
-mapping has no column for stations or heads: each file is one station then, and heads take tables in SI units.
-
-`thetad jobs kinds calibrate` lists everything that --set takes; docs/calibration.md explains tables and mappings.  A
-running daemon makes the same calibration as a job: thetad jobs submit calibrate robot=ur10 measurements=measured.csv.
-
-Written to DIR: calibration.json (everything; also the correction file that `thetad compensate` reads), residuals.csv,
-report.html, and if the arm was calibrated calibrated.urdf and, of an arm described by DH rows, calibrated_dh.csv; with
---mapping or several FILEs also measurements.csv, the table that was read, whose lines are those that are named.
-With --arm all that is in DIR/ARM, and DIR/cell.json has what concerns them together.
-
-Exit codes: 0 calibrated; 1 the poses do not show how the arm is to be corrected, or places of the instrument disagree
-(the verdict says why); 2 wrong input.
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options: some parameters of the job `calibrate`; --set takes the others."""

@@ -10,28 +10,6 @@ from service.cli._common import EXIT_OK, CliError, add_run, print_json
 from service.cli._remote import add_control_flags, request
 from service.protocol.endpoints import ANSWER_S
 
-DESCRIPTION = "Make one request of a running daemon and print its answer as JSON."
-EPILOG = """\
-verbs:
-  ping                    answer at once
-  status                  state and counters of every process
-  start                   let a held arm send its first frame
-  snapshot                save the estimator's state; print parameters, covariance and meta data
-  reset_estimator         forget everything that was estimated
-  activate model=FILE     predict torque by this model file; theta=null: by the estimate
-  enable, disable         switch the drives of a real arm on, or stop them and switch them off
-  arm for_s=120           switch the drives on; prints the permit that `thetad run` and
-                          `thetad guide` need
-  disarm, abort           stop within the acceleration limits, and switch the drives off
-  record action=start     start (or stop) recording
-  shutdown                stop the daemon in order
-
-examples:
-  thetad control ping
-  thetad control reset_estimator arm=panda
-  thetad control shutdown
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""

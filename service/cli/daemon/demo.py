@@ -18,27 +18,6 @@ from service.cli._common import (
     whole_number,
 )
 
-DESCRIPTION = """\
-Run a simulated arm through the real daemon, at 1 kHz and in real time: frames over ZeroMQ, live
-estimates, a recording.  Then identify the recording in batch, and let both models predict the torque
-of an independent motion.  At the end their parameters are compared with the arm's own.
-
-With --ethercat the arm moves behind nine servo drives that answer EtherCAT frames on a virtual network interface, and
-the daemon reaches them by its EtherCAT driver, as it would real ones.  This needs root; it happens in a network
-namespace of its own and leaves the machine's interfaces alone.  With --ads the arm is that of a simulated PLC.
-"""
-EPILOG = """\
-examples:
-  thetad demo
-  thetad demo --robot arm7 --excite 60 --output runs/arm7
-  thetad demo --json
-  sudo .venv/bin/thetad demo --ethercat
-  thetad demo --ads
-
-Exit codes: 0 both models predict with R > 0.97 on every joint, no frame was lost, and at least 90 %
-of the true parameters lie within their stated 95 % intervals; 1 not so; 2 wrong input.
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""

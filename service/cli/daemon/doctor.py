@@ -13,23 +13,6 @@ from service.cli._common import EXIT_NO, EXIT_OK, add_run, number, printed_json
 if TYPE_CHECKING:
     from service.doctor.finding import Finding
 
-DESCRIPTION = """\
-Look whether this host can run the daemon and keep a cycle of 1 kHz: kernel, processors,
-limits, network card, clock, cache, disk, permissions, ports, and a cycle that is tried.
-
-Each line is a verdict, what was found, and what to do.  docs/doctor.md explains them all.
-With a configuration, what it asks for and the host does not give is a failure; without one
-it is a warning.  Run it as the user that runs the daemon.  Nothing is changed.
-"""
-EPILOG = """\
-examples:
-  thetad doctor
-  thetad doctor -c site.toml --cycle-s 60
-  sudo -u thetad thetad doctor -c /etc/thetad/thetad.toml --json
-
-Exit code 0: nothing failed; 1: something did.
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""

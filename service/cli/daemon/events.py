@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from service.client import Jobs
     from service.protocol.job_replies import EventEntry
 
-DESCRIPTION = "Print what happened, oldest first: jobs, changes of the active model, drift, restarts, losses."
-EPILOG = """\
-Examples:
-  thetad events --arm panda
-  thetad events --job 12 --json
-  thetad events --follow
-
-Times are local, and ISO 8601 in UTC with --json.  With --follow and --json each event is an object on a line.
-"""
 
 _PAUSE_S = 0.5
 

@@ -8,36 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from service.cli._common import EXIT_OK, CliError, Parser, add_json_flag, fail, printed_json
+from service.cli._help import read_help
 from service.protocol.roles import ROLES, Role
 
-DESCRIPTION = """\
-Keys of a daemon that others than loopback may reach: its own, and those of its clients.
-
-They are CURVE keys (Curve25519) of ZeroMQ.  What is kept here of a client is its public
-key and its role; its secret key is in the client's file alone.
-"""
-EPILOG = """\
-examples:
-  thetad keys new --server -c site.toml                 once, before the daemon is started
-  thetad keys new anna --role operate -c site.toml      writes anna.key, for Anna alone
-  thetad status --control tcp://192.168.7.2:9873 --key anna.key
-  thetad keys revoke anna -c site.toml
-"""
-NEW = """\
-Make the keys of a client and let it in at once, or make those of the daemon (--server).
-
-roles, each with what the ones before it may do:
-  read      subscribe to everything; status, jobs, models, events
-  operate   jobs, recordings, estimators, the active model; stop an arm and switch it off
-  motion    switch drives on, run trajectories, guide by hand
-  admin     back up, shut the daemon down
-"""
+HELP = read_help(__file__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
-    new = actions.add_parser("new", help="make keys", description=NEW)
+    new = actions.add_parser("new", help="make keys", description=HELP["new"])
     new.add_argument("name", nargs="?", metavar="NAME", help="of the client: letters, digits, '.', '_', '-', '@'")
     new.add_argument("--server", action="store_true", help="make the daemon's keys instead")
     new.add_argument("--role", choices=ROLES, help="what the client may do (default: read)")

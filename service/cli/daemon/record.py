@@ -9,14 +9,6 @@ from pathlib import Path
 from service.cli._common import EXIT_NO, EXIT_OK, UnavailableError, add_run, fail, printed_json
 from service.cli._remote import add_control_flags, add_key_flags, key_of, request
 
-DESCRIPTION = "Record the frames of a running daemon into MCAP files."
-EPILOG = """\
-examples:
-  thetad record start --arm panda            the daemon's own recorder ([arm.recorder] in its configuration)
-  thetad record stop --arm panda
-  thetad record to rec.mcap --arm panda --seconds 60     from here, out of the stream of frames
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""

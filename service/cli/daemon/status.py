@@ -7,8 +7,6 @@ import argparse
 from service.cli._common import EXIT_NO, EXIT_OK, add_run, columns, printed_json
 from service.cli._remote import add_control_flags, request
 
-DESCRIPTION = "Show the processes of a running daemon.  Exit code 1 if one of them is not ready."
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""

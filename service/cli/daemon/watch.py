@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from service.client import BodyMessage, EstimateMessage, Message, Subscriber
     from service.operations.trend import Trend
 
-DESCRIPTION = """\
-Show each parameter with its 95 % interval, its status, and whether it is excited now.
-"""
-EPILOG = """\
-examples:
-  thetad watch                  live, until Ctrl-C
-  thetad watch --arm panda --once
-  thetad watch --json           one object: parameters, rate, loss, age
-  thetad watch --report trend.html --seconds 600      estimates over time with events, as a page
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""

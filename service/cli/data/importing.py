@@ -13,15 +13,6 @@ if TYPE_CHECKING:
     from drivers.files.importing.data_source import Progress
     from drivers.files.importing.importer import ImportResult
 
-DESCRIPTION = "Convert a log into a recording and check it: time stamps, missing values, units, limits."
-EPILOG = """\
-A mapping file (TOML) says which columns hold what, their units, and on which side of the gears they were
-measured; docs/recordings.md explains every key and walks through an example.
-
-examples:
-  thetad import log.csv --mapping my_arm.toml -o run1.mcap
-  thetad import emps.npz --mapping emps -o emps.mcap --json
-"""
 
 _BIG_BYTES = 20 * 2**20
 

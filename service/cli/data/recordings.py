@@ -8,8 +8,6 @@ from pathlib import Path
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, printed_json
 
-DESCRIPTION = "Describe recordings, recover those that were cut off, and export them for other programs."
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""

@@ -12,18 +12,6 @@ from rt_core.statistics import NORMAL_QUANTILE_95
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, columns, printed_json
 from service.cli.models.breakaway_text import breakaway_lines
 
-DESCRIPTION = """\
-Play a recording through acquisition, gateway and estimator as `thetad serve` does, until its end.
-
-The result holds the final estimate of every parameter and how many frames were received and lost;
-the exit code is 1 if any was lost.
-"""
-EPILOG = """\
-examples:
-  thetad replay rec.mcap --robot franka_panda --speed max
-  thetad replay rec.mcap --robot my.toml --span 0:0.6 -o online.yaml --json
-  thetad replay rec.mcap --robot my.toml --standard-ports      then, elsewhere: thetad watch
-"""
 SETTLE_S = 60.0  # give up after this time without progress of the source or the estimator
 
 

@@ -22,6 +22,7 @@ from service.cli._common import (
     print_json,
     printed_json,
 )
+from service.cli._help import read_help
 from service.cli._remote import add_control_flag, add_control_flags, is_wrong
 from service.cli.jobs.text import job_text, jobs_text, one_line, title
 from service.cli.jobs.values import at_most, duration, job_id, megabytes, read_parameters
@@ -33,32 +34,10 @@ if TYPE_CHECKING:
     from service.client import Jobs
     from service.protocol.job_replies import JobDetail, JobSummary
 
+HELP = read_help(__file__)
+
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 
-DESCRIPTION = "Queue work for a running daemon (identify, validate, compare, promote, ...), and see what comes\nof it."
-EPILOG = """\
-Examples:
-  thetad jobs submit identify recording=rec.mcap robot=franka_panda span=0:0.6
-  thetad jobs submit identify recording=live:60 method=iwls --arm panda --wait
-  thetad jobs submit validate model=job:12 recording=rec.mcap span=0.65:1 --after 12
-  thetad jobs submit compare robot=my_arm.toml seeds=20 --in 2h --priority -1
-  thetad jobs wait 12 && thetad jobs show 12 --output results/
-  thetad jobs kinds identify
-
-Jobs are kept in the daemon's state directory: they outlast its end, a crash and a power cut.
-
-Exit codes: 0 done, and the job has succeeded (or not ended yet); 1 it failed, was cancelled, or its result must not
-be used; 2 wrong input; 3 no daemon answers, it cannot do it now, or the time to wait is over; 130 interrupted.
-"""
-
-SUBMIT_NOTES = """\
-A value is read as JSON (3, 0.5, true, [1, 2], null), and as text where it is none.  Paths may be relative.
-
-A recording is a file, or live:60, the arm's last 60 seconds of frames, set aside at once; or job:12, that of job 12.
-A model is a file, or active, the arm's; job:12, the one that job 12 makes; or model:3fa9, one that is kept.
-
---timeout is for the daemon's answer; --wait waits as long as the job takes, and Ctrl-C leaves the job running.
-"""
 
 _PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)
 
@@ -125,7 +104,7 @@ def _add(actions: argparse._SubParsersAction[Any], name: str, run: Run, help_tex
 def _add_submit(actions: argparse._SubParsersAction[Any]) -> None:
     parser = _add(actions, "submit", run_submit, "queue a job")
     parser.description = "Queue a job.  `thetad jobs kinds` lists the kinds and their parameters."
-    parser.epilog = SUBMIT_NOTES
+    parser.epilog = HELP["submit_notes"]
     parser.set_defaults(takes_pairs=True)
     add = parser.add_argument
     add("kind", metavar="KIND", help="what to do, such as identify")

@@ -11,24 +11,6 @@ from service.cli._common import EXIT_NO, EXIT_OK, add_run, columns, printed_json
 if TYPE_CHECKING:
     from service.operations.compare import Comparison
 
-DESCRIPTION = "Compare estimators on the same simulated truth: torque error, parameter error, time, success."
-EPILOG = """\
-Examples:
-  thetad compare                                      the usual methods on a 6-joint arm with Stribeck friction
-  thetad compare --robot arm9 --methods wls iwls rls --outliers 0.02 --seeds 20
-  thetad compare --methods full:lm full:pso_linear full:pso_lm --report compare.html
-  thetad compare --robot my_arm.toml --noise 3.6 4.6 2.9 1.3 1.0 1.1 --json
-
-Methods: ols wls iwls tls iv physical; pso pso_linear tcs_pso ga lm pso_lm search the friction constants alone
-(separable), with "full:" before the name all parameters at once; rls and vff_rls are the online estimator;
-bp_nn and kan are networks (pip install 'thetad[comparators]').
-
-The error is that of the predicted torque against the noise-free torque of an independent motion, in units of
-the noise; success means that it is below the noise at every joint.
-
-Exit codes: 0 compared; 1 a method never gave a result; 2 wrong input.
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options: the parameters of the job `compare`."""

@@ -16,42 +16,6 @@ if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
     from service.reports.identification_document import IdentificationReport
 
-DESCRIPTION = (
-    "Fit the dynamic model of a robot to a recording: base parameters with standard deviations that\n"
-    "account for correlated residuals, and a verdict on what the data support."
-)
-EPILOG = """\
-Examples:
-  thetad identify rec.mcap --robot franka_panda -o model.yaml --report report.html
-  thetad identify rec.mcap --robot my_arm.toml --method iwls --span 0:0.6 -o model.yaml
-  thetad identify rec.mcap --robot my_arm.toml --span 0.1s:4.91s --cutoff 100 --json
-  thetad identify rec.mcap --robot my_arm.toml --method physical --prior cad.toml -o model.yaml
-  thetad identify rec.mcap --robot my_arm.toml --method pso_lm --formulation full --seed 3
-  thetad identify first.mcap second.mcap --robot my_arm.toml -o model.yaml
-  thetad identify rec.mcap --robot my_arm.toml --joints auto --json
-  thetad identify rec.mcap --model elastic_joint --joint elbow --robot my_arm.toml --sensor --report joint.html
-  thetad identify a.mcap b.mcap --model elastic_joint --joint all --robot my_arm.toml --json
-
-How the signals are prepared (cut-off, rate of the rows, trimming, slowest velocity) comes from the
-[identification] table of the robot file, or from the options below.
-
-Methods: ols, wls (joints weighted by their residual), iwls (repeatedly, and outliers lose weight), tls and iv
-(for noise in the motion), physical (every link a possible body, drawn towards the robot file's or --prior's
-links where the data leave it open).  Velocity constants of friction are searched for by variable projection
-first; pso, pso_linear, tcs_pso, ga, lm and pso_lm search for them by that optimiser instead, or with
---formulation full for all parameters at once.
-
---joints elastic needs an encoder on motor and link of every joint: rotors and friction then move with the motors,
-and each joint has a stiffness, where the data tell it. --joints auto takes elastic joints only where they predict
-held-out torque better than rigid ones beyond chance, else the result is that of rigid joints. -o writes JSON for
-elastic joints, which other commands do not read. See docs/elastic-joint.md.
-
---model elastic_joint is stiffness and friction of one joint with encoders on motor and link, or with --joint all of
-each, and then also how late the link encoders are; see docs/elastic-joint.md.
-
-Exit codes: 0 identified; 1 the model does not explain the recording, or these data tell no stiffness (no model
-is written, unless --force); 2 wrong input.
-"""
 
 #: Options of the command alone that only one of the models has.
 _RIGID, _ELASTIC = ("plot", "joints"), ("table", "online", "forgetting")

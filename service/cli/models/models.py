@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, fail, number, printed_json
+from service.cli._help import read_help
 from service.cli._remote import add_control_flags
 from service.cli.jobs.values import job_id, model_reference, whole_path
 from service.cli.jobs.wait import connected, wait_and_report
@@ -16,56 +17,16 @@ from service.cli.models._model_text import arms_text, difference_text, rollback_
 if TYPE_CHECKING:
     from service.client import Jobs
 
-HELP = "a model file (.yaml), active, the id of a model that is kept, or job:ID"
-DESCRIPTION = "Show, compare and export models, and say which one an arm uses."
-EPILOG = """\
-Examples:
-  thetad models show model.yaml
-  thetad models diff active job:12
-  thetad models export model.yaml --format python -o torque.py
-  thetad models export active --format urdf -o arm.urdf
-  thetad models list --arm panda
-  thetad models promote job:12 --recording rec.mcap --span 0.65:1
-  thetad models rollback --arm panda --reason "gripper was loose"
+HELP = read_help(__file__)
 
-A model is a file, or active, the arm's; job:12, the one that job 12 made; or 3fa9c1, the beginning of the id of one
-that the daemon keeps.  Files need no daemon.
-"""
-
-DIFF_NOTES = """\
-z is the difference over the joint standard deviation of both, which are taken as independent.  Of 60 parameters about
-three differ by more than 2 by chance.  Friction is that of a joint that moves alone, at 5, 20 and 50 % of its greatest
-speed (of 1 rad/s or 1 m/s where that is not known), without offset; shown is where it differs most.
-
-Exit codes: 0 compared; 2 wrong input, such as models of different robots; 3 no daemon.
-"""
-
-PROMOTE_NOTES = """\
-A job predicts the recording with the model and with the active one, and only if the model is better beyond doubt it
-becomes active.  The recording must hold data that the model was not fitted to.
-
-Exit codes: 0 the model is active; 1 it is not better, or the job failed; 2 wrong input; 3 no daemon.
-"""
-
-EXPORT_NOTES = """\
-The URDF's link parameters give exactly the identified torque, with friction, rotor inertia and offset added.  Torque
-does not tell single links, so that many sets of them do.  Written is
-
-  - of a model of `thetad identify --method physical`: the links that it found, all of them possible bodies;
-  - of any other: the possible bodies nearest to the robot file's links (or to solids between the joints, where it has
-    none), recovered from the base parameters;
-  - where noise has carried these beyond all possible bodies: the parameters nearest to the robot file's.  Then some
-    links cannot be bodies, and warnings name them.
-
-Negative friction is written as 0, which warnings name, too.
-"""
+_MODEL = "a model file (.yaml), active, the id of a model that is kept, or job:ID"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser("show", help="print what a model holds", description="Print what a model holds.")
-    show.add_argument("model", metavar="MODEL", help=HELP)
+    show.add_argument("model", metavar="MODEL", help=_MODEL)
     add_daemon_flags(show)
     add_run(show, run_show)
     export = actions.add_parser(
@@ -73,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write a model as YAML, URDF or a Python function",
         description="Write a model as YAML (the file itself, checked), as URDF, or as a Python module with\n"
         "torque(q, dq, ddq) that needs nothing but Python.",
-        epilog=EXPORT_NOTES,
+        epilog=HELP["export_notes"],
     )
-    export.add_argument("model", metavar="MODEL", help=HELP)
+    export.add_argument("model", metavar="MODEL", help=_MODEL)
     export.add_argument("--format", choices=("yaml", "urdf", "python"), required=True, help="what to write")
     export.add_argument("--output", "-o", metavar="FILE", type=Path, help="where to (default: standard output)")
     add_daemon_flags(export)
@@ -84,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "diff",
         help="what differs between two models, in standard deviations",
         description="Compare two models of one robot parameter by parameter, their friction, and their fits.",
-        epilog=DIFF_NOTES,
+        epilog=HELP["diff_notes"],
     )
-    diff.add_argument("a", metavar="A", help=HELP)
+    diff.add_argument("a", metavar="A", help=_MODEL)
     diff.add_argument("b", metavar="B", help="the same")
     diff.add_argument(
         "--z", type=number(0.0), default=2.0, metavar="Z", help="differences beyond it (default: %(default)g)"
@@ -110,7 +71,7 @@ def _add_changes(actions: argparse._SubParsersAction[Any]) -> None:
         "promote",
         help="make a model an arm's active one, if it is better on new data",
         description="Make a model an arm's active one, if it is better on data that it was not fitted to.",
-        epilog=PROMOTE_NOTES,
+        epilog=HELP["promote_notes"],
     )
     promote.add_argument("model", metavar="MODEL", help="a model file (.yaml), the id of one that is kept, or job:ID")
     promote.add_argument("--recording", metavar="REC", required=True, help="a recording (.mcap), live:60, or job:ID")

@@ -11,27 +11,6 @@ from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, print_verdi
 if TYPE_CHECKING:
     from service.operations.payload import PayloadResult
 
-DESCRIPTION = (
-    "Find a payload from what it changes: mass, centre of mass and inertia, in the flange frame (of\n"
-    "the robot file's tip), with 95 % intervals."
-)
-EPILOG = """\
-Examples:
-  thetad identify empty.mcap --robot my_arm.toml --method physical -o empty.yaml
-  thetad payload empty.yaml loaded.mcap --report payload.html
-  thetad payload empty.yaml loaded.mcap --span 10s:40s --refit-effects --json
-  thetad payload empty.yaml loaded.mcap --torque-std 5      (torque from current: constants known to 5 %)
-  thetad payload empty.yaml loaded.mcap --known 2.805      (a weighed payload tells the factor of the torque)
-  thetad payload online_before.yaml online_after.yaml
-  thetad control reset_estimator; ...; thetad control snapshot > after.json
-  thetad payload empty.yaml after.json
-
-The second argument is a recording (.mcap), a model file (.yaml) or a daemon's snapshot (.json).  An online estimate
-must have forgotten the time before the payload was attached: reset the estimator at that moment.
-
-Exit codes: 0 the payload's mass is determined; 1 no payload is seen, or nothing is determined; 2 wrong input.
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""

@@ -7,17 +7,6 @@ from pathlib import Path
 
 from service.cli._common import EXIT_NO, EXIT_OK, add_run, columns, print_verdict, printed_json
 
-DESCRIPTION = "Predict the torque of a recording with a model and compare, joint by joint."
-EPILOG = """\
-Examples:
-  thetad validate model.yaml rec.mcap --span 0.6:1
-  thetad validate model.yaml other.mcap --report validation.html --json
-
-The signals are prepared exactly as for the identification (the settings are in the model file).
-
-Exit codes: 0 the model predicts the torque; 1 it does not; 2 wrong input.
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""

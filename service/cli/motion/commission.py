@@ -33,30 +33,6 @@ if TYPE_CHECKING:
     from service.commission.context import ArmAccess, Ask, Context
     from service.commission.settings import CommissionSettings, Payload
 
-DESCRIPTION = """\
-Lead an arm from the description of its robot to a validated dynamic model: small motions that check signs, units
-and order of its signals; friction at constant speeds; torque constants from a known payload where only current is
-measured; design of a trajectory; its run; identification; validation on another run; a report.
-
-With ROBOT alone it is a rehearsal: a simulated arm, in a daemon of its own, goes through all of it unattended.  With
---arm it is the arm of a running daemon: each motion is asked for before it begins, unless --yes is given.
-
-Each step leaves a file in the folder.  The same command again goes on where it was; --from STEP repeats from there.
-"""
-EPILOG = """\
-examples:
-  thetad commission arm7                                     a rehearsal
-  thetad commission my_arm.toml -o runs/my_arm --json        a rehearsal with your own description
-  thetad commission --arm panda -o runs/panda                the arm of the running daemon; asks before each motion
-  thetad commission --arm panda -o runs/panda --from design
-  thetad commission --arm panda --payload 2.5:0.1,0,0.08     2.5 kg beside the flange's axis
-
-Steps: robot, signals, joints, friction, payload, design, run, identify, validate.  docs/commissioning.md tells what
-each does, and what to do when it fails.
-
-Exit codes: 0 validated; 1 a check failed or the model is not validated, the report says why; 2 wrong input; 3 no
-daemon answers; 130 interrupted, or a motion was declined: the same command goes on from there.
-"""
 _BETWEEN_LINES_S = 10.0
 _STEPS = ("robot", "signals", "joints", "friction", "payload", "design", "run", "identify", "validate")
 

@@ -12,27 +12,6 @@ from service.cli.jobs.values import parse_parameters
 if TYPE_CHECKING:
     from service.operations.kind import Outcome
 
-DESCRIPTION = "Design a periodic trajectory on which the parameters of a robot show well, within all its limits."
-EPILOG = """\
-Examples:
-  thetad excite ur10 -o excitation/
-  thetad excite my_arm.toml -o excitation/ --period 20 --starts 4 --set effort_fraction=0.6
-  thetad excite arm9 -o excitation/ --objective d_optimal --set scaled=false f_avoid_hz=2.5
-  thetad excite my_arm.toml -o second/ --after excitation/trajectory.json:5 --set urdf_bodies=true clearance_m=0.02
-  thetad excite my_arm.toml -o excitation/ --set 'workspace=[[-0.8, 0.8], [-0.8, 0.8], [0.1, 1.2]]' --json
-
-`thetad jobs kinds excite` lists everything that --set takes.  A running daemon makes the same design as a job:
-thetad jobs submit excite robot=ur10 starts=16.
-
-Written to DIR: trajectory.json (coefficients, and all that is known of them), trajectory.csv (positions, velocities
-and accelerations in SI units), points.csv (set positions in degrees and millimetres, for motion controllers),
-report.html (how good the motion is, and how much it leaves to every limit), metrics.json; with --validation also
-validation.json and validation.csv, a motion that differs from the first.  Files of these names that an earlier design
-left in DIR are removed before the first is written.
-
-Exit codes: 0 designed; 1 no motion within the limits was found (and no trajectory is written), or the motion does not
-determine the parameters well; 2 wrong input.
-"""
 
 #: Independent searches by default.
 STARTS = 4
