@@ -94,7 +94,7 @@ def _explained(
     parts = (f"[{part}]" if isinstance(part, int) else f".{part:.80}" for part in place)
     name = "".join(parts).removeprefix(".")
     text = message.removeprefix("Value error, ").removeprefix("Input ")
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{name}: is no parameter"
     if kind == "missing":
         return f"{name}: is missing"

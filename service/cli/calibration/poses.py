@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, json_text, printed_json, whole_number
-from service.cli._help import read_help
+from service.cli._help import add_action, read_help
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -23,7 +23,7 @@ _SIZE = 1e-3  # of drawn errors [m], [rad]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
-    plan = what.add_parser("plan", help="where to measure", description=HELP["plan"], epilog=HELP["plan_examples"])
+    plan = add_action(what, "plan", "where to measure", HELP)
     add_plan = plan.add_argument
     add_plan("robot", metavar="ROBOT", help="robot file, or the name of one in configs/robots")
     add_plan("--output", "-o", metavar="FILE", type=Path, required=True, help="write the poses here (.csv)")
@@ -45,8 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_plan("--seed", metavar="N", type=whole_number, default=0, help="of the postures that are tried (default: 0)")
     add_run(plan, run_plan)
-    texts = {"description": HELP["measure"], "epilog": HELP["measure_examples"]}
-    measure = what.add_parser("measure", help="a simulated tracker", **texts)
+    measure = add_action(what, "measure", "a simulated tracker", HELP)
     add_measure = measure.add_argument
     add_measure("poses", metavar="POSES", type=Path, help="table of `thetad poses plan`")
     add_measure("--robot", metavar="R", required=True, help="robot file, or the name of one")

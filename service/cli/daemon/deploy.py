@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, Parser, UnavailableError, add_run, printed_json
-from service.cli._help import read_help
+from service.cli._help import add_action, read_help
 
 if TYPE_CHECKING:
     from service.deployment.install import Plan
@@ -19,8 +19,8 @@ HELP = read_help(__file__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
-    texts = {"description": HELP["install"], "epilog": HELP["epilog"]}
-    install = actions.add_parser("install", help="put everything in place", **texts)
+    install = add_action(actions, "install", "put everything in place", HELP)
+    install.epilog = HELP["epilog"]
     add = install.add_argument
     add("--dry-run", "-n", action="store_true", help="show what would be done, and do nothing")
     add("--prefix", type=Path, metavar="DIR", help="clone that the service runs (default: the one of this command)")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from service.cli._common import EXIT_OK, CliError, Parser, add_json_flag, fail, printed_json
-from service.cli._help import read_help
+from service.cli._help import add_action, read_help
 from service.protocol.roles import ROLES, Role
 
 HELP = read_help(__file__)
@@ -28,11 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     new.set_defaults(run=run_new)
     listing = actions.add_parser("list", help="the clients and their roles", description="Print the clients.")
     listing.set_defaults(run=run_list)
-    revoke = actions.add_parser(
-        "revoke",
-        help="shut a client out",
-        description="Shut a client out for good: its next request is refused, and its subscriptions are cut off.",
-    )
+    revoke = add_action(actions, "revoke", "shut a client out", HELP)
     revoke.add_argument("name", metavar="NAME")
     revoke.set_defaults(run=run_revoke)
     for action in (new, listing, revoke):

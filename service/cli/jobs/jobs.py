@@ -22,7 +22,7 @@ from service.cli._common import (
     print_json,
     printed_json,
 )
-from service.cli._help import read_help
+from service.cli._help import add_action, read_help
 from service.cli._remote import add_control_flag, add_control_flags, is_wrong
 from service.cli.jobs.text import job_text, jobs_text, one_line, title
 from service.cli.jobs.values import at_most, duration, job_id, megabytes, read_parameters
@@ -61,10 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=ActionParser)
     _add_submit(actions)
     reidentify = _add(actions, "reidentify", run_reidentify, "identify an arm from its last frames, validate, promote")
-    reidentify.description = (
-        "Do now what the daemon does at a drift, by its table [arm.reidentify]: identify the arm from\n"
-        "its last frames, validate on frames that were not used, and make the model active if it is better."
-    )
     reidentify.add_argument("--arm", help="which arm; may be left out where there is only one")
     reidentify.add_argument("--no-promote", action="store_true", help="leave the active model as it is")
     reidentify.add_argument("--wait", action="store_true", help="wait for the jobs and print what they came to")
@@ -85,17 +81,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (cancel, _add(actions, "retry", run_each, "queue jobs again that failed or were cancelled")):
         action.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
     _add_wait(actions)
-    kinds = actions.add_parser(
-        "kinds", help="which kinds of jobs there are, and their parameters", description="List the kinds of jobs with\n"
-        "their parameters: what each takes, and its default.  Needs no daemon.",
-    )  # fmt: skip
+    kinds = add_action(actions, "kinds", "which kinds of jobs there are, and their parameters", HELP)
     kinds.add_argument("kinds", metavar="KIND", nargs="*", help="only these")
     add_run(kinds, run_kinds)
 
 
 def _add(actions: argparse._SubParsersAction[Any], name: str, run: Run, help_text: str) -> Any:
     """Add an action that makes a request of a daemon."""
-    parser = actions.add_parser(name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.")
+    parser = add_action(actions, name, help_text, HELP)
     add_control_flags(parser)
     add_run(parser, run)
     return parser
@@ -103,8 +96,6 @@ def _add(actions: argparse._SubParsersAction[Any], name: str, run: Run, help_tex
 
 def _add_submit(actions: argparse._SubParsersAction[Any]) -> None:
     parser = _add(actions, "submit", run_submit, "queue a job")
-    parser.description = "Queue a job.  `thetad jobs kinds` lists the kinds and their parameters."
-    parser.epilog = HELP["submit_notes"]
     parser.set_defaults(takes_pairs=True)
     add = parser.add_argument
     add("kind", metavar="KIND", help="what to do, such as identify")
@@ -119,12 +110,7 @@ def _add_submit(actions: argparse._SubParsersAction[Any]) -> None:
 
 
 def _add_wait(actions: argparse._SubParsersAction[Any]) -> None:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        "wait",
-        help="wait until jobs have ended",
-        description="Wait until jobs have ended, and print what they came to.  On a terminal one line shows how far\n"
-        "they are.  Ctrl-C ends the waiting, not the jobs.",
-    )
+    parser = add_action(actions, "wait", "wait until jobs have ended", HELP)
     parser.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
     add_control_flag(parser)
     parser.add_argument("--timeout", type=duration, metavar="T", help="longest wait (default: as long as it takes)")

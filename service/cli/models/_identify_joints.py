@@ -102,7 +102,8 @@ def reasons(parameters: Iterable[ElasticParameter]) -> list[str]:
 def _print(found: ElasticJoints) -> None:
     from service.reports.identification import number
 
-    rows, because = [], []
+    rows: list[tuple[str, ...]] = []
+    because: list[str] = []
     for joint in found.joints:
         if joint.fit is None:
             rows.append((joint.name, "not_determined", "", "", "", "", ""))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, fail, number, printed_json
-from service.cli._help import read_help
+from service.cli._help import add_action, read_help
 from service.cli._remote import add_control_flags
 from service.cli.jobs.values import job_id, model_reference, whole_path
 from service.cli.jobs.wait import connected, wait_and_report
@@ -25,28 +25,17 @@ _MODEL = "a model file (.yaml), active, the id of a model that is kept, or job:I
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="print what a model holds", description="Print what a model holds.")
+    show = add_action(actions, "show", "print what a model holds", HELP)
     show.add_argument("model", metavar="MODEL", help=_MODEL)
     add_daemon_flags(show)
     add_run(show, run_show)
-    export = actions.add_parser(
-        "export",
-        help="write a model as YAML, URDF or a Python function",
-        description="Write a model as YAML (the file itself, checked), as URDF, or as a Python module with\n"
-        "torque(q, dq, ddq) that needs nothing but Python.",
-        epilog=HELP["export_notes"],
-    )
+    export = add_action(actions, "export", "write a model as YAML, URDF or a Python function", HELP)
     export.add_argument("model", metavar="MODEL", help=_MODEL)
     export.add_argument("--format", choices=("yaml", "urdf", "python"), required=True, help="what to write")
     export.add_argument("--output", "-o", metavar="FILE", type=Path, help="where to (default: standard output)")
     add_daemon_flags(export)
     export.set_defaults(run=run_export)
-    diff = actions.add_parser(
-        "diff",
-        help="what differs between two models, in standard deviations",
-        description="Compare two models of one robot parameter by parameter, their friction, and their fits.",
-        epilog=HELP["diff_notes"],
-    )
+    diff = add_action(actions, "diff", "what differs between two models, in standard deviations", HELP)
     diff.add_argument("a", metavar="A", help=_MODEL)
     diff.add_argument("b", metavar="B", help="the same")
     diff.add_argument(
@@ -54,11 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_daemon_flags(diff)
     add_run(diff, run_diff)
-    listing = actions.add_parser(
-        "list",
-        help="the models that a daemon keeps, and which are active",
-        description="List the models that a daemon keeps, arm by arm, and the last changes of the active one.",
-    )
+    listing = add_action(actions, "list", "the models that a daemon keeps, and which are active", HELP)
     listing.add_argument("--arm", help="only those of this arm")
     add_control_flags(listing)
     add_run(listing, run_list)
@@ -67,20 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_changes(actions: argparse._SubParsersAction[Any]) -> None:
     """Register the commands that change the active model."""
-    promote = actions.add_parser(
-        "promote",
-        help="make a model an arm's active one, if it is better on new data",
-        description="Make a model an arm's active one, if it is better on data that it was not fitted to.",
-        epilog=HELP["promote_notes"],
-    )
+    promote = add_action(actions, "promote", "make a model an arm's active one, if it is better on new data", HELP)
     promote.add_argument("model", metavar="MODEL", help="a model file (.yaml), the id of one that is kept, or job:ID")
     promote.add_argument("--recording", metavar="REC", required=True, help="a recording (.mcap), live:60, or job:ID")
     promote.add_argument("--span", metavar="A:B", help="part to use: fractions (0.65:1) or seconds (5s:30s)")
-    rollback = actions.add_parser(
-        "rollback",
-        help="make the model active again that was before",
-        description="Make the model active again that was before the present one; again, and the one before that.",
-    )
+    rollback = add_action(actions, "rollback", "make the model active again that was before", HELP)
     rollback.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
     for parser, run in ((promote, run_promote), (rollback, run_rollback)):
         parser.add_argument("--arm", help="which arm; may be left out where there is only one")

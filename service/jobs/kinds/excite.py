@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from rt_core.excitation.shapes import Box, Capsule, Sphere
 from service.jobs.kinds.excite_files import clear, write_motion
 from service.jobs.kinds.excite_known import EarlierMotion, check_earlier, earlier_information
-from service.jobs.kinds.excite_regions import Body, BoxRegion, SphereRegion, not_compared, urdf_capsules
+from service.jobs.kinds.excite_regions import not_compared, urdf_capsules
 from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
 from service.operations.parameter_types import Positive, RobotText, Seed, option
@@ -78,8 +79,8 @@ class Excite(Parameters):
     acceleration: Annotated[list[Positive], Field(min_length=1)] | None = None
     slow_velocity: Annotated[list[Positive], Field(min_length=1)] | None = None
     workspace: tuple[Range, Range, Range] | None = None
-    regions: list[BoxRegion | SphereRegion] = Field(default_factory=list, max_length=20)
-    bodies: list[Body] = Field(default_factory=list, max_length=50)
+    regions: list[Box | Sphere] = Field(default_factory=list, max_length=20)
+    bodies: list[Capsule] = Field(default_factory=list, max_length=50)
     urdf_bodies: bool = False
     clearance_m: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
     pairs: Annotated[list[tuple[str, str]], Field(min_length=1, max_length=1000)] | None = None
@@ -126,8 +127,7 @@ class Excite(Parameters):
         shared = ({field.name for field in fields(ExcitationSettings)} & set(Excite.model_fields)) - {"starts"}
         values: dict[str, Any] = {name: getattr(self, name) for name in shared}
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        regions, bodies = (tuple(each.place() for each in places) for places in (self.regions, self.bodies))
-        return ExcitationSettings(**values | {"f0_hz": self.frequency, "regions": regions, "bodies": bodies})
+        return ExcitationSettings(**values | {"f0_hz": self.frequency})
 
 
 def _designer(p: Excite) -> tuple[RobotFile, Designer]:

@@ -1,76 +1,14 @@
-"""Regions and bodies of the job `excite`, as `rt_core.excitation.workspace_regions` explains them."""
+"""Bodies that the job `excite` takes from a robot's URDF."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from service.operations.errors import OperationError
-from service.operations.kind import Parameters
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
     from rt_core.excitation.urdf_capsules import UrdfCapsules
-    from rt_core.excitation.workspace_regions import Box, Capsule, Sphere
-
-Point = tuple[float, float, float]
-Metres = Annotated[float, Field(gt=0.0, le=1e3)]
-Link = Annotated[int, Field(ge=-1, le=100)]
-Name = Annotated[str, Field(min_length=1, max_length=40)]
-
-
-class BoxRegion(Parameters):
-    """A point of the arm must stay in a box of the base frame [m]; the tip without `link` and `point`."""
-
-    low: Point
-    high: Point
-    link: Link | None = None
-    point: Point | None = None
-    name: Name = "tip"
-
-    def place(self) -> Box:
-        """Return it for the design; raises `ExcitationError`."""
-        from rt_core.excitation.workspace_regions import Box
-
-        return Box(self.low, self.high, self.link, self.point, self.name)
-
-
-class SphereRegion(Parameters):
-    """A point of the arm must stay in a sphere of the base frame [m], or out of it."""
-
-    centre: Point
-    radius: Metres
-    side: Literal["inside", "outside"] = "inside"
-    link: Link | None = None
-    point: Point | None = None
-    name: Name = "tip"
-
-    def place(self) -> Sphere:
-        """Return it for the design; raises `ExcitationError`."""
-        from rt_core.excitation.workspace_regions import Sphere
-
-        return Sphere(self.centre, self.radius, self.side, self.link, self.point, self.name)
-
-
-class Body(Parameters):
-    """A capsule on a link, from 0, or fixed in the base frame (-1); ends in the link's frame [m].
-
-    `base` marks the arm's support, which link 0 need not keep away from.
-    """
-
-    name: Name
-    link: Link
-    start: Point
-    end: Point
-    radius: Metres
-    base: bool = False
-
-    def place(self) -> Capsule:
-        """Return it for the design; raises `ExcitationError`."""
-        from rt_core.excitation.workspace_regions import Capsule
-
-        return Capsule(self.name, self.link, self.start, self.end, self.radius, self.base)
 
 
 def urdf_capsules(robot: RobotFile) -> UrdfCapsules:

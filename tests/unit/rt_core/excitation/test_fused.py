@@ -10,7 +10,7 @@ import pytest
 from drivers.files.robots.file import load_robot
 from rt_core.excitation.design import Designer
 from rt_core.excitation.settings import OBJECTIVES, ExcitationSettings, Objective
-from rt_core.excitation.workspace_regions import Box, Capsule, Sphere
+from rt_core.excitation.shapes import Box, Capsule, Sphere
 from rt_core.model.friction import Friction
 from rt_core.model.robot import RobotModel, Transmission
 from tests.lab.arms.excitation import three, two
