@@ -7,16 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import (
-    EXIT_NO,
-    EXIT_OK,
-    CliError,
-    UnavailableError,
-    add_run,
-    number,
-    printed_json,
-    whole_number,
-)
+from service.cli._common import EXIT_NO, EXIT_OK, UnavailableError, add_run, number, printed_json, whole_number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +32,6 @@ def run(args: argparse.Namespace) -> int:
     """Run the demonstration and print its summary."""
     from service.client import ClientError, ControlError
     from service.demo.demo import Demonstration, DemonstrationError, run_demonstration
-    from service.demo.hardware import RehearsalError
-    from service.supervisor.launch import LaunchError
 
     args.output.mkdir(parents=True, exist_ok=True)
     robot = args.robot or ("arm9" if args.bus else "space6")
@@ -50,8 +39,6 @@ def run(args: argparse.Namespace) -> int:
     log = args.output / "daemon.log"
     try:
         result = run_demonstration(what, args.output, log, lambda line: print(line, file=sys.stderr, flush=True))
-    except (LaunchError, RehearsalError) as error:
-        raise CliError(str(error)) from error
     except (DemonstrationError, ClientError, ControlError) as error:
         raise UnavailableError(f"{error} (log: {log})") from error
     if not printed_json(args, result):

@@ -45,7 +45,7 @@ def play(arguments: argparse.Namespace, state_dir: Path) -> dict[str, Any]:
     """Replay the recording, and return the result."""
     from service.client import Control, ControlError, UnreachableError
     from service.config.load import parse_config
-    from service.supervisor.launch import DaemonProcess, LaunchError
+    from service.supervisor.launch import DaemonProcess
 
     free = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     ports = {} if arguments.standard_ports else free
@@ -67,8 +67,6 @@ def play(arguments: argparse.Namespace, state_dir: Path) -> dict[str, Any]:
             seconds = time.monotonic() - began
             snapshot = control.request("snapshot", timeout_s=30.0)
             processes = {process["role"]: process for process in control.request("status")["processes"]}
-    except LaunchError as error:
-        raise CliError(str(error)) from error
     except (UnreachableError, ControlError) as error:
         raise UnavailableError(str(error)) from error
     if arguments.model_out is not None:

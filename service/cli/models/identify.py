@@ -115,7 +115,7 @@ def run_rigid(args: argparse.Namespace) -> int:
 
 def _read(args: argparse.Namespace) -> Recording:
     """Read the recordings, joining several into one."""
-    from drivers.files.recordings.join import JoinError, join_recordings
+    from drivers.files.recordings.join import join_recordings
     from drivers.files.recordings.recording import read_recording
 
     recordings = [read_recording(path) for path in args.recording]
@@ -125,10 +125,7 @@ def _read(args: argparse.Namespace) -> Recording:
         name for name in ("span", "period") if getattr(args, {"period": "period_s"}.get(name, name)) is not None
     ]:
         raise CliError(f"--{single[0]}: of one recording, and there are {len(recordings)}")
-    try:
-        return join_recordings(recordings)
-    except JoinError as error:
-        raise CliError(str(error)) from error
+    return join_recordings(recordings)
 
 
 def print_result(report: IdentificationReport) -> None:
