@@ -71,6 +71,8 @@ def number(low: float, high: float = math.inf, *, whole: bool = False) -> Callab
             value = int(text) if whole else float(text)
         except ValueError:
             value = math.nan
+        if not text.isascii() or "_" in text or text != text.strip():  # which Python reads as numbers
+            value = math.nan
         if not (low <= value <= high and value < math.inf):
             bounds = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
             raise argparse.ArgumentTypeError(f"{text!r} is no {'whole ' if whole else ''}number {bounds}")

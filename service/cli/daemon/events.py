@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from service.cli._common import EXIT_OK, add_run, fail, printed_json
+from service.cli._common import EXIT_OK, add_run, fail, number, printed_json
 from service.cli._remote import add_control_flags
 from service.cli.jobs.text import event_line
-from service.cli.jobs.values import at_most, job_id
+from service.cli.jobs.values import job_id
 from service.cli.jobs.wait import connected
 from service.protocol.endpoints import PATIENCE_S
 from service.protocol.job_replies import MAX_EVENTS
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arm", help="only events of this arm")
     parser.add_argument("--job", type=job_id, metavar="ID", help="only events of this job")
     parser.add_argument(
-        "--limit", type=at_most(MAX_EVENTS), default=100, metavar="N",
+        "--limit", type=number(1, MAX_EVENTS, whole=True), default=100, metavar="N",
         help=f"the newest N, up to {MAX_EVENTS} (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--follow", "-f", action="store_true", help="go on with new ones until Ctrl-C")

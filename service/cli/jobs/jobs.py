@@ -19,13 +19,14 @@ from service.cli._common import (
     Run,
     add_run,
     fail,
+    number,
     print_json,
     printed_json,
 )
 from service.cli._help import add_action, read_help
 from service.cli._remote import add_control_flag, add_control_flags, is_wrong
 from service.cli.jobs.text import job_text, jobs_text, one_line, title
-from service.cli.jobs.values import at_most, duration, job_id, megabytes, read_parameters
+from service.cli.jobs.values import duration, job_id, read_parameters
 from service.cli.jobs.wait import connected, wait_and_report
 from service.protocol.endpoints import ANSWER_S
 from service.protocol.job_replies import FINISHED, MAX_JOBS
@@ -69,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_listing("--state", nargs="+", choices=STATES, metavar="S", default=[], help=f"only {', '.join(STATES)}")
     add_listing("--arm", help="only those of this arm")
     add_listing("--kind", help="only those of this kind")
-    add_listing("--limit", type=at_most(MAX_JOBS), default=50, metavar="N",
+    add_listing("--limit", type=number(1, MAX_JOBS, whole=True), default=50, metavar="N",
                 help=f"at most so many, up to {MAX_JOBS} (default: %(default)s)")  # fmt: skip
     show = _add(actions, "show", run_show, "all about one job: why it waits or failed, results, how to repeat it")
     show.add_argument("id", metavar="ID", type=job_id, help="number of the job")
@@ -105,7 +106,7 @@ def _add_submit(actions: argparse._SubParsersAction[Any]) -> None:
     add("--priority", type=int, default=0, metavar="N", help="jobs of higher priority run first (default: %(default)s)")
     add("--in", dest="due_s", type=duration, default=0.0, metavar="T", help="not before: 90, 10m, 2h")
     add("--time", type=duration, metavar="T", help="longest time of one attempt: 90, 10m, 2h")
-    add("--memory", type=megabytes, metavar="MB", help="most memory of one attempt [10^6 bytes]")
+    add("--memory", type=number(1e-6, 1e8), metavar="MB", help="most memory of one attempt [10^6 bytes]")
     add("--wait", action="store_true", help="wait for the job and print what it came to")
 
 

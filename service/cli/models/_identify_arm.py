@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, columns, json_text, print_verdict, printed_json
-from service.cli.models._identify_joints import write_accepted
+from service.cli.models._identify_elastic import write_accepted
 
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, columns, print_json, print_verdict
 from service.cli.models._identify_arm import FOREIGN, check_joints, choose_joints, finish_elastic
-from service.cli.models._identify_elastic import run_elastic
-from service.cli.models._identify_joints import option, write_accepted
+from service.cli.models._identify_elastic import option, run_elastic, write_accepted
 
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording

@@ -24,7 +24,7 @@ from service.cli._common import (
     whole_number,
 )
 from service.cli._remote import add_control_flag, key_of
-from service.cli.jobs.values import at_most, read_parameters
+from service.cli.jobs.values import read_parameters
 from service.config.methods import METHODS
 
 if TYPE_CHECKING:
@@ -64,15 +64,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_motion("--first-speed", type=number(0.01, 1.0), default=0.33, metavar="SHARE",
                help="at which the trajectory is run first; 1: not slowly first (default: %(default)s)")  # fmt: skip
-    add_motion("--periods", type=at_most(1000), default=3, metavar="N", help="of the trajectory (default: %(default)s)")
-    add_motion("--validation-periods", type=at_most(1000), default=2, metavar="N",
+    often = number(1, 1000, whole=True)
+    add_motion("--periods", type=often, default=3, metavar="N", help="of the trajectory (default: %(default)s)")
+    add_motion("--validation-periods", type=often, default=2, metavar="N",
                help="of the one to validate on (default: %(default)s)")  # fmt: skip
     model = parser.add_argument_group("design and identification")
     add_model = model.add_argument
     add_model("--period", dest="period_s", type=number(0.5, 100.0), default=10.0, metavar="S",
               help="of the trajectory (default: 10 s)")  # fmt: skip
-    add_model("--harmonics", type=at_most(50), default=5, metavar="N", help="(default: %(default)s)")
-    add_model("--starts", type=at_most(256), default=1, metavar="N", help="searches (default: %(default)s)")
+    harmonics, starts = number(1, 50, whole=True), number(1, 256, whole=True)
+    add_model("--harmonics", type=harmonics, default=5, metavar="N", help="(default: %(default)s)")
+    add_model("--starts", type=starts, default=1, metavar="N", help="searches (default: %(default)s)")
     add_model("--seed", type=whole_number, default=0, metavar="N", help="of everything random (default: %(default)s)")
     add_model("--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[],
               help="any other parameter of the design, as of `thetad excite`")  # fmt: skip

@@ -12,8 +12,13 @@ from pydantic import Field, model_validator
 
 from rt_core.excitation.shapes import Box, Capsule, Sphere
 from service.jobs.kinds.excite_files import clear, write_motion
-from service.jobs.kinds.excite_known import EarlierMotion, check_earlier, earlier_information
-from service.jobs.kinds.excite_regions import not_compared, urdf_capsules
+from service.jobs.kinds.excite_known import (
+    EarlierMotion,
+    check_earlier,
+    earlier_information,
+    not_compared,
+    urdf_capsules,
+)
 from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
 from service.operations.parameter_types import Positive, RobotText, Seed, option
