@@ -13,18 +13,14 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+    """Add the options: the parameters of the job `payload`."""
+    from service.cli._options import add_options
+    from service.jobs.kinds.payload import KIND
+
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help="model file of the arm without payload (.yaml)")
     add("loaded", metavar="REC", type=Path, help="recording, model file or snapshot with payload")
-    add("--span", metavar="A:B", help="part of the recording: fractions (0:0.6) or seconds (5s:30s)")
-    add("--refit-effects", action="store_true", help="friction, rotor inertia and offsets may differ between the two")
-    add(
-        "--torque-std", metavar="PERCENT", type=float, default=0.0,
-        help="standard deviation of the torque's scale, as of torque constants: intervals of mass and inertia allow "
-        "for it (0)",
-    )  # fmt: skip
-    add("--known", metavar="MASS", type=float, help="weighed mass [kg]: print the factor of the torque instead")
+    add_options(parser, KIND)
     add("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
     add_run(parser, run)
 
@@ -32,25 +28,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Identify the payload and report."""
     from drivers.files.atomic_write import write_text
-    from drivers.files.recordings.recording import Span, read_recording
+    from drivers.files.recordings.recording import read_recording
+    from service.cli._options import given
+    from service.jobs.kinds.payload import KIND
     from service.models.document import load_model
+    from service.operations.inputs import span_of
     from service.operations.payload import load_after, payload_between, payload_in_recording, with_torque_scale
     from service.reports.payload import payload_facts, payload_page, payload_summary
 
-    before = load_model(args.model)
-    span = None if args.span is None else Span.parse(args.span)
+    p = KIND.read(given(args, KIND) | {"model": str(args.model), "recording": str(args.loaded)}, flags=True)
+    before, span = load_model(args.model), span_of(p.span)
     if args.loaded.suffix in (".yaml", ".yml", ".json"):
-        if args.span is not None:
+        if span is not None:
             raise CliError(f"--span is for a recording, and {args.loaded} is an estimate")
         theta, covariance = load_after(args.loaded, before)
-        result = payload_between(before, theta, covariance, refit_effects=args.refit_effects)
+        result = payload_between(before, theta, covariance, refit_effects=p.refit_effects)
     else:
         recording = read_recording(args.loaded)
-        result = payload_in_recording(before, recording, span=span, refit_effects=args.refit_effects)
-    result = with_torque_scale(result, 0.01 * args.torque_std, args.known)
+        result = payload_in_recording(before, recording, span=span, refit_effects=p.refit_effects)
+    result = with_torque_scale(result, 0.01 * p.torque_std, p.known)
     if args.report is not None:
         write_text(args.report, payload_page(result, before, args.loaded))
-    if not printed_json(args, payload_summary(result, before, args.loaded, span, args.refit_effects)):
+    if not printed_json(args, payload_summary(result, before, args.loaded, span, p.refit_effects)):
         print_result(result, payload_facts(result, before, args.loaded))
     return EXIT_OK if result.known else EXIT_NO
 

@@ -9,12 +9,15 @@ from service.cli._common import EXIT_NO, EXIT_OK, add_run, columns, print_verdic
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+    """Add the options: the parameters of the job `validate`."""
+    from service.cli._options import add_options
+    from service.jobs.kinds.validate import KIND
+
     parser.add_argument("model", metavar="MODEL", type=Path, help="a model file (.yaml) of `thetad identify`")
     parser.add_argument(
         "recording", metavar="REC", type=Path, help="a recording (.mcap), best not the one it was fitted to"
     )
-    parser.add_argument("--span", metavar="A:B", help="part to use: fractions (0.6:1) or seconds (4.91s:7.5s)")
+    add_options(parser, KIND)
     parser.add_argument("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
     parser.add_argument("--plot", metavar="FILE", type=Path, help="write measured against predicted torque here (.png)")
     add_run(parser, run)
@@ -23,16 +26,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Validate and report."""
     from drivers.files.atomic_write import write_bytes, write_text
-    from drivers.files.recordings.recording import Span, read_recording
+    from drivers.files.recordings.recording import read_recording
     from service.models.document import load_model
+    from service.operations.inputs import span_of
     from service.reports.figures import torque_figure
     from service.reports.identification import VERDICT_TEXT, number
     from service.reports.validation import report_validation
 
     model_file = load_model(args.model)
     robot = model_file.robot.model
-    span = None if args.span is None else Span.parse(args.span)
-    report = report_validation(model_file, read_recording(args.recording), span)
+    report = report_validation(model_file, read_recording(args.recording), span_of(args.span))
     result, metrics = report.result, report.result.metrics
     if args.plot is not None:
         write_bytes(args.plot, torque_figure(robot, result.rows, result.predicted, f"{robot.name}: {args.recording}"))
