@@ -115,40 +115,26 @@ def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
     return identified(p.model_copy(update={"seed": seed}), robot, ws.recording(), ws.progress, ws.created)
 
 
-def _whole(report: IdentificationReport) -> dict[str, Any]:
-    """Return all results of an identification, as plain JSON."""
+def _finished(report: IdentificationReport, more: dict[str, Any], ws: Workspace) -> Outcome:
+    """Write the results of an identification."""
     from service.models.document import model_text
     from service.protocol.json_values import json_values
 
-    result, search = report.result, report.result.estimate.search
-    found: dict[str, Any] = json_values(
-        {
-            "seed": result.options.seed, "cost": None if search is None else search.cost, "verdict": result.verdict,
-            "reasons": result.reasons, "relative_error": result.metrics.relative_error, "accepted": report.accepted,
-            "model": model_text(report.document) if report.accepted else None, "report": report.html(),
-            "metrics": report.summary(),
-        }
-    )  # fmt: skip
-    return found
-
-
-def _finished(found: dict[str, Any], more: dict[str, Any], ws: Workspace) -> Outcome:
-    """Write the results of an identification."""
-    metrics = found["metrics"] | more
-    ws.write("report.html", found["report"])
+    result, metrics = report.result, json_values(report.summary()) | more
+    ws.write("report.html", report.html())
     ws.write_json("metrics.json", metrics)
-    if found["accepted"]:
-        ws.write("model.yaml", found["model"])
-        summary = f"{found['verdict']}: relative torque error {100 * found['relative_error']:.2f} %"
+    if report.accepted:
+        ws.write("model.yaml", model_text(report.document))
+        summary = f"{result.verdict}: relative torque error {100 * result.metrics.relative_error:.2f} %"
     else:
-        summary = f"{found['verdict']}: {'; '.join(found['reasons'])}"
-    return Outcome(found["verdict"], summary, metrics, found["accepted"])
+        summary = f"{result.verdict}: {'; '.join(result.reasons)}"
+    return Outcome(result.verdict, summary, metrics, report.accepted)
 
 
 def _run(p: Identify, ws: Workspace) -> Outcome:
     if p.multi_start > 1:
         return _gather(p, [_part(p, part, ws) for part in _split(p)], ws)
-    return _finished(_whole(_fit(p, p.seed, ws)), {}, ws)
+    return _finished(_fit(p, p.seed, ws), {}, ws)
 
 
 def _split(p: Identify) -> list[dict[str, Any]]:
@@ -172,7 +158,7 @@ def _gather(p: Identify, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outc
     if not parts or None in costs:
         raise OperationError(f"multi_start: nothing was searched for by {p.method} that costs could be compared of")
     best = min(parts, key=lambda part: (part["cost"], part["seed"]))
-    return _finished(_whole(_fit(p, int(best["seed"]), ws)), {"multi_start": list(parts)}, ws)
+    return _finished(_fit(p, int(best["seed"]), ws), {"multi_start": list(parts)}, ws)
 
 
 KIND = Kind(

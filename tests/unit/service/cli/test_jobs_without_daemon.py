@@ -28,6 +28,8 @@ def test_without_a_daemon_each_command_says_so(command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
+        (("identfy", "rec.mcap"), ("'identfy': did you mean 'identify'?",)),
+        (("jobs", "lst"), ("'lst': did you mean 'list'?",)),
         (("jobs", "submit", "nothing"), ("nothing", "identify, validate")),
         (("jobs", "submit", "identify"), ("recording: is missing",)),
         (("jobs", "submit", "identify", "rec.mcap"), ("'rec.mcap'", "NAME=VALUE")),
