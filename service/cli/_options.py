@@ -28,9 +28,8 @@ def add_options(parser: argparse.ArgumentParser, kind: Kind[Any], skip: Containe
         shown = f"{default:g}" if isinstance(default, float) else default
         note = "" if default is None or isinstance(default, (bool, list, dict)) else f" (default: {shown})"
         taken = _taken(field.annotation, option.value) | ({"metavar": option.metavar} if option.metavar else {})
-        groups[option.group].add_argument(
-            flag_of(kind.parameters, name), dest=name, help=(field.description or "") + note, **taken
-        )
+        text = f"{field.description}{note}".replace("%", "%%")
+        groups[option.group].add_argument(flag_of(kind.parameters, name), dest=name, help=text, **taken)
 
 
 def _taken(annotation: Any, value: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from service.cli.models._identify_elastic import option, run_elastic, write_acce
 
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
+    from service.operations.kind import Parameters
     from service.reports.identification_document import IdentificationReport
 
 
@@ -51,19 +52,21 @@ def run(args: argparse.Namespace) -> int:
 
     rigid, elastic = (find_kind(name).parameters for name in ("identify", "elastic_joint"))
     own, other, more = (elastic, rigid, _RIGID) if args.model == "elastic_joint" else (rigid, elastic, _ELASTIC)
-    foreign = [name for name in sorted({*more, *other.model_fields} - {*own.model_fields}) if _given(args, name)]
+    foreign = [name for name in sorted({*more, *other.model_fields} - {*own.model_fields}) if _given(args, name, other)]
     what = f"for --model {args.model}"
     if not foreign and args.joints != "rigid":
-        foreign, what = [name for name in FOREIGN if _given(args, name)], f"with --joints {args.joints}"
+        foreign, what = [name for name in FOREIGN if _given(args, name, own)], f"with --joints {args.joints}"
     if foreign:
         options = ", ".join(option(name, other if name in other.model_fields else own) for name in foreign)
         raise CliError(f"{options}: not {what}; see `thetad identify --help`")
     return run_elastic(args) if args.model == "elastic_joint" else run_rigid(args)
 
 
-def _given(args: argparse.Namespace, name: str) -> bool:
+def _given(args: argparse.Namespace, name: str, parameters: type[Parameters]) -> bool:
     """Return whether an option differs from its default."""
-    return bool(getattr(args, name, None) != args.parser.get_default(name))
+    field = parameters.model_fields.get(name)
+    defaults = (None, args.parser.get_default(name), None if field is None else field.default)
+    return getattr(args, name, None) not in defaults
 
 
 def run_rigid(args: argparse.Namespace) -> int:
@@ -120,10 +123,8 @@ def _read(args: argparse.Namespace) -> Recording:
     recordings = [read_recording(path) for path in args.recording]
     if len(recordings) == 1:
         return recordings[0]
-    if single := [
-        name for name in ("span", "period") if getattr(args, {"period": "period_s"}.get(name, name)) is not None
-    ]:
-        raise CliError(f"--{single[0]}: of one recording, and there are {len(recordings)}")
+    if single := [name for name in ("span", "period_s") if getattr(args, name) is not None]:
+        raise CliError(f"--{single[0].removesuffix('_s')}: of one recording, and there are {len(recordings)}")
     return join_recordings(recordings)
 
 
