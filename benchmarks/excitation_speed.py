@@ -15,7 +15,7 @@ from rt_core.excitation.constraints import TORQUE_RESERVE
 from rt_core.excitation.design import Designer
 from rt_core.excitation.gradient import GradientSearch
 from rt_core.excitation.settings import ExcitationSettings
-from rt_core.excitation.workspace_regions import Capsule
+from rt_core.excitation.shapes import Capsule
 from rt_core.model.friction import LAW_ARMATURE, LAW_COULOMB, LAW_OFFSET, LAW_VISCOUS
 from rt_core.model.parameters import ParameterLayout
 from rt_core.model.robot import RobotModel

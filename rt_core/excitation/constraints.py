@@ -19,8 +19,9 @@ from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.fourier import Basis, Motion, States
 from rt_core.excitation.limits import Limits, Quantity
 from rt_core.excitation.settings import SAME, ExcitationSettings
+from rt_core.excitation.shapes import Box
 from rt_core.excitation.unchecked import collision_gaps, coupled_motors, torque_gaps, unbounded_tip
-from rt_core.excitation.workspace_regions import Box, WorkspaceLimits
+from rt_core.excitation.workspace_regions import WorkspaceLimits
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, LAW_DECAYING_VISCOUS, LAW_LOAD, LAW_TANH
 from rt_core.model.parameters import standard_layout, standard_parameters

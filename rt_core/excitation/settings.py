@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from rt_core.excitation.errors import ExcitationError
-from rt_core.excitation.workspace_regions import Box, Capsule, Region
+from rt_core.excitation.shapes import Box, Capsule, Region
 
 Objective = Literal["condition", "d_optimal", "e_optimal"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)

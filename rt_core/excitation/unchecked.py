@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from rt_core.excitation.settings import ExcitationSettings
-from rt_core.excitation.workspace_regions import Box, Capsule, Region, compared_pairs, neighbours
+from rt_core.excitation.shapes import Box, Capsule, Region
+from rt_core.excitation.workspace_regions import compared_pairs, neighbours
 from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, LAW_OFFSET, REFERENCE_TEMPERATURE
 from rt_core.model.parameters import standard_layout, standard_parameters
 from rt_core.model.robot import RobotModel

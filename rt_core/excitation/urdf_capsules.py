@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rt_core.excitation.workspace_regions import Capsule
+from rt_core.excitation.shapes import Capsule
 from rt_core.model.urdf import UrdfError, link_placements, rotation_from_rpy
 from rt_core.types import FloatArray
 

@@ -10,88 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
 
 from rt_core.excitation.errors import ExcitationError
+from rt_core.excitation.shapes import Box, Capsule, Region
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
-Point: TypeAlias = tuple[float, float, float]
 #: Maximum number of pairs of capsules, for the time of a design.
 MAX_PAIRS = 1000
-
-
-def _check_point(what: str, point: Sequence[float]) -> None:
-    if len(point) != 3 or not all(math.isfinite(x) for x in point):
-        raise ExcitationError(f"{what} must be three finite numbers [m], not {tuple(point)}")
-
-
-@dataclass(frozen=True)
-class Box:
-    """Box of the base frame in which a point of the arm must stay."""
-
-    low: Point  # corner [m]
-    high: Point  # corner [m]
-    # link the point is fixed to, from 0; None for the tip, or with `point` a point in the last link's frame
-    link: int | None = None
-    point: Point | None = None  # in the frame of the link [m]; the tip, or the link's origin, if None
-    name: str = "tip"  # for margins and messages
-
-    def __post_init__(self) -> None:
-        """Check the corners and the point; raise `ExcitationError`."""
-        for axis, low, high in zip("xyz", self.low, self.high, strict=True):
-            if not (low < high and math.isfinite(low) and math.isfinite(high)):
-                raise ExcitationError(f"workspace {axis} of {self.name}: {low:g} to {high:g} m is no range")
-        if self.point is not None:
-            _check_point(f"the point of box '{self.name}'", self.point)
-
-
-@dataclass(frozen=True)
-class Sphere:
-    """Sphere of the base frame in which, or out of which, a point of the arm must stay."""
-
-    centre: Point  # [m]
-    radius: float  # [m]
-    side: Literal["inside", "outside"] = "inside"
-    link: int | None = None  # this and the next two as in `Box`
-    point: Point | None = None
-    name: str = "tip"
-
-    def __post_init__(self) -> None:
-        """Check centre, radius, side and point; raise `ExcitationError`."""
-        _check_point(f"the centre of sphere '{self.name}'", self.centre)
-        if not (self.radius > 0.0 and math.isfinite(self.radius)):
-            raise ExcitationError(f"sphere '{self.name}': radius {self.radius:g} m must be finite and above 0")
-        if self.side not in ("inside", "outside"):
-            raise ExcitationError(f"sphere '{self.name}': side must be inside or outside, not {self.side!r}")
-        if self.point is not None:
-            _check_point(f"the point of sphere '{self.name}'", self.point)
-
-
-Region: TypeAlias = Box | Sphere
-
-
-@dataclass(frozen=True)
-class Capsule:
-    """Part of the arm or of its surroundings."""
-
-    name: str
-    link: int  # link that it is fixed to, from 0; -1 for the base and fixed surroundings
-    start: Point  # one end of its axis in the link's frame [m]
-    end: Point  # the other end; the same for a sphere
-    radius: float  # [m]
-    base: bool = False  # of link -1: it is part of the base, which is always near link 0, and not of the surroundings
-
-    def __post_init__(self) -> None:
-        """Check link, ends and radius; raise `ExcitationError`."""
-        if self.base and self.link != -1:
-            raise ExcitationError(f"capsule '{self.name}': base is for what stands still, on link -1")
-        for what, point in (("start", self.start), ("end", self.end)):
-            _check_point(f"{what} of capsule '{self.name}'", point)
-        if not (self.radius > 0.0 and math.isfinite(self.radius)):
-            raise ExcitationError(f"capsule '{self.name}': radius {self.radius:g} m must be finite and above 0")
 
 
 def neighbours(one: Capsule, other: Capsule) -> bool:

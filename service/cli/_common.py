@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from service.protocol.json_values import json_values
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 EXIT_OK = 0
 EXIT_NO = 1
@@ -48,22 +46,43 @@ class UnavailableError(CliError):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that keeps the layout of descriptions and examples."""
+    """An argument parser that keeps the layout of descriptions and examples, and suggests what may have been meant."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*args, **kwargs)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError:
+            from difflib import get_close_matches
 
-def whole_number(text: str) -> int:
-    """Return a whole number of at least 0, as the type of an argument."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 0")
-    return value
+            if close := get_close_matches(str(value), map(str, action.choices or ()), 1):
+                raise argparse.ArgumentError(action, f"{value!r}: did you mean {close[0]!r}?") from None
+            raise
+
+
+def number(low: float, high: float = math.inf, *, whole: bool = False) -> Callable[[str], Any]:
+    """Return the type of an argument: a number, or a whole one, from `low` to `high`; infinity is none."""
+
+    def read(text: str) -> float:
+        try:
+            value = int(text) if whole else float(text)
+        except ValueError:
+            value = math.nan
+        if not text.isascii() or "_" in text or text != text.strip():  # which Python reads as numbers
+            value = math.nan
+        if not (low <= value <= high and value < math.inf):
+            bounds = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+            raise argparse.ArgumentTypeError(f"{text!r} is no {'whole ' if whole else ''}number {bounds}")
+        return value
+
+    return read
+
+
+#: Type of an argument: a whole number of at least 0.
+whole_number = number(0, whole=True)
 
 
 def add_json_flag(parser: argparse.ArgumentParser) -> None:
@@ -121,20 +140,15 @@ def print_verdict(verdict: str, text: str, reasons: Iterable[str], facts: Iterab
         print(f"{name:21s} {value}")
 
 
-def verdict_console(
-    verdict: str, text: str, reasons: Iterable[str], facts: Iterable[tuple[str, str]], width: int | None = None
-) -> Console:
-    """Print the same on a console, which is returned for tables."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True, width=width)
-    console.print(Text(f"{verdict}: {text}", style="bold"))
-    for reason in reasons:
-        console.print(f"  - {reason}", markup=False)
-    for name, value in facts:
-        console.print(f"{name:21s} {value}", markup=False)
-    return console
+def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> str:
+    """Return a table as text; columns named in `right` are aligned right."""
+    table = [tuple(head), *(tuple(row) for row in rows)]
+    widths = [max(len(row[k]) for row in table) for k in range(len(head))]
+    lines = []
+    for row in table:
+        cells = (f"{cell:>{w}}" if h in right else f"{cell:<{w}}" for cell, w, h in zip(row, widths, head, strict=True))
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def mute_stdout() -> None:

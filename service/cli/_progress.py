@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 from service.cli._common import EXIT_NO, EXIT_OK, printed_json
 
 if TYPE_CHECKING:
-    from rt_core.optimise.run import SearchProgress
     from service.operations.kind import Kind, Outcome
     from service.operations.workspace import Input
 
@@ -35,10 +34,6 @@ class Progress:
     def share(self, share: float, what: str) -> None:
         """Show that a share of the work is finished."""
         self.step(share, 1.0, what)
-
-    def search(self, progress: SearchProgress) -> None:
-        """Show the progress of a search of `rt_core.optimise`."""
-        self.step(progress.iteration, progress.of, f"search ({progress.stage}), cost {progress.cost:.4g}")
 
     def __enter__(self) -> Self:
         if self._bar.console.is_terminal:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from drivers.files.table import StrictTable
 from service.operations.errors import OperationError
+from service.operations.parameter_types import flag_of
 from service.operations.workspace import Workspace
 
 
@@ -63,30 +64,37 @@ class Kind(Generic[P]):
     fan_out: FanOut[P] | None = None  # for a job of several parts
     divided: Callable[[P], bool] = lambda _: False  # whether the parameters make it one
 
-    def read(self, values: Mapping[str, Any]) -> P:
-        """Check parameters given as plain JSON; `OperationError` names every field that is wrong."""
-        return read_parameters(self.name, self.parameters, values)
+    def read(self, values: Mapping[str, Any], *, flags: bool = False) -> P:
+        """Check parameters given as plain JSON; `OperationError` names every one that is wrong, or its option."""
+        return read_parameters(self.name, self.parameters, values, flags=flags)
 
 
-def read_parameters(name: str, parameters: type[P], values: Mapping[str, Any]) -> P:
+def read_parameters(name: str, parameters: type[P], values: Mapping[str, Any], *, flags: bool = False) -> P:
     """Check the parameters of the kind `name`, given as plain JSON; raises `OperationError`."""
     try:
         return parameters.model_validate_json(json.dumps(dict(values)))
     except ValidationError as error:
-        wrong = [_explained(e["loc"], e["type"], str(e["msg"]), e["input"]) for e in error.errors()]
+        wrong = [
+            _explained(e["loc"], e["type"], str(e["msg"]), e["input"], parameters if flags else None)
+            for e in error.errors()
+        ]
         known = ", ".join(parameters.model_fields)
         hint = f"; parameters of {name}: {known}" if any(e["type"] == "extra_forbidden" for e in error.errors()) else ""
-        raise OperationError(f"{name}: {'; '.join(wrong)}{hint}") from None
+        raise OperationError(f"{'' if flags else f'{name}: '}{'; '.join(wrong)}{hint}") from None
     except TypeError as error:
         raise OperationError(f"{name}: parameters are plain JSON values: {error}") from None
 
 
-def _explained(place: tuple[int | str, ...], kind: str, message: str, given: object) -> str:
-    """Return one problem of a parameter, in words."""
+def _explained(
+    place: tuple[int | str, ...], kind: str, message: str, given: object, options: type[Parameters] | None
+) -> str:
+    """Return one problem of a parameter, in words; it is called by its option in `options`, if these are given."""
+    if options is not None and place:
+        place = (flag_of(options, str(place[0])), *place[1:])
     parts = (f"[{part}]" if isinstance(part, int) else f".{part:.80}" for part in place)
     name = "".join(parts).removeprefix(".")
     text = message.removeprefix("Value error, ").removeprefix("Input ")
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{name}: is no parameter"
     if kind == "missing":
         return f"{name}: is missing"

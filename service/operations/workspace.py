@@ -28,6 +28,12 @@ class Input:
     sha256: str
     name: str = ""
 
+    @classmethod
+    def of(cls, path: Path) -> Input:
+        """Return a file as it is now."""
+        with path.open("rb") as stream:
+            return cls(path, hashlib.file_digest(stream, "sha256").hexdigest())
+
     @property
     def label(self) -> Path:
         """Name of the file in results."""
@@ -57,8 +63,7 @@ class Workspace:
         if given is None:
             raise OperationError(f"{name}: is not given")
         try:
-            with given.path.open("rb") as stream:
-                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            found = Input.of(given.path).sha256
         except OSError as error:
             raise OperationError(f"{name}: {given.path}: cannot be read: {error.strerror}") from error
         if found != given.sha256:

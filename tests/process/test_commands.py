@@ -56,7 +56,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]
 @pytest.mark.parametrize(
     ("made", "heavy"),
     [
-        ("service.cli.main as m; m.build_parser().format_help()", "numba scipy numpy zmq pydantic rich"),
+        ("service.cli.main as m; m.build_parser('').format_help()", "numba scipy numpy zmq pydantic rich"),
         ("service.client", "numba scipy pydantic"),
     ],
 )

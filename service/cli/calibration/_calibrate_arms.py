@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, printed_json
-from service.cli.calibration._inputs import clear_results, converted, given_values, without_measurements
+from service.cli.calibration._inputs import clear_results, converted, given_values
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -35,7 +35,6 @@ def run_arms(args: argparse.Namespace) -> int:
     from drivers.files.atomic_write import write_text
     from rt_core.calibration.cell.arms import check_shared, together
     from service.cli._progress import Progress
-    from service.jobs.kinds import find_kind
     from service.operations.errors import OperationError
     from service.protocol.json_values import json_values
     from service.reports.calibration_cell import cell_document, cell_lines
@@ -43,7 +42,7 @@ def run_arms(args: argparse.Namespace) -> int:
     if args.measurements or args.robot is not None:
         extra = args.measurements[0] if args.measurements else f"--robot {args.robot}"
         raise CliError(f"{extra}: with --arm robots and files are in it: --arm ROBOT=FILE[,FILE]")
-    values = given_values(args) | without_measurements(find_kind("calibrate"), args.pairs)
+    values = given_values(args)
     if values.get("base") is False:
         raise CliError("--set base=false: with several arms each base in the instrument's frame has to be found")
     arms = given_arms(args.arms)
@@ -145,18 +144,14 @@ def _calibrated(
     arm: GivenArm, table: Path, stations: tuple[int, ...], values: dict[str, Any], folder: Path, created: str,
     report: Any,
 ) -> ArmResult:  # fmt: skip
-    import hashlib
-
     from rt_core.calibration.cell.arms import CellArm
     from service.jobs.kinds.calibrate import KIND, calibrated_arm
     from service.operations.errors import OperationError
     from service.operations.workspace import Input, Workspace
     from service.reports.calibration_cell import ArmResult
 
-    with table.open("rb") as stream:
-        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
     robot_name = arm.text.partition("=")[0].strip()
-    workspace = Workspace(folder, created, inputs={"measurements": Input(table, sha256)}, report=report)
+    workspace = Workspace(folder, created, inputs={"measurements": Input.of(table)}, report=report)
     try:
         parameters = KIND.read(values | {"robot": robot_name, "measurements": str(table)})
         found, outcome = calibrated_arm(parameters, workspace)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import CliError
-from service.cli.jobs.values import read_parameters
+from service.cli.jobs.values import parse_parameters
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -16,20 +16,16 @@ if TYPE_CHECKING:
     from rt_core.types import FloatArray
 
 
-def given_values(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the parameters that have an option of their own; `CliError` if --set repeats one of them."""
-    given = {name: getattr(args, name) for name in ("method", "robust", "seed") if getattr(args, name) is not None}
-    for name in (*given, "robot", "measurements"):
+def given_values(args: argparse.Namespace, **values: Any) -> dict[str, Any]:
+    """Return `values` and all parameters of the options and of --set, which must not repeat them (`CliError`)."""
+    from service.cli._options import given
+    from service.jobs.kinds.calibrate import KIND
+
+    values |= given(args, KIND)
+    for name in (*values, "robot", "measurements"):
         if any(pair.partition("=")[0] == name for pair in args.pairs):
             raise CliError(f"--set {name}=...: {name} is given by an option or as FILE")
-    return given
-
-
-def without_measurements(kind: Any, pairs: list[str]) -> dict[str, Any]:
-    """Return the parameters of --set, read as if the measurements were given, which FILE does."""
-    found = read_parameters(kind, [*pairs, "measurements=m.csv"])
-    del found["measurements"]
-    return found
+    return values | parse_parameters(KIND, args.pairs)
 
 
 def clear_results(folder: Path, inputs: Sequence[Path]) -> None:

@@ -4,55 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.cli._common import CliError, add_run
 from service.cli.calibration._calibrate_arms import run_arms
-from service.cli.calibration._inputs import clear_results, converted, given_values, without_measurements
+from service.cli.calibration._inputs import clear_results, converted, given_values
 
 if TYPE_CHECKING:
     from service.operations.kind import Outcome
 
-EXAMPLES = """\
-Examples:
-  thetad calibrate measured.csv --robot ur10 -o calibration/
-  thetad calibrate measured.csv --robot my_arm.toml -o calibration/ --check other_day.csv
-  thetad calibrate left.csv right.csv --robot my_arm.toml -o calibration/ --robust
-  thetad calibrate tracker.npz --mapping tracker.toml --robot my_arm.toml -o calibration/ --robust
-  thetad calibrate sockets.csv --robot my_arm.toml -o calibration/ --set 'spacings=[[1, 2, 0.05]]'
-  thetad calibrate measured.csv --robot ur10 -o calibration/ --method pso_lm --set train_share=0.7 seed=3 --json
-  thetad calibrate --arm left.toml=l1.csv,l2.csv --arm right.toml=r1.csv,r2.csv -o cell/ --robust
 
-Several FILEs are one arm, measured from several places of the instrument: one geometry and one tool, and for each place
-a base.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options: some parameters of the job `calibrate`; --set takes the others."""
+    from service.cli._options import add_options
+    from service.jobs.kinds.calibrate import KIND
 
-With --arm, once for each of several arms that one instrument measured, each arm is calibrated, and the result says how
-their bases stand to each other and whether the instrument stood still.  An arm's first file is from station 1, its
-second from station 2, ..., or the one file has a column station; equal numbers are the same place for all arms.  A
-mapping has no column for stations or heads: each file is one station then, and heads take tables in SI units.
-
-`thetad jobs kinds calibrate` lists everything that --set takes; docs/calibration.md explains tables and mappings.  A
-running daemon makes the same calibration as a job: thetad jobs submit calibrate robot=ur10 measurements=measured.csv.
-
-Written to DIR: calibration.json (everything; also the correction file that `thetad compensate` reads), residuals.csv,
-report.html, and if the arm was calibrated calibrated.urdf and, of an arm described by DH rows, calibrated_dh.csv; with
---mapping or several FILEs also measurements.csv, the table that was read, whose lines are those that are named.
-With --arm all that is in DIR/ARM, and DIR/cell.json has what concerns them together.
-
-Exit codes: 0 calibrated; 1 the poses do not show how the arm is to be corrected, or places of the instrument disagree
-(the verdict says why); 2 wrong input.
-"""
-
-
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "calibrate",
-        help="geometric errors of an arm from measured poses",
-        description="Estimate the geometric errors of an arm from postures and what an instrument, or a ball in\n"
-        "sockets, showed there; with standard deviations, and a verdict on what the poses determine.",
-        epilog=EXAMPLES,
-    )
     add = parser.add_argument
     add("measurements", metavar="FILE", type=Path, nargs="*", help="table (.csv); with --mapping also .npz, ...")
     add(
@@ -63,21 +29,15 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     add("--robot", metavar="R", help="robot file, or a name (default: that of the mapping)")
     add("--mapping", metavar="FILE", type=Path, help="what the columns of FILE are (.toml)")
     add("--output", "-o", metavar="DIR", type=Path, required=True, help="write the results here")
-    add("--check", metavar="FILE", type=Path, help="another table of the arm: errors there, base and tool fitted anew")
-    add("--method", choices=("lm", "pso", "pso_lm"), help="solver (default: lm)")
-    add("--robust", action="store_true", default=None, help="poses that do not fit lose weight")
-    add("--seed", metavar="N", type=int, help="of the test poses, and of swarms (default: 0)")
+    add_options(parser, KIND)
     add("--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[], help="any other parameter")
     add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Calibrate, report and write the results."""
-    import hashlib
-
     from service.cli._progress import report_outcome, run_operation
-    from service.jobs.kinds import find_kind
-    from service.operations.errors import OperationError
+    from service.jobs.kinds.calibrate import KIND
     from service.operations.inputs import open_robot
     from service.operations.workspace import Input
 
@@ -85,41 +45,27 @@ def run(args: argparse.Namespace) -> int:
         raise CliError("--check is of one arm: leave it out, or calibrate the arms one by one")
     if args.arms:
         return run_arms(args)
-    kind = find_kind("calibrate")
-    paths, robot_name = args.measurements, args.robot
+    paths, robot_name, mapping = args.measurements, args.robot, None
     if not paths:
         raise CliError("FILE is missing: name the table of what was measured, or give --arm for each of several arms")
-    given = given_values(args) | {"measurements": str(paths[0])}
-    try:
-        mapping = None
-        if args.mapping is not None:
-            from drivers.files.importing.pose_mapping import load_pose_mapping
+    if args.mapping is not None:
+        from drivers.files.importing.pose_mapping import load_pose_mapping
 
-            mapping = load_pose_mapping(args.mapping)
-            robot_name = robot_name or mapping.content.robot
-        if robot_name is None:
-            raise CliError("--robot is missing: name a robot file, or one in configs/robots")
-        if args.check is not None:
-            given["check"] = str(args.check)
-        values = kind.read(given | {"robot": robot_name} | without_measurements(kind, args.pairs))
-        robot = open_robot(robot_name)
-        for path in [*paths, *([] if args.check is None else [args.check])]:
-            if not path.is_file():
-                raise CliError(f"{path}: no such file")
-        args.output.mkdir(parents=True, exist_ok=True)
-        clear_results(args.output, [p for p in (*paths, robot.path, args.check) if p is not None])
-        path = paths[0]
-        if mapping is not None or len(paths) > 1:
-            path = converted(paths, mapping, robot, args.output)
-        inputs = {}
-        for name, its in (("measurements", path), ("check", args.check)):
-            if its is not None:
-                with its.open("rb") as stream:
-                    inputs[name] = Input(its, hashlib.file_digest(stream, "sha256").hexdigest())
-        outcome = run_operation(kind, values, args.output, inputs)
-    except OperationError as error:
-        raise CliError(str(error)) from error
-    return report_outcome(outcome, args, print_outcome)
+        mapping = load_pose_mapping(args.mapping)
+        robot_name = robot_name or mapping.content.robot
+    if robot_name is None:
+        raise CliError("--robot is missing: name a robot file, or one in configs/robots")
+    p = KIND.read(given_values(args, measurements=str(paths[0])) | {"robot": robot_name}, flags=True)
+    robot, check = open_robot(robot_name), None if p.check is None else Path(p.check)
+    for path in [*paths, *([] if check is None else [check])]:
+        if not path.is_file():
+            raise CliError(f"{path}: no such file")
+    args.output.mkdir(parents=True, exist_ok=True)
+    clear_results(args.output, [path for path in (*paths, robot.path, check) if path is not None])
+    path = converted(paths, mapping, robot, args.output) if mapping is not None or len(paths) > 1 else paths[0]
+    tables = {"measurements": path} | ({} if check is None else {"check": check})
+    inputs = {name: Input.of(path) for name, path in tables.items()}
+    return report_outcome(run_operation(KIND, p, args.output, inputs), args, print_outcome)
 
 
 def print_outcome(outcome: Outcome, folder: Path) -> None:

@@ -20,33 +20,10 @@ if TYPE_CHECKING:
     from rt_core.types import FloatArray
 
 _NAMED = 20
-EXAMPLES = """\
-Examples:
-  thetad compensate targets.csv --calibration calibration.json --robot my_arm.toml -o commands.csv --frame measured
-  thetad compensate targets.csv --calibration calibration.json --robot ur10 -o commands.csv --frame joint1
-
-Targets are a table with the columns x, y, z [m], and where the orientation matters qx, qy, qz, qw; with q1 to qn [rad
-or m] the joint positions to look near.  They are of the point that was measured, or with --point tip of the robot
-file's tip, and in a frame: the robot's base, if the calibration took it as known; --frame measured, the instrument's;
---frame joint1, the base as the nominal zero and height of joint 1 define it.  A calibration that estimates the base
-cannot tell errors of that zero and height from it, so the robot's own base may be millimetres away.
-
-Written: q1 to qn of each target, in the same order and empty where it is not reached, left_mm (what is left) and
-avoided_mm (by how much the calibrated arm would miss with nominal joint positions).  What is left is that of the model;
-std_mm is how far the calibrated arm itself may be off there, empty at a tip whose place an estimated tool leaves open;
-which targets take joints beyond the measured range, and where joints jump between two targets, is told.  A target that
-is not reached is one for which no posture was found from many starts: this is no proof that there is none.
-
-Exit codes: 0 all targets are reached; 1 some are not; 2 wrong input.
-"""
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "compensate", help="joint commands that reach Cartesian targets with a calibrated arm",
-        description="Find the joint positions that bring the calibrated arm to Cartesian targets.", epilog=EXAMPLES,
-    )  # fmt: skip
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add = parser.add_argument
     add("targets", metavar="TARGETS", type=Path, help="table of targets (.csv)")
     add("--calibration", metavar="FILE", type=Path, required=True, help="calibration.json")

@@ -7,57 +7,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, json_text, printed_json, whole_number
+from service.cli._help import add_action, read_help
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
     from rt_core.calibration.planning import PosePlan
     from sim_backend.arm.laser_tracker import TrackedArm, TrackerSettings
 
+HELP = read_help(__file__)
+
 _FAR = 10.0  # [m]
 _SIZE = 1e-3  # of drawn errors [m], [rad]
-PLAN = """\
-Plan poses for a kinematic calibration, on spherical layers around the base that the arm reaches within its limits and
-away from singularities.
-"""
-PLAN_EXAMPLES = """\
-Examples:
-  thetad poses plan ur10 -o poses.csv
-  thetad poses plan ur10 -o poses.csv --count 200 --select 30 --floor 0
-  thetad poses plan my_arm.toml -o poses.csv --radius 0.85 --inner 0.27 --orientation --json
-  thetad poses plan ur10 -o poses.csv --target 0.05 0.03 0.02
-
-Points are on Fibonacci spirals, ever fewer on inner layers.  With --select K the K poses that together say most are
-chosen of them (D-optimal exchange).  What is planned for is the robot file's tip, or with --target the point that will
-be measured: one beside the last axis shows more than one on it.  Written: a table of q1 to qn [rad or m] and the
-nominal x, y, z [m] of that point in the robot's base, in an order that is short to drive.  A controller takes the
-columns q; `thetad poses measure` rehearses the rest.
-
-Exit codes: 0 planned; 1 some layer has fewer poses than wanted, for the arm does not reach them; 2 wrong input.
-"""
-MEASURE = """\
-Measure planned poses with a simulated laser tracker, on an arm whose true geometry differs from the nominal one.
-"""
-MEASURE_EXAMPLES = """\
-Examples:
-  thetad poses plan ur10 -o poses.csv
-  thetad poses measure poses.csv --robot ur10 -o measured.csv --truth truth.json
-  thetad calibrate measured.csv --robot ur10 -o calibration/
-  thetad poses measure poses.csv --robot ur10 -o second.csv --true truth.json --station 2
-
-Errors, the tracker's frame and the target's place are drawn with --seed, and noise with --noise-seed: give another one
-for poses to validate on, or their noise is that of the poses fitted.  Standard output has one line; what is drawn
-goes to --truth, and comes back by --true.  --true also takes the robot file of an arm that is otherwise than --robot
-says, and --true-robot writes one, for [arm.driver] of a simulated arm: robot = "true.toml".
-"""
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "poses", help="plan poses for a calibration, and rehearse their measurement", description=__doc__
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
-    plan = what.add_parser("plan", help="where to measure", description=PLAN, epilog=PLAN_EXAMPLES)
+    plan = add_action(what, "plan", "where to measure", HELP)
     add_plan = plan.add_argument
     add_plan("robot", metavar="ROBOT", help="robot file, or the name of one in configs/robots")
     add_plan("--output", "-o", metavar="FILE", type=Path, required=True, help="write the poses here (.csv)")
@@ -79,7 +45,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )  # fmt: skip
     add_plan("--seed", metavar="N", type=whole_number, default=0, help="of the postures that are tried (default: 0)")
     add_run(plan, run_plan)
-    measure = what.add_parser("measure", help="a simulated tracker", description=MEASURE, epilog=MEASURE_EXAMPLES)
+    measure = add_action(what, "measure", "a simulated tracker", HELP)
     add_measure = measure.add_argument
     add_measure("poses", metavar="POSES", type=Path, help="table of `thetad poses plan`")
     add_measure("--robot", metavar="R", required=True, help="robot file, or the name of one")

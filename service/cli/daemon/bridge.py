@@ -4,61 +4,38 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import math
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, fail, printed_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, fail, number, printed_json
+from service.cli._help import read_help
 from service.cli._remote import add_key_flags, key_of
 
-DESCRIPTION = """\
-Show what a running daemon publishes in other programs.
+HELP = read_help(__file__)
 
-A bridge is one subscriber more, in a process of its own: the daemon neither knows it nor waits for it.
-"""
-EPILOG = """\
-examples:
-  thetad bridge foxglove                          then open ws://127.0.0.1:8765 in Foxglove
-  thetad bridge foxglove -c site.toml --arm panda --rate 100
-  thetad bridge ros2 --arm panda                  topics, types and fields for a node of yours
-"""
-FOXGLOVE = """\
-Serve frames, torques, estimates and events to Foxglove viewers, until Ctrl-C or SIGTERM.
-
-Viewers can look and nothing else, but Foxglove's protocol knows no keys: whoever reaches the port may look, and so may
-any page in a browser of this computer.  Exit code 1 if nothing was heard of a daemon.
-"""
-ROS2 = """\
-Print topics, message types, quality of service, fields and units by which a ROS 2 node republishes a daemon, as YAML.
-
-No node is started: ROS 2 does not come by pip.  docs/bridges.md has one to copy.
-"""
 MISSING = "thetad bridge foxglove needs Foxglove's SDK: pip install 'thetad[foxglove]'"
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the commands."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "bridge", help="show a running daemon in Foxglove or ROS 2", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     kinds = parser.add_subparsers(dest="kind", metavar="PROGRAM", required=True, parser_class=type(parser))
-    foxglove = kinds.add_parser("foxglove", help="live, for Foxglove", description=FOXGLOVE)
+    foxglove = kinds.add_parser("foxglove", help="live, for Foxglove", description=HELP["foxglove"])
     _add_source_flags(foxglove)
     add_key_flags(foxglove)
     foxglove.add_argument("--arm", help="which arm (default: all)")
     foxglove.add_argument(
-        "--rate", type=_positive, default=50.0, metavar="HZ",
+        "--rate", type=number(1e-6), default=50.0, metavar="HZ",
         help="at most so many frames, torques and estimates a second of each arm (default: %(default)g)",
     )  # fmt: skip
     foxglove.add_argument("--host", default="127.0.0.1", help="IPv4 address to listen at (default: %(default)s)")
-    foxglove.add_argument("--port", type=_port, default=8765, help="default: %(default)s; 0: any free one")
+    port = number(0, 65535, whole=True)
+    foxglove.add_argument("--port", type=port, default=8765, help="default: %(default)s; 0: any free one")
     foxglove.add_argument(
         "--let-anyone-look", action="store_true", help="listen beyond loopback too, where nothing asks who is looking"
     )
-    foxglove.add_argument("--seconds", type=_positive, metavar="S", help="end after this time (default: when told to)")
+    foxglove.add_argument("--seconds", type=number(1e-6), metavar="S", help="end after this time (default: never)")
     add_run(foxglove, run_foxglove)
-    ros2 = kinds.add_parser("ros2", help="what a ROS 2 node needs to know", description=ROS2)
+    ros2 = kinds.add_parser("ros2", help="what a ROS 2 node needs to know", description=HELP["ros2"])
     _add_source_flags(ros2)
     ros2.add_argument("--arm", help="which arm (default: those of the configuration, or ARM in its place)")
     add_run(ros2, run_ros2)
@@ -70,20 +47,6 @@ def _add_source_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}", metavar="ENDPOINT", help=f"{name} endpoint of the daemon (default: tcp://127.0.0.1:{port})"
         )
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 1e-6 <= value < math.inf:
-        raise argparse.ArgumentTypeError("must be at least 1e-6, and finite")
-    return value
-
-
-def _port(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= 65535:
-        raise argparse.ArgumentTypeError("must be 0 to 65535")
-    return value
 
 
 def run_foxglove(arguments: argparse.Namespace) -> int:

@@ -8,35 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, Parser, UnavailableError, add_run, printed_json
+from service.cli._help import add_action, read_help
 
 if TYPE_CHECKING:
     from service.deployment.install import Plan
 
-DESCRIPTION = """\
-Put the daemon in place as a system service of systemd.
-"""
-INSTALL = """\
-Put the daemon in place as a system service: units, its user, its directories, and, with
---interface, what an arm on EtherCAT needs.  The service is enabled, not started.
-
-Nothing that is there and differs is replaced without --force, and /etc/thetad/thetad.toml
-never.  deploy/README.md explains each file.
-"""
-EPILOG = """\
-examples:
-  thetad deploy install --dry-run
-  sudo /opt/thetad/.venv/bin/thetad deploy install --interface enp3s0
-  sudo thetad deploy install --root /mnt/image --prefix /opt/thetad
-
-Exit code 0: done, or with --dry-run: it can be done; 1: it may not be done, and why.
-"""
+HELP = read_help(__file__)
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the commands."""
-    parser = subparsers.add_parser("deploy", help="run as a system service", description=DESCRIPTION, epilog=EPILOG)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
-    install = actions.add_parser("install", help="put everything in place", description=INSTALL, epilog=EPILOG)
+    install = add_action(actions, "install", "put everything in place", HELP)
+    install.epilog = HELP["epilog"]
     add = install.add_argument
     add("--dry-run", "-n", action="store_true", help="show what would be done, and do nothing")
     add("--prefix", type=Path, metavar="DIR", help="clone that the service runs (default: the one of this command)")

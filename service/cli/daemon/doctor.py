@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from service.cli._common import EXIT_NO, EXIT_OK, add_run, printed_json
+from service.cli._common import EXIT_NO, EXIT_OK, add_run, number, printed_json
 
 if TYPE_CHECKING:
     from service.doctor.finding import Finding
 
-DESCRIPTION = """\
-Look whether this host can run the daemon and keep a cycle of 1 kHz: kernel, processors,
-limits, network card, clock, cache, disk, permissions, ports, and a cycle that is tried.
 
-Each line is a verdict, what was found, and what to do.  docs/doctor.md explains them all.
-With a configuration, what it asks for and the host does not give is a failure; without one
-it is a warning.  Run it as the user that runs the daemon.  Nothing is changed.
-"""
-EPILOG = """\
-examples:
-  thetad doctor
-  thetad doctor -c site.toml --cycle-s 60
-  sudo -u thetad thetad doctor -c /etc/thetad/thetad.toml --json
-
-Exit code 0: nothing failed; 1: something did.
-"""
-_MAX_S = 3600.0
-
-
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser("doctor", help="can this host keep a cycle?", description=DESCRIPTION, epilog=EPILOG)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="what is to run here, TOML")
     parser.add_argument("--interface", metavar="IF", help="look at this network card as well")
     parser.add_argument(
-        "--cycle-s", type=_seconds, default=5.0, metavar="SECONDS",
+        "--cycle-s", type=number(0.0, 3600.0), default=5.0, metavar="SECONDS",
         help="how long the cycle of each arm is tried; 0: not at all (default: %(default)g)",
     )  # fmt: skip
     add_run(parser, run)
@@ -72,13 +52,3 @@ def _print(finding: Finding) -> None:
     if finding.remedy:
         print(f"{'':29} {finding.remedy}")
     sys.stdout.flush()
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0.0 <= value <= _MAX_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to {_MAX_S:g}")
-    return value

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from service.cli._common import EXIT_OK, add_run, fail, printed_json
+from service.cli._common import EXIT_OK, add_run, fail, number, printed_json
 from service.cli._remote import add_control_flags
 from service.cli.jobs.text import event_line
-from service.cli.jobs.values import at_most, job_id
+from service.cli.jobs.values import job_id
 from service.cli.jobs.wait import connected
 from service.protocol.endpoints import PATIENCE_S
 from service.protocol.job_replies import MAX_EVENTS
@@ -19,30 +19,16 @@ if TYPE_CHECKING:
     from service.client import Jobs
     from service.protocol.job_replies import EventEntry
 
-EXAMPLES = """\
-Examples:
-  thetad events --arm panda
-  thetad events --job 12 --json
-  thetad events --follow
-
-Times are local, and ISO 8601 in UTC with --json.  With --follow and --json each event is an object on a line.
-"""
 
 _PAUSE_S = 0.5
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "events",
-        help="the history: jobs, models, drift, restarts, losses",
-        description="Print what happened, oldest first: jobs, changes of the active model, drift, restarts, losses.",
-        epilog=EXAMPLES,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("--arm", help="only events of this arm")
     parser.add_argument("--job", type=job_id, metavar="ID", help="only events of this job")
     parser.add_argument(
-        "--limit", type=at_most(MAX_EVENTS), default=100, metavar="N",
+        "--limit", type=number(1, MAX_EVENTS, whole=True), default=100, metavar="N",
         help=f"the newest N, up to {MAX_EVENTS} (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--follow", "-f", action="store_true", help="go on with new ones until Ctrl-C")

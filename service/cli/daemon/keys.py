@@ -8,39 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from service.cli._common import EXIT_OK, CliError, Parser, add_json_flag, fail, printed_json
+from service.cli._help import add_action, read_help
 from service.protocol.roles import ROLES, Role
 
-DESCRIPTION = """\
-Keys of a daemon that others than loopback may reach: its own, and those of its clients.
-
-They are CURVE keys (Curve25519) of ZeroMQ.  What is kept here of a client is its public
-key and its role; its secret key is in the client's file alone.
-"""
-EPILOG = """\
-examples:
-  thetad keys new --server -c site.toml                 once, before the daemon is started
-  thetad keys new anna --role operate -c site.toml      writes anna.key, for Anna alone
-  thetad status --control tcp://192.168.7.2:9873 --key anna.key
-  thetad keys revoke anna -c site.toml
-"""
-NEW = """\
-Make the keys of a client and let it in at once, or make those of the daemon (--server).
-
-roles, each with what the ones before it may do:
-  read      subscribe to everything; status, jobs, models, events
-  operate   jobs, recordings, estimators, the active model; stop an arm and switch it off
-  motion    switch drives on, run trajectories, guide by hand
-  admin     back up, shut the daemon down
-"""
+HELP = read_help(__file__)
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the commands."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "keys", help="keys of the daemon and its clients", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
-    new = actions.add_parser("new", help="make keys", description=NEW)
+    new = actions.add_parser("new", help="make keys", description=HELP["new"])
     new.add_argument("name", nargs="?", metavar="NAME", help="of the client: letters, digits, '.', '_', '-', '@'")
     new.add_argument("--server", action="store_true", help="make the daemon's keys instead")
     new.add_argument("--role", choices=ROLES, help="what the client may do (default: read)")
@@ -51,11 +28,7 @@ def add_parser(subparsers: Any) -> None:
     new.set_defaults(run=run_new)
     listing = actions.add_parser("list", help="the clients and their roles", description="Print the clients.")
     listing.set_defaults(run=run_list)
-    revoke = actions.add_parser(
-        "revoke",
-        help="shut a client out",
-        description="Shut a client out for good: its next request is refused, and its subscriptions are cut off.",
-    )
+    revoke = add_action(actions, "revoke", "shut a client out", HELP)
     revoke.add_argument("name", metavar="NAME")
     revoke.set_defaults(run=run_revoke)
     for action in (new, listing, revoke):

@@ -5,25 +5,13 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, UnavailableError, add_run, fail, printed_json
 from service.cli._remote import add_control_flags, add_key_flags, key_of, request
 
-EPILOG = """\
-examples:
-  thetad record start --arm panda            the daemon's own recorder ([arm.recorder] in its configuration)
-  thetad record stop --arm panda
-  thetad record to rec.mcap --arm panda --seconds 60     from here, out of the stream of frames
-"""
 
-
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "record", help="start or stop recording", description="Record the frames of a running daemon into MCAP files.",
-        epilog=EPILOG,
-    )  # fmt: skip
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for action in ("start", "stop"):
         sub = actions.add_parser(action, help=f"{action} the daemon's recorder")

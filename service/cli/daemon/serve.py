@@ -8,22 +8,9 @@ from typing import Any
 
 from service.cli._common import EXIT_INPUT, EXIT_OK, EXIT_UNAVAILABLE, CliError, one_line, print_json
 
-DESCRIPTION = """\
-Run the daemon described by a configuration file until SIGTERM or Ctrl-C.
 
-When every process is ready, one JSON line with the endpoints is printed on stdout.
-The log, one JSON object a line, goes to stderr.
-"""
-EPILOG = """\
-examples:
-  thetad serve -c configs/demo.toml
-  thetad serve -c configs/replay.toml --check     only check the file, the robots and the sources
-"""
-
-
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser("serve", help="run the daemon", description=DESCRIPTION, epilog=EPILOG)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="configuration, TOML")
     parser.add_argument("--check", action="store_true", help="check everything that can be checked, then exit")
     parser.set_defaults(run=run)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import EXIT_OK, CliError, UnavailableError, add_run, print_json
+from service.cli._common import EXIT_OK, CliError, UnavailableError, add_run, number, print_json
 from service.cli._remote import add_key_flags, key_of
 from service.cli.models.breakaway_text import breakaway_lines
 
@@ -22,21 +22,9 @@ if TYPE_CHECKING:
     from service.client import BodyMessage, EstimateMessage, Message, Subscriber
     from service.operations.trend import Trend
 
-DESCRIPTION = """\
-Show each parameter with its 95 % interval, its status, and whether it is excited now.
-"""
-EPILOG = """\
-examples:
-  thetad watch                  live, until Ctrl-C
-  thetad watch --arm panda --once
-  thetad watch --json           one object: parameters, rate, loss, age
-  thetad watch --report trend.html --seconds 600      estimates over time with events, as a page
-"""
 
-
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser("watch", help="live table of the estimates", description=DESCRIPTION, epilog=EPILOG)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add = parser.add_argument
     add("--endpoint", default="tcp://127.0.0.1:9871", help="estimates endpoint of the daemon (default: %(default)s)")
     add_key_flags(parser)
@@ -45,15 +33,8 @@ def add_parser(subparsers: Any) -> None:
     add("--timeout", type=float, default=10.0, metavar="S", help="longest wait for an estimate (default: %(default)s)")
     add("--report", metavar="FILE", type=Path,
         help="write estimates over time and events here as a self-contained HTML page, at the end")  # fmt: skip
-    add("--seconds", type=_seconds, metavar="S", help="watch for so long (default: until Ctrl-C)")
+    add("--seconds", type=number(1e-6), metavar="S", help="watch for so long (default: until Ctrl-C)")
     add_run(parser, run)
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0.0 < value < float("inf"):
-        raise argparse.ArgumentTypeError("must be above zero and finite")
-    return value
 
 
 class View:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.cli._common import EXIT_OK, add_run, printed_json
 
@@ -13,25 +13,12 @@ if TYPE_CHECKING:
     from drivers.files.importing.data_source import Progress
     from drivers.files.importing.importer import ImportResult
 
-EPILOG = """\
-A mapping file (TOML) says which columns hold what, their units, and on which side of the gears they were
-measured; docs/recordings.md explains every key and walks through an example.
-
-examples:
-  thetad import log.csv --mapping my_arm.toml -o run1.mcap
-  thetad import emps.npz --mapping emps -o emps.mcap --json
-"""
 
 _BIG_BYTES = 20 * 2**20
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "import", help="bring a log (CSV, NPZ, NPY, MAT, ...) in as a recording",
-        description="Convert a log into a recording and check it: time stamps, missing values, units, limits.",
-        epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("data", metavar="DATA", type=Path, help="the log: .csv .txt .tsv .dat .npz .npy .mat .mcap")
     parser.add_argument(
         "--mapping", "-m", metavar="M", required=True, help="mapping file, or a name in configs/mappings"

@@ -5,44 +5,28 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, printed_json
+from service.cli._help import add_action, read_help
+
+HELP = read_help(__file__)
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the commands."""
-    parser = subparsers.add_parser(
-        "recordings",
-        help="describe recordings, recover those that were cut off, export them",
-        description="Describe recordings, recover those that were cut off, and export them for other programs.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    info = actions.add_parser(
-        "info",
-        help="what a recording holds",
-        description="Duration, frames, rate, lost frames, channels and joints of a recording, complete or cut off. "
-        "Exit code 1 if it is cut off or damaged.",
-    )
+    info = add_action(actions, "info", "what a recording holds", HELP)
     info.add_argument("recording", metavar="REC", type=Path, help="the recording (.mcap)")
     info.add_argument("--robot", metavar="NAME", help="whose frames, if the file holds several robots")
     add_run(info, run_info)
-    recover = actions.add_parser(
-        "recover",
-        help="save what is intact of a recording that was cut off or damaged",
-        description="Copy every complete chunk of REC to a new file.  REC itself is left alone.",
-    )
+    recover = add_action(actions, "recover", "save what is intact of a recording that was cut off or damaged", HELP)
     recover.add_argument("recording", metavar="REC", type=Path, help="the recording (.mcap)")
     recover.add_argument(
         "--output", "-o", metavar="FILE", type=Path, help="where to (default: REC with .recovered.mcap)"
     )
     recover.add_argument("--force", action="store_true", help="replace FILE if it is there")
     add_run(recover, run_recover)
-    export = actions.add_parser(
-        "export",
-        help="as joint states for ROS 2 or Foxglove, or as a table",
-        description="Write REC for other programs.  Values that must not be used are left out (ros2: NaN).",
-    )
+    export = add_action(actions, "export", "as joint states for ROS 2 or Foxglove, or as a table", HELP)
     export.add_argument("recording", metavar="REC", type=Path, help="the recording (.mcap)")
     export.add_argument(
         "--as", dest="form", choices=("ros2", "foxglove", "csv"), required=True,

@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, printed_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, columns, printed_json
 from service.cli.models.breakaway_text import breakaway_lines
 
-DESCRIPTION = """\
-Play a recording through acquisition, gateway and estimator as `thetad serve` does, until its end.
-
-The result holds the final estimate of every parameter and how many frames were received and lost;
-the exit code is 1 if any was lost.
-"""
-EPILOG = """\
-examples:
-  thetad replay rec.mcap --robot franka_panda --speed max
-  thetad replay rec.mcap --robot my.toml --span 0:0.6 -o online.yaml --json
-  thetad replay rec.mcap --robot my.toml --standard-ports      then, elsewhere: thetad watch
-"""
 SETTLE_S = 60.0  # give up after this time without progress of the source or the estimator
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "replay", help="play a recording through the daemon", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("recording", type=Path, help="the MCAP file")
     parser.add_argument("--robot", required=True, help="name or path of the robot file")
     parser.add_argument("--arm", default="arm", help="name of the arm in topics (default: %(default)s)")
@@ -61,7 +45,7 @@ def play(arguments: argparse.Namespace, state_dir: Path) -> dict[str, Any]:
     """Replay the recording, and return the result."""
     from service.client import Control, ControlError, UnreachableError
     from service.config.load import parse_config
-    from service.supervisor.launch import DaemonProcess, LaunchError
+    from service.supervisor.launch import DaemonProcess
 
     free = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     ports = {} if arguments.standard_ports else free
@@ -83,8 +67,6 @@ def play(arguments: argparse.Namespace, state_dir: Path) -> dict[str, Any]:
             seconds = time.monotonic() - began
             snapshot = control.request("snapshot", timeout_s=30.0)
             processes = {process["role"]: process for process in control.request("status")["processes"]}
-    except LaunchError as error:
-        raise CliError(str(error)) from error
     except (UnreachableError, ControlError) as error:
         raise UnavailableError(str(error)) from error
     if arguments.model_out is not None:
@@ -180,20 +162,13 @@ def _result(
 
 
 def _show(result: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     frames = result["frames"]
-    reason = (result["temperature"] or {}).get("reason")
-    lines = ([reason] if reason else []) + breakaway_lines(result["breakaway"])
-    table = Table(
-        title=f"{result['recording']}: {frames['received']} frames in {result['seconds']:.1f} s, {frames['lost']} lost",
-        title_justify="left", caption="\n".join(lines) or None, caption_justify="left",
-    )  # fmt: skip
-    for name in ("parameter", "value", "± (95 %)", "unit", "status"):
-        table.add_column(name, justify="right" if name in ("value", "± (95 %)") else "left")
+    print(f"{result['recording']}: {frames['received']} frames in {result['seconds']:.1f} s, {frames['lost']} lost")
+    head, rows = ("parameter", "value", "± (95 %)", "unit", "status"), []
     for row in result["parameters"]:
-        value, half = row["value"], NORMAL_QUANTILE_95 * row["std"]
-        table.add_row(Text(row["name"]), f"{value:.5g}", f"{half:.2g}", Text(row["unit"]), row["status"])
-    Console(file=sys.stdout).print(table)
+        half = NORMAL_QUANTILE_95 * row["std"]
+        rows.append((row["name"], f"{row['value']:.5g}", f"{half:.2g}", row["unit"], row["status"]))
+    print(columns(head, rows, ("value", "± (95 %)")))
+    reason = (result["temperature"] or {}).get("reason")
+    for line in ([reason] if reason else []) + breakaway_lines(result["breakaway"]):
+        print(line)

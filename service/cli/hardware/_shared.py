@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from service.cli._common import CliError
+from service.cli._common import CliError, columns
 
 if TYPE_CHECKING:
     from drivers.ethercat.bus.objects import Value
@@ -121,8 +121,7 @@ def one_line(text: str) -> str:
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """Return left-aligned columns."""
-    every = [tuple(map(one_line, row)) for row in ([head, *rows] if head else rows)]
-    widths = [max(len(row[k]) for row in every) for k in range(len(every[0]))] if every else []
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in every]
-    return "".join(f"{line}\n" for line in lines)
+    """Return left-aligned columns of a slave's texts, whose unprintable characters are replaced."""
+    shown = [tuple(map(one_line, row)) for row in rows]
+    text = columns(head or shown[0], shown if head else shown[1:]) if head or shown else ""
+    return f"{text}\n" if text else ""

@@ -8,62 +8,40 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, Run, add_run, printed_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, Run, add_run, number, printed_json
+from service.cli._help import read_help
 from service.cli.hardware._shared import configured_driver, table
 
 if TYPE_CHECKING:
     from drivers.ads.config import AdsConfig, Target
 
-DESCRIPTION = """\
-Look at a TwinCAT controller, or any other ADS server, over the network.
+HELP = read_help(__file__)
 
-TARGET is an AMS Net ID, with the AMS port after a colon if it is not 851: 5.80.201.232.1.1:851.  The server is looked
-for at the first four numbers of it unless --host says otherwise, and must have a route to this computer
-(docs/twincat.md).  With -c FILE the target is that of the configuration's arm.
-"""
-EPILOG = """\
-examples:
-  thetad ads info 5.80.201.232.1.1 --host 192.168.1.20      name, version, state, and the Net ID of this computer
-  thetad ads symbols 5.80.201.232.1.1 --match 'GVL_Theta.*'
-  thetad ads read 5.80.201.232.1.1 MAIN.fSetpoint
-  thetad ads write 5.80.201.232.1.1 MAIN.fSetpoint 1.5
-  thetad ads check -c my_arm.toml                           everything that the driver needs, before the daemon
-"""
-WRITE = """\
-Write one variable, and print what it is then.
-
-VALUE is JSON: 1.5, true, "text", [1, 2, 3]; of a structure {"fGain": 2.0}, where members left out stay as they are.
-What is no JSON is taken as text, of an enumeration as a name.  The exit code is 1 if the variable reads back otherwise.
-"""
 _MAX_VALUE = 100
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "ads", help="look at a TwinCAT controller over ADS", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
     _add_parser(what, "info", run_info, "name, version and state of the server")
     symbols = _add_parser(what, "symbols", run_symbols, "list the variables")
     symbols.add_argument("--match", default="", metavar="PATTERN", help="part of a name, or a pattern with *")
     read = _add_parser(what, "read", run_read, "read one variable of any type")
     read.add_argument("symbol", metavar="SYMBOL", help="such as MAIN.fSetpoint")
-    write = _add_parser(what, "write", run_write, "write one variable of any type", WRITE)
+    write = _add_parser(what, "write", run_write, "write one variable of any type", HELP["write"])
     write.add_argument("symbol", metavar="SYMBOL", help="such as MAIN.fSetpoint")
     write.add_argument("value", metavar="VALUE", help="as JSON; of an enumeration also a name")
     write.add_argument("--non-finite", action="store_true", help="write NaN and infinity, too")
     check = what.add_parser(
-        "check", help="could an arm be read: route, state, variables, clock", description=DESCRIPTION
+        "check", help="could an arm be read: route, state, variables, clock", description=HELP["description"]
     )
     _add_configuration(check, required=True)
-    check.add_argument(
-        "--seconds", type=float, default=2.0, metavar="S", help="how long to look (default: %(default)s)"
-    )
+    seconds = number(0.5, 600.0)
+    check.add_argument("--seconds", type=seconds, default=2.0, metavar="S", help="how long to look (default: 2 s)")
     add_run(check, run_check)
 
 
-def _add_parser(what: Any, name: str, run: Run, help_: str, description: str = DESCRIPTION) -> Any:
+def _add_parser(what: Any, name: str, run: Run, help_: str, description: str = HELP["description"]) -> Any:
     parser = what.add_parser(name, help=help_, description=description)
     add = parser.add_argument
     add("target", metavar="TARGET", help="AMS Net ID[:port], or - with -c FILE")
@@ -173,8 +151,6 @@ def run_check(arguments: argparse.Namespace) -> int:
     """Check whether an arm can be read."""
     from drivers.ads.diagnostics.inspect import check
 
-    if not 0.5 <= arguments.seconds <= 600.0:
-        raise CliError(f"--seconds {arguments.seconds:g}: between 0.5 and 600")
     _print_facts(arguments, check(_configured(arguments), arguments.seconds))
     return EXIT_OK
 

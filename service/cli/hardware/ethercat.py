@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, Run, add_json_flag, add_run, fail, print_json, printed_json
+from service.cli._help import read_help
 from service.cli.hardware._shared import (
     configured_driver,
     image_bytes,
@@ -26,40 +27,15 @@ if TYPE_CHECKING:
     from drivers.ethercat.diagnostics.inspect import MappedPdo
     from drivers.ethercat.diagnostics.inspection import Inspection
 
-DESCRIPTION = """\
-Look at the slaves of an EtherCAT bus on a network interface of this machine.
+HELP = read_help(__file__)
 
-Slaves are asked in PRE-OP, where nothing moves, and left in the state they were found in.  A bus that another master
-drives is not touched: it is listened to first.  Needs root, or CAP_NET_RAW and CAP_NET_ADMIN.
-"""
-EPILOG = """\
-examples, as root:
-  thetad ethercat scan                                     interfaces that a bus could be plugged into
-  thetad ethercat scan enp3s0                              who is there
-  thetad ethercat scan -c my_arm.toml                      is it what the configuration says?
-  thetad ethercat scan enp3s0 --toml > drives.toml         tables for a configuration
-  thetad ethercat info enp3s0 0
-  thetad ethercat pdo enp3s0 0
-  thetad ethercat sdo enp3s0 0 6064:00
-  thetad ethercat sdo enp3s0 0 60C2:01 --type u8 --write 2
-  thetad ethercat sdo enp3s0 0 --list
-"""
-SDO = """\
-Read or write one object of a slave, or list them all.
-
-Without --type the type is what the slave's SDO information says, or bytes.  A refusal is printed with its abort code,
-and the exit code is 2.  What is written takes effect at once; many drives forget it when they are switched off.
-"""
 _MAX_VALUE = 48
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "ethercat", help="look at the slaves of an EtherCAT bus", description=DESCRIPTION, epilog=EPILOG
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
-    scan = what.add_parser("scan", help="list interfaces, or the slaves on one", description=DESCRIPTION)
+    scan = what.add_parser("scan", help="list interfaces, or the slaves on one", description=HELP["description"])
     scan.add_argument("interface", nargs="?", metavar="INTERFACE", help="network interface; none: list the candidates")
     scan.add_argument("-c", "--config", type=Path, metavar="FILE", help="compare with this configuration, on its "
                       "interface; exit code 1 if the bus differs")  # fmt: skip
@@ -68,7 +44,7 @@ def add_parser(subparsers: Any) -> None:
     scan.add_argument("--toml", action="store_true", help="print tables for a configuration")
     scan.set_defaults(run=run_scan)
     _add_slave_parser(what, "info", run_info, "everything that one slave says of itself")
-    sdo = _add_slave_parser(what, "sdo", run_sdo, "read or write one object of a slave", SDO)
+    sdo = _add_slave_parser(what, "sdo", run_sdo, "read or write one object of a slave", HELP["sdo"])
     sdo.add_argument("object", nargs="?", metavar="INDEX:SUB", help="hexadecimal, such as 6064:00")
     sdo.add_argument("--type", metavar="T", help="u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 str hex")
     action = sdo.add_mutually_exclusive_group()
@@ -77,7 +53,7 @@ def add_parser(subparsers: Any) -> None:
     _add_slave_parser(what, "pdo", run_pdo, "process data of one slave: assignment, mapping, offsets")
 
 
-def _add_slave_parser(what: Any, name: str, run: Run, help_: str, description: str = DESCRIPTION) -> Any:
+def _add_slave_parser(what: Any, name: str, run: Run, help_: str, description: str = HELP["description"]) -> Any:
     parser = what.add_parser(name, help=help_, description=description)
     parser.add_argument("interface", metavar="INTERFACE", help="network interface of the bus")
     parser.add_argument("position", type=int, metavar="POSITION", help="of the slave on the bus, from 0")

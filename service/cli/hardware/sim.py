@@ -9,53 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from service.cli._common import EXIT_OK, CliError, add_run, print_json, printed_json
+from service.cli._help import read_help
 
-DESCRIPTION = """\
-Hardware made of software, for rehearsing a set-up before the real one is there, and for tests.
-"""
-EPILOG = """\
-examples, those with EtherCAT as root:
-  thetad sim link up                                            make a virtual cable, thetad0 to thetad1
-  thetad sim ethercat configs/ethercat/arm9_segment.toml        nine servo drives at thetad1
-  thetad serve -c configs/ethercat_arm9.toml                    elsewhere: the daemon at thetad0
-  thetad sim link down
-  thetad sim plc configs/twincat/arm9_plc.toml --address 127.0.0.2    a TwinCAT PLC with nine axes
-"""
-LINK = """\
-Make or remove a pair of virtual Ethernet interfaces: what goes into one comes out of the other.
-
-It changes the network interfaces of this machine and therefore needs root (CAP_NET_ADMIN).  The interfaces have no
-address and no route, so nothing but EtherCAT uses them; `down` removes only what is such a pair.
-"""
-ETHERCAT = """\
-Answer EtherCAT frames on an interface as the servo drives of a simulated arm, until SIGTERM or Ctrl-C.
-
-Each drive moves one joint of one common arm, so gravity and coupling are real.  Needs root, or CAP_NET_RAW.
-When the drives answer, one JSON line with their number is printed on stdout.
-docs/simulated-drives.md describes the file.
-"""
-PLC = """\
-Answer ADS clients as a TwinCAT PLC whose program samples and moves a simulated arm, until SIGTERM or Ctrl-C.
-
-When clients are answered, one JSON line with the address is printed on stdout.  Any address of 127.0.0.0/8 will do, so
-that several PLCs can be side by side.  docs/simulated-plc.md describes the file.
-"""
+HELP = read_help(__file__)
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     from sim_backend.ethercat.link import MASTER_END, SEGMENT_END
 
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "sim", help="simulated servo drives, and a simulated PLC", description=DESCRIPTION, epilog=EPILOG
-    )
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=type(parser))
-    link = what.add_parser("link", help="make or remove a virtual cable", description=LINK)
+    link = what.add_parser("link", help="make or remove a virtual cable", description=HELP["link"])
     link.add_argument("action", choices=("up", "down"))
     link.add_argument("--ends", nargs=2, default=(MASTER_END, SEGMENT_END), metavar=("MASTER", "SEGMENT"),
                       help="names of the two interfaces (default: %(default)s)")  # fmt: skip
     add_run(link, run_link)
-    ethercat = what.add_parser("ethercat", help="simulated servo drives", description=ETHERCAT)
+    ethercat = what.add_parser("ethercat", help="simulated servo drives", description=HELP["ethercat"])
     ethercat.add_argument("segment", type=Path, help="description of arm, drives and faults, TOML")
     ethercat.add_argument("--interface", default=SEGMENT_END, help="where the first drive is (default: %(default)s)")
     ethercat.add_argument("--far-end", metavar="INTERFACE", help="where the last drive is, of a ring")
@@ -63,7 +32,7 @@ def add_parser(subparsers: Any) -> None:
     ethercat.add_argument("--core", type=int, metavar="N", help="processor to stay on")
     ethercat.add_argument("--check", action="store_true", help="check the description, then exit")
     ethercat.set_defaults(run=run_ethercat)
-    plc = what.add_parser("plc", help="a simulated TwinCAT PLC", description=PLC)
+    plc = what.add_parser("plc", help="a simulated TwinCAT PLC", description=HELP["plc"])
     plc.add_argument("plc", type=Path, help="description of arm, axes and faults, TOML")
     plc.add_argument("--address", default="127.0.0.2", help="IPv4 address to listen at (default: %(default)s)")
     plc.add_argument("--port", type=int, default=48898, metavar="N", help="TCP port (default: %(default)s); 0: any")

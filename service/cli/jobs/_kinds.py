@@ -29,7 +29,7 @@ def describe_kind(kind: Kind[Any]) -> dict[str, Any]:
         parameters.append(
             {
                 "name": name, "type": type_text(field, schema.get("$defs", {})), "required": name in required,
-                "default": default_of(kind, name), "help": field.get("description", note),
+                "default": default_of(kind, name), "help": note or field.get("description", ""),
             }
         )  # fmt: skip
     return {

@@ -19,12 +19,14 @@ from service.cli._common import (
     Run,
     add_run,
     fail,
+    number,
     print_json,
     printed_json,
 )
+from service.cli._help import add_action, read_help
 from service.cli._remote import add_control_flag, add_control_flags, is_wrong
 from service.cli.jobs.text import job_text, jobs_text, one_line, title
-from service.cli.jobs.values import at_most, duration, job_id, megabytes, read_parameters
+from service.cli.jobs.values import duration, job_id, read_parameters
 from service.cli.jobs.wait import connected, wait_and_report
 from service.protocol.endpoints import ANSWER_S
 from service.protocol.job_replies import FINISHED, MAX_JOBS
@@ -33,31 +35,10 @@ if TYPE_CHECKING:
     from service.client import Jobs
     from service.protocol.job_replies import JobDetail, JobSummary
 
+HELP = read_help(__file__)
+
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 
-EXAMPLES = """\
-Examples:
-  thetad jobs submit identify recording=rec.mcap robot=franka_panda span=0:0.6
-  thetad jobs submit identify recording=live:60 method=iwls --arm panda --wait
-  thetad jobs submit validate model=job:12 recording=rec.mcap span=0.65:1 --after 12
-  thetad jobs submit compare robot=my_arm.toml seeds=20 --in 2h --priority -1
-  thetad jobs wait 12 && thetad jobs show 12 --output results/
-  thetad jobs kinds identify
-
-Jobs are kept in the daemon's state directory: they outlast its end, a crash and a power cut.
-
-Exit codes: 0 done, and the job has succeeded (or not ended yet); 1 it failed, was cancelled, or its result must not
-be used; 2 wrong input; 3 no daemon answers, it cannot do it now, or the time to wait is over; 130 interrupted.
-"""
-
-SUBMIT_NOTES = """\
-A value is read as JSON (3, 0.5, true, [1, 2], null), and as text where it is none.  Paths may be relative.
-
-A recording is a file, or live:60, the arm's last 60 seconds of frames, set aside at once; or job:12, that of job 12.
-A model is a file, or active, the arm's; job:12, the one that job 12 makes; or model:3fa9, one that is kept.
-
---timeout is for the daemon's answer; --wait waits as long as the job takes, and Ctrl-C leaves the job running.
-"""
 
 _PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)
 
@@ -76,22 +57,11 @@ class ActionParser(Parser):
         return found, rest
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the commands."""
-    parser = subparsers.add_parser(
-        "jobs",
-        help="queue long work for a running daemon, and see what comes of it",
-        description="Queue work for a running daemon (identify, validate, compare, promote, ...), and see what comes\n"
-        "of it.",
-        epilog=EXAMPLES,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=ActionParser)
     _add_submit(actions)
     reidentify = _add(actions, "reidentify", run_reidentify, "identify an arm from its last frames, validate, promote")
-    reidentify.description = (
-        "Do now what the daemon does at a drift, by its table [arm.reidentify]: identify the arm from\n"
-        "its last frames, validate on frames that were not used, and make the model active if it is better."
-    )
     reidentify.add_argument("--arm", help="which arm; may be left out where there is only one")
     reidentify.add_argument("--no-promote", action="store_true", help="leave the active model as it is")
     reidentify.add_argument("--wait", action="store_true", help="wait for the jobs and print what they came to")
@@ -100,7 +70,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     add_listing("--state", nargs="+", choices=STATES, metavar="S", default=[], help=f"only {', '.join(STATES)}")
     add_listing("--arm", help="only those of this arm")
     add_listing("--kind", help="only those of this kind")
-    add_listing("--limit", type=at_most(MAX_JOBS), default=50, metavar="N",
+    add_listing("--limit", type=number(1, MAX_JOBS, whole=True), default=50, metavar="N",
                 help=f"at most so many, up to {MAX_JOBS} (default: %(default)s)")  # fmt: skip
     show = _add(actions, "show", run_show, "all about one job: why it waits or failed, results, how to repeat it")
     show.add_argument("id", metavar="ID", type=job_id, help="number of the job")
@@ -112,17 +82,14 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     for action in (cancel, _add(actions, "retry", run_each, "queue jobs again that failed or were cancelled")):
         action.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
     _add_wait(actions)
-    kinds = actions.add_parser(
-        "kinds", help="which kinds of jobs there are, and their parameters", description="List the kinds of jobs with\n"
-        "their parameters: what each takes, and its default.  Needs no daemon.",
-    )  # fmt: skip
+    kinds = add_action(actions, "kinds", "which kinds of jobs there are, and their parameters", HELP)
     kinds.add_argument("kinds", metavar="KIND", nargs="*", help="only these")
     add_run(kinds, run_kinds)
 
 
 def _add(actions: argparse._SubParsersAction[Any], name: str, run: Run, help_text: str) -> Any:
     """Add an action that makes a request of a daemon."""
-    parser = actions.add_parser(name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.")
+    parser = add_action(actions, name, help_text, HELP)
     add_control_flags(parser)
     add_run(parser, run)
     return parser
@@ -130,8 +97,6 @@ def _add(actions: argparse._SubParsersAction[Any], name: str, run: Run, help_tex
 
 def _add_submit(actions: argparse._SubParsersAction[Any]) -> None:
     parser = _add(actions, "submit", run_submit, "queue a job")
-    parser.description = "Queue a job.  `thetad jobs kinds` lists the kinds and their parameters."
-    parser.epilog = SUBMIT_NOTES
     parser.set_defaults(takes_pairs=True)
     add = parser.add_argument
     add("kind", metavar="KIND", help="what to do, such as identify")
@@ -141,17 +106,12 @@ def _add_submit(actions: argparse._SubParsersAction[Any]) -> None:
     add("--priority", type=int, default=0, metavar="N", help="jobs of higher priority run first (default: %(default)s)")
     add("--in", dest="due_s", type=duration, default=0.0, metavar="T", help="not before: 90, 10m, 2h")
     add("--time", type=duration, metavar="T", help="longest time of one attempt: 90, 10m, 2h")
-    add("--memory", type=megabytes, metavar="MB", help="most memory of one attempt [10^6 bytes]")
+    add("--memory", type=number(1e-6, 1e8), metavar="MB", help="most memory of one attempt [10^6 bytes]")
     add("--wait", action="store_true", help="wait for the job and print what it came to")
 
 
 def _add_wait(actions: argparse._SubParsersAction[Any]) -> None:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        "wait",
-        help="wait until jobs have ended",
-        description="Wait until jobs have ended, and print what they came to.  On a terminal one line shows how far\n"
-        "they are.  Ctrl-C ends the waiting, not the jobs.",
-    )
+    parser = add_action(actions, "wait", "wait until jobs have ended", HELP)
     parser.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
     add_control_flag(parser)
     parser.add_argument("--timeout", type=duration, metavar="T", help="longest wait (default: as long as it takes)")

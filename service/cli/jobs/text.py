@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from service.cli._common import columns
 from service.cli.jobs.values import command_again, described
 
 if TYPE_CHECKING:
@@ -22,17 +23,6 @@ _ORIGINS = {
     "request": "asked for", "schedule": "by schedule", "drift": "for the arm drifted from its model",
     "invalid": "for the estimate was invalid", "part": "part of another job",
 }  # fmt: skip
-
-
-def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> str:
-    """Return a table as text; columns named in `right` are aligned right."""
-    table = [tuple(head), *(tuple(row) for row in rows)]
-    widths = [max(len(row[k]) for row in table) for k in range(len(head))]
-    lines = []
-    for row in table:
-        cells = (f"{cell:>{w}}" if h in right else f"{cell:<{w}}" for cell, w, h in zip(row, widths, head, strict=True))
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def local_time(text: str | None) -> str:

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ _ROBOT_FILES = (".toml", ".urdf")
 _ROBOTS = ("robot", "prior")
 _UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(s|m|h|d|)", re.ASCII)
-_MEGABYTES = re.compile(r"\d+(?:\.\d*)?", re.ASCII)
 _MODEL_ID = re.compile(r"[0-9a-f]{4,64}")
 _MAX_S = 1e8
 
@@ -44,33 +43,6 @@ def duration(text: str) -> float:
     if seconds > _MAX_S:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time: write seconds, or 10m, 2h, 3d")
     return seconds
-
-
-def count(text: str) -> int:
-    """Read a whole number above zero, for argparse."""
-    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0 and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
-    return int(text)
-
-
-def at_most(most: int) -> Callable[[str], int]:
-    """Return an argparse type: a whole number above zero up to `most`, the largest that one reply holds."""
-
-    def read(text: str) -> int:
-        number = count(text)
-        if number > most:
-            raise argparse.ArgumentTypeError(f"{text!r} is more than {most}, which is all that one answer holds")
-        return number
-
-    return read
-
-
-def megabytes(text: str) -> float:
-    """Read an amount of memory [10^6 bytes], for argparse."""
-    size = 0.0 if _MEGABYTES.fullmatch(text) is None else float(text)
-    if not 0.0 < size < _MAX_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of megabytes")
-    return size
 
 
 def read_parameters(kind: Kind[Any], pairs: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Commands that make, check and compare models.
 
 Where to start: `identify` fits a model to recordings. Its variants are in modules of their own: `_identify_arm`
-(joints that may be elastic), `_identify_elastic` (one elastic joint) and `_identify_joints` (several). `validate`
+(joints that may be elastic) and `_identify_elastic` (one or several elastic joints alone). `validate`
 predicts a recording's torque, `payload` finds a payload, `compare` runs all estimators on simulated truth.
 
 `models` finds, shows, exports and promotes models, with `_model_text` to print them;

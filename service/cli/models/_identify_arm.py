@@ -6,8 +6,8 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, json_text, printed_json, verdict_console
-from service.cli.models._identify_joints import write_accepted
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, columns, json_text, print_verdict, printed_json
+from service.cli.models._identify_elastic import write_accepted
 
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from service.reports.identification_document import IdentificationReport
 
 #: Options that do not apply to elastic joints, by their names in the parsed arguments.
-FOREIGN = ("method", "plot", "essential", "loss", "prior", "weight", "period")
+FOREIGN = ("method", "plot", "essential", "loss", "prior", "weight", "period_s")
 
 
 @dataclass(frozen=True)
@@ -94,17 +94,13 @@ def finish_elastic(args: argparse.Namespace, choice: Choice, arm: ElasticArm) ->
 
 def print_arm(arm: ElasticArm) -> None:
     """Print the result, verdict first."""
-    from rich.table import Table
-    from rich.text import Text
-
     from service.reports.identification import VERDICT_TEXT, number
 
-    console = verdict_console(arm.verdict, VERDICT_TEXT[arm.verdict], arm.reasons, arm.facts())
+    print_verdict(arm.verdict, VERDICT_TEXT[arm.verdict], arm.reasons, arm.facts())
     if not arm.accepted:
         return
-    table = Table("parameter", "value", "std", "unit", "status", "stands for", box=None, pad_edge=False)
+    rows = []
     for p in arm.document["parameters"]:
         std = None if p["value"] is None else p["std"]
-        cells = (p["name"], number(p["value"], 5), number(std, 2), p["unit"], p["status"], p["expression"])
-        table.add_row(*(Text(c) for c in cells))
-    console.print(table)
+        rows.append((p["name"], number(p["value"], 5), number(std, 2), p["unit"], p["status"], p["expression"]))
+    print(columns(("parameter", "value", "std", "unit", "status", "stands for"), rows))

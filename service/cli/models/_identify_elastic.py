@@ -1,50 +1,29 @@
-"""`thetad identify --model elastic_joint`: stiffness and friction of one joint with encoders on motor and link."""
+"""`thetad identify --model elastic_joint`: stiffness and friction of joints with encoders on motor and link."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, fail, json_text, printed_json, verdict_console
-from service.cli.models._identify_joints import WIDTH, error_text, reasons, run_joints, write_accepted
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, columns, fail, json_text, print_verdict, printed_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from drivers.files.recordings.recording import Recording
     from rt_core.elastic.identify import ElasticParameter
     from service.operations.elastic.joint import ElasticIdentification
+    from service.operations.elastic.joints import ElasticJoints
     from service.operations.elastic.online import OnlineResult
+    from service.operations.kind import Parameters
 
-#: Options of this model alone, by their names in the parsed arguments.
-ELASTIC_OPTIONS = (
-    "joint", "gear_ratio", "torque_constant", "rotor_inertia", "sensor", "stage", "linear", "lag", "zero", "omega1",
-    "omega_s", "smoothing", "table", "online", "forgetting",
-)  # fmt: skip
-
-
-def add_elastic_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `--model elastic_joint`; omitted ones have the job's defaults."""
-    group = parser.add_argument_group(
-        "elastic joint (with --model elastic_joint; also --robot, --span, --cutoff, --min-velocity, -o, --report)"
-    )
-    add = group.add_argument
-    add("--joint", metavar="J", help="name, or number from 1 on, or all")
-    add("--gear-ratio", metavar="N", type=float, help="negative if the motor turns against the joint")
-    add("--torque-constant", metavar="KM", type=float, help="of the motor [N*m/A]")
-    add("--rotor-inertia", metavar="J_IN", type=float, help="motor side [kg*m^2]; then all motion counts")
-    add("--sensor", action="store_true", help="tau is a torque sensor behind the spring")
-    add("--stage", choices=("stiffness", "coulomb", "viscous", "full"), help="friction (default: viscous)")
-    add("--linear", action="store_true", help="a spring without k2")
-    add("--lag", metavar="S", type=float, help="how late the link encoder is (default: estimated)")
-    add("--zero", metavar="RAD", type=float, help="zero of the deflection (default: estimated)")
-    add("--omega1", metavar="W", type=float, help="full: of C1*tanh(v/W), motor side [rad/s] (default: estimated)")
-    add("--omega-s", metavar="W", type=float, help="full: of C2*v*exp(-v/W), motor side [rad/s] (default: estimated)")
-    add("--smoothing", metavar="V", type=float, help="eps of tanh(v/eps) in place of the sign [rad/s]")
-    add("--table", metavar="FILE", type=Path, help="write deflection and torque of every row (.csv)")
-    add("--online", action="store_true", help="also the online estimate over the recording, in the report")
-    add("--forgetting", metavar="L", type=float, help="online: a constant factor instead of the variable")
+#: Options for one joint and one recording, by their names in the parsed arguments.
+_OF_ONE = ("output", "report", "table", "online", "forgetting")
+#: Options for one joint, because every joint has its own drive and zero.
+_OF_ONE_JOINT = ("gear_ratio", "torque_constant", "rotor_inertia", "zero", "omega1", "omega_s")
 
 
 def run_elastic(args: argparse.Namespace) -> int:
@@ -65,7 +44,7 @@ def run_elastic(args: argparse.Namespace) -> int:
     if args.joint == "all" or len(args.recording) > 1:
         given = _parameters(args)
         return run_joints(args, {name: given[name] for name in given if name not in ("recording", "joint")})
-    parameters = KIND.read(_parameters(args))
+    parameters = KIND.read(_parameters(args), flags=True)
     model = None if args.robot is None else load_robot(args.robot).model
     recording = read_recording(args.recording[0])
     created = datetime.now(UTC).isoformat(timespec="seconds")
@@ -94,55 +73,142 @@ def run_elastic(args: argparse.Namespace) -> int:
 
 def _parameters(args: argparse.Namespace) -> dict[str, Any]:
     """Return the parameters of a job of this kind that were given."""
-    slowest = args.min_velocity
-    if slowest is not None and len(slowest) > 1:
-        raise CliError(f"--min-velocity: {len(slowest)} values for one joint; give one")
-    given = {
-        "recording": str(args.recording[0]),
-        "joint": int(args.joint) if args.joint.isdecimal() else args.joint,
-        "span": args.span,
-        "cutoff_hz": args.cutoff,
-        "min_velocity": None if slowest is None else slowest[0],
-        "sensor": args.sensor or None,
-        "cubic": False if args.linear else None,
-    } | {
-        name: getattr(args, name)
-        for name in (
-            "gear_ratio", "torque_constant", "rotor_inertia", "stage", "lag", "zero", "omega1", "omega_s", "smoothing",
-        )
-    }  # fmt: skip
-    return {name: value for name, value in given.items() if value is not None}
+    from service.cli._options import given
+    from service.jobs.kinds.elastic_joint import KIND
+
+    found = given(args, KIND) | {"recording": str(args.recording[0])}
+    if args.joint.isdecimal():
+        found["joint"] = int(args.joint)
+    if args.min_velocity is not None:
+        if len(args.min_velocity) > 1:
+            raise CliError(f"--min-velocity: {len(args.min_velocity)} values for one joint; give one")
+        found["min_velocity"] = args.min_velocity[0]
+    return found
 
 
 def print_elastic(result: ElasticIdentification, online: OnlineResult | None) -> None:
     """Print the result, verdict first."""
-    from rich.text import Text
-
     from service.operations.elastic.joint import VERDICT_TEXT
     from service.reports.elastic import elastic_facts
+    from service.reports.identification import number
 
     answer = result.answer
     facts = elastic_facts(result) + ([] if online is None else online.facts())
-    console = verdict_console(answer.verdict, VERDICT_TEXT[answer.verdict], answer.reasons, facts, WIDTH)
-    tables = [("parameter", answer.parameters)]
-    if online is not None:
-        tables.append(("online", online.last.parameters))
+    print_verdict(answer.verdict, VERDICT_TEXT[answer.verdict], answer.reasons, facts)
+    tables = [("parameter", answer.parameters)] + ([] if online is None else [("online", online.last.parameters)])
     if online is not None and online.warning is not None:
-        console.print(Text(online.warning, style="bold"))
+        print(online.warning)
     for title, parameters in tables:
-        console.print(_table(title, parameters))
-        for line in reasons(parameters):
-            console.print(Text(line))
+        rows = [(q.name, *(number(v, 5) for v in (q.value, q.lower, q.upper)), q.unit, q.status) for q in parameters]
+        print(columns((title, "value", "95 % from", "to", "unit", "status"), rows))
+        print("".join(f"{line}\n" for line in reasons(parameters)), end="")
 
 
-def _table(title: str, parameters: Iterable[ElasticParameter]) -> Any:
-    from rich.table import Table
+def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:
+    """Identify the joints given by `--joint` from all recordings together, and report."""
+    from drivers.files.recordings.recording import read_recording
+    from drivers.files.robots.file import load_robot
+    from service.operations.elastic.joint import ElasticJointError
+    from service.operations.elastic.joints import identify_joints
+    from service.operations.elastic.parameters import ElasticJointJob
 
+    if given := [name for name in _OF_ONE if getattr(args, name) != args.parser.get_default(name)]:
+        options = ", ".join(f"--{name}" for name in given)
+        raise CliError(f"{options}: for one joint and one recording only; see `thetad identify --help`")
+    if args.joint == "all" and (given := [name for name in _OF_ONE_JOINT if getattr(args, name) is not None]):
+        options = ", ".join(option(name, ElasticJointJob) for name in given)
+        raise CliError(f"{options}: of one joint; for --joint all give --robot with the drive of each")
+    recordings = [read_recording(path) for path in args.recording]
+    model = None if args.robot is None else load_robot(args.robot).model
+    try:
+        found = identify_joints(recordings, _joints(args.joint, recordings[0]), parameters, model)
+    except ElasticJointError as error:
+        raise CliError(error_text(error)) from error
+    if all(joint.fit is None for joint in found.joints):  # nothing was fitted: the request is wrong, not the data
+        fault = found.joints[0].error
+        raise CliError(error_text(fault)) from fault
+    if not printed_json(args, found.document()):
+        _print(found)
+    return EXIT_OK if found.accepted else EXIT_NO
+
+
+def write_accepted(args: argparse.Namespace, accepted: bool, write: Callable[[Path], object], why: str) -> str | None:
+    """Write a result to --output, unless it is not `accepted` and --force is missing; return the path if written."""
+    if args.output is None:
+        return None
+    if not (accepted or args.force):
+        fail(f"{args.output} is not written: {why} (--force writes it anyway)")
+        return None
+    write(args.output)
+    return str(args.output)
+
+
+def option(name: str, parameters: type[Parameters]) -> str:
+    """Return the command's option for a parameter, or for a name in the parsed arguments."""
+    from service.operations.parameter_types import flag_of
+
+    return flag_of(parameters, name) if name in parameters.model_fields else f"--{name}"
+
+
+def error_text(error: Exception | None) -> str:
+    """Return an error's message, preceded by the option it concerns."""
+    from service.operations.elastic.joint import ElasticJointError
+    from service.operations.elastic.parameters import ElasticJointJob
+
+    if isinstance(error, ElasticJointError) and error.parameter:
+        return f"{option(error.parameter, ElasticJointJob)}: {error.message}"
+    return str(error or "")
+
+
+def _joints(name: str, recording: Recording) -> list[int]:
+    names = recording.joint_names
+    if name == "all":
+        return list(range(len(names)))
+    if name.isdecimal() and 1 <= int(name) <= len(names):
+        return [int(name) - 1]
+    if name in names:
+        return [names.index(name)]
+    raise CliError(f"--joint {name}: the recording has {', '.join(names)}; they count from 1, or all")
+
+
+def reasons(parameters: Iterable[ElasticParameter]) -> list[str]:
+    """Return the reasons why parameters have no value or a doubtful one: a line per reason, with its parameters."""
+    named: dict[str, list[str]] = {}
+    for q in parameters:
+        if q.reason:
+            named.setdefault(q.reason, []).append(q.name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in named.items()]
+
+
+def _print(found: ElasticJoints) -> None:
     from service.reports.identification import number
 
-    table = Table(box=None, pad_edge=False)
-    for head in (title, "value", "95 % from", "to", "unit", "status"):
-        table.add_column(head, no_wrap=True)
-    for q in parameters:
-        table.add_row(q.name, *(number(v, 5) for v in (q.value, q.lower, q.upper)), q.unit, q.status)
-    return table
+    rows: list[tuple[str, ...]] = []
+    because: list[str] = []
+    for joint in found.joints:
+        if joint.fit is None:
+            rows.append((joint.name, "not_determined", "", "", "", "", ""))
+            because.append(f"{joint.name}: {error_text(joint.error)}")
+            continue
+        because += [f"{joint.name}: {line}" for line in reasons(joint.fit.parameters)]
+        for k, q in enumerate(joint.fit.parameters):
+            head = (joint.name, joint.fit.verdict) if k == 0 else ("", "")
+            rows.append((*head, q.name, *(number(v, 4) for v in (q.value, q.lower, q.upper)), q.unit))
+    print(columns(("joint", "verdict", "parameter", "value", "95 % from", "to", "unit"), rows))
+    print("\n".join(because))
+    for joint in found.joints:
+        for recording, error in zip(found.recordings, joint.within, strict=False):
+            print(f"{recording.path}: {joint.name}: relative torque error {100.0 * error.relative_error:.2f} %")
+    for joint in found.joints:
+        if joint.lag is not None:
+            print(
+                f"{joint.name}: apparent lag {1e3 * joint.lag.value:.3f} ms, std {1e3 * joint.lag.std:.2g} ms, that is "
+                "the link encoder's less N^2*b_in/k1 of the joint"
+            )
+    if found.lag is not None:
+        lag = found.lag
+        value, lower, upper, between = (1e3 * x for x in (lag.value, lag.lower, lag.upper, lag.between))
+        print(
+            f"all joints: mean apparent lag {value:.3g} ms, 95 % {lower:.3g} to {upper:.3g} ms, joints differ by "
+            f"{between:.2g} ms; the encoders' own lag is larger, by the mean of N^2*b_in/k1"
+        )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli.jobs.text import columns, local_time, one_line
+from service.cli._common import columns
+from service.cli.jobs.text import local_time, one_line
 
 if TYPE_CHECKING:
     from service.models.diff import ModelDifference, Quantity

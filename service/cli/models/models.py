@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, fail, printed_json
+from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, fail, number, printed_json
+from service.cli._help import add_action, read_help
 from service.cli._remote import add_control_flags
 from service.cli.jobs.values import job_id, model_reference, whole_path
 from service.cli.jobs.wait import connected, wait_and_report
@@ -16,89 +17,33 @@ from service.cli.models._model_text import arms_text, difference_text, rollback_
 if TYPE_CHECKING:
     from service.client import Jobs
 
-HELP = "a model file (.yaml), active, the id of a model that is kept, or job:ID"
-EXAMPLES = """\
-Examples:
-  thetad models show model.yaml
-  thetad models diff active job:12
-  thetad models export model.yaml --format python -o torque.py
-  thetad models export active --format urdf -o arm.urdf
-  thetad models list --arm panda
-  thetad models promote job:12 --recording rec.mcap --span 0.65:1
-  thetad models rollback --arm panda --reason "gripper was loose"
+HELP = read_help(__file__)
 
-A model is a file, or active, the arm's; job:12, the one that job 12 made; or 3fa9c1, the beginning of the id of one
-that the daemon keeps.  Files need no daemon.
-"""
-
-DIFF_NOTES = """\
-z is the difference over the joint standard deviation of both, which are taken as independent.  Of 60 parameters about
-three differ by more than 2 by chance.  Friction is that of a joint that moves alone, at 5, 20 and 50 % of its greatest
-speed (of 1 rad/s or 1 m/s where that is not known), without offset; shown is where it differs most.
-
-Exit codes: 0 compared; 2 wrong input, such as models of different robots; 3 no daemon.
-"""
-
-PROMOTE_NOTES = """\
-A job predicts the recording with the model and with the active one, and only if the model is better beyond doubt it
-becomes active.  The recording must hold data that the model was not fitted to.
-
-Exit codes: 0 the model is active; 1 it is not better, or the job failed; 2 wrong input; 3 no daemon.
-"""
-
-EXPORT_NOTES = """\
-The URDF's link parameters give exactly the identified torque, with friction, rotor inertia and offset added.  Torque
-does not tell single links, so that many sets of them do.  Written is
-
-  - of a model of `thetad identify --method physical`: the links that it found, all of them possible bodies;
-  - of any other: the possible bodies nearest to the robot file's links (or to solids between the joints, where it has
-    none), recovered from the base parameters;
-  - where noise has carried these beyond all possible bodies: the parameters nearest to the robot file's.  Then some
-    links cannot be bodies, and warnings name them.
-
-Negative friction is written as 0, which warnings name, too.
-"""
+_MODEL = "a model file (.yaml), active, the id of a model that is kept, or job:ID"
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the commands."""
-    parser = subparsers.add_parser(
-        "models", help="show, compare and export models; promote one, or roll back",
-        description="Show, compare and export models, and say which one an arm uses.", epilog=EXAMPLES,
-    )  # fmt: skip
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="print what a model holds", description="Print what a model holds.")
-    show.add_argument("model", metavar="MODEL", help=HELP)
+    show = add_action(actions, "show", "print what a model holds", HELP)
+    show.add_argument("model", metavar="MODEL", help=_MODEL)
     add_daemon_flags(show)
     add_run(show, run_show)
-    export = actions.add_parser(
-        "export",
-        help="write a model as YAML, URDF or a Python function",
-        description="Write a model as YAML (the file itself, checked), as URDF, or as a Python module with\n"
-        "torque(q, dq, ddq) that needs nothing but Python.",
-        epilog=EXPORT_NOTES,
-    )
-    export.add_argument("model", metavar="MODEL", help=HELP)
+    export = add_action(actions, "export", "write a model as YAML, URDF or a Python function", HELP)
+    export.add_argument("model", metavar="MODEL", help=_MODEL)
     export.add_argument("--format", choices=("yaml", "urdf", "python"), required=True, help="what to write")
     export.add_argument("--output", "-o", metavar="FILE", type=Path, help="where to (default: standard output)")
     add_daemon_flags(export)
     export.set_defaults(run=run_export)
-    diff = actions.add_parser(
-        "diff",
-        help="what differs between two models, in standard deviations",
-        description="Compare two models of one robot parameter by parameter, their friction, and their fits.",
-        epilog=DIFF_NOTES,
-    )
-    diff.add_argument("a", metavar="A", help=HELP)
+    diff = add_action(actions, "diff", "what differs between two models, in standard deviations", HELP)
+    diff.add_argument("a", metavar="A", help=_MODEL)
     diff.add_argument("b", metavar="B", help="the same")
-    diff.add_argument("--z", type=_limit, default=2.0, metavar="Z", help="differences beyond it (default: %(default)g)")
+    diff.add_argument(
+        "--z", type=number(0.0), default=2.0, metavar="Z", help="differences beyond it (default: %(default)g)"
+    )
     add_daemon_flags(diff)
     add_run(diff, run_diff)
-    listing = actions.add_parser(
-        "list",
-        help="the models that a daemon keeps, and which are active",
-        description="List the models that a daemon keeps, arm by arm, and the last changes of the active one.",
-    )
+    listing = add_action(actions, "list", "the models that a daemon keeps, and which are active", HELP)
     listing.add_argument("--arm", help="only those of this arm")
     add_control_flags(listing)
     add_run(listing, run_list)
@@ -107,36 +52,16 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def _add_changes(actions: argparse._SubParsersAction[Any]) -> None:
     """Register the commands that change the active model."""
-    promote = actions.add_parser(
-        "promote",
-        help="make a model an arm's active one, if it is better on new data",
-        description="Make a model an arm's active one, if it is better on data that it was not fitted to.",
-        epilog=PROMOTE_NOTES,
-    )
+    promote = add_action(actions, "promote", "make a model an arm's active one, if it is better on new data", HELP)
     promote.add_argument("model", metavar="MODEL", help="a model file (.yaml), the id of one that is kept, or job:ID")
     promote.add_argument("--recording", metavar="REC", required=True, help="a recording (.mcap), live:60, or job:ID")
     promote.add_argument("--span", metavar="A:B", help="part to use: fractions (0.65:1) or seconds (5s:30s)")
-    rollback = actions.add_parser(
-        "rollback",
-        help="make the model active again that was before",
-        description="Make the model active again that was before the present one; again, and the one before that.",
-    )
+    rollback = add_action(actions, "rollback", "make the model active again that was before", HELP)
     rollback.add_argument("--reason", default="", metavar="TEXT", help="why, for the history")
     for parser, run in ((promote, run_promote), (rollback, run_rollback)):
         parser.add_argument("--arm", help="which arm; may be left out where there is only one")
         add_control_flags(parser)
         add_run(parser, run)
-
-
-def _limit(text: str) -> float:
-    """Read `--z`, for argparse."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of standard deviations")
-    return value
 
 
 def run_show(args: argparse.Namespace) -> int:

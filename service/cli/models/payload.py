@@ -4,51 +4,23 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, print_verdict, printed_json
 
 if TYPE_CHECKING:
     from service.operations.payload import PayloadResult
 
-EXAMPLES = """\
-Examples:
-  thetad identify empty.mcap --robot my_arm.toml --method physical -o empty.yaml
-  thetad payload empty.yaml loaded.mcap --report payload.html
-  thetad payload empty.yaml loaded.mcap --span 10s:40s --refit-effects --json
-  thetad payload empty.yaml loaded.mcap --torque-std 5      (torque from current: constants known to 5 %)
-  thetad payload empty.yaml loaded.mcap --known 2.805      (a weighed payload tells the factor of the torque)
-  thetad payload online_before.yaml online_after.yaml
-  thetad control reset_estimator; ...; thetad control snapshot > after.json
-  thetad payload empty.yaml after.json
 
-The second argument is a recording (.mcap), a model file (.yaml) or a daemon's snapshot (.json).  An online estimate
-must have forgotten the time before the payload was attached: reset the estimator at that moment.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options: the parameters of the job `payload`."""
+    from service.cli._options import add_options
+    from service.jobs.kinds.payload import KIND
 
-Exit codes: 0 the payload's mass is determined; 1 no payload is seen, or nothing is determined; 2 wrong input.
-"""
-
-
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "payload",
-        help="mass, centre of mass and inertia of a payload",
-        description="Find a payload from what it changes: mass, centre of mass and inertia, in the flange frame (of\n"
-        "the robot file's tip), with 95 % intervals.",
-        epilog=EXAMPLES,
-    )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help="model file of the arm without payload (.yaml)")
     add("loaded", metavar="REC", type=Path, help="recording, model file or snapshot with payload")
-    add("--span", metavar="A:B", help="part of the recording: fractions (0:0.6) or seconds (5s:30s)")
-    add("--refit-effects", action="store_true", help="friction, rotor inertia and offsets may differ between the two")
-    add(
-        "--torque-std", metavar="PERCENT", type=float, default=0.0,
-        help="standard deviation of the torque's scale, as of torque constants: intervals of mass and inertia allow "
-        "for it (0)",
-    )  # fmt: skip
-    add("--known", metavar="MASS", type=float, help="weighed mass [kg]: print the factor of the torque instead")
+    add_options(parser, KIND)
     add("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
     add_run(parser, run)
 
@@ -56,25 +28,28 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Identify the payload and report."""
     from drivers.files.atomic_write import write_text
-    from drivers.files.recordings.recording import Span, read_recording
+    from drivers.files.recordings.recording import read_recording
+    from service.cli._options import given
+    from service.jobs.kinds.payload import KIND
     from service.models.document import load_model
+    from service.operations.inputs import span_of
     from service.operations.payload import load_after, payload_between, payload_in_recording, with_torque_scale
     from service.reports.payload import payload_facts, payload_page, payload_summary
 
-    before = load_model(args.model)
-    span = None if args.span is None else Span.parse(args.span)
+    p = KIND.read(given(args, KIND) | {"model": str(args.model), "recording": str(args.loaded)}, flags=True)
+    before, span = load_model(args.model), span_of(p.span)
     if args.loaded.suffix in (".yaml", ".yml", ".json"):
-        if args.span is not None:
+        if span is not None:
             raise CliError(f"--span is for a recording, and {args.loaded} is an estimate")
         theta, covariance = load_after(args.loaded, before)
-        result = payload_between(before, theta, covariance, refit_effects=args.refit_effects)
+        result = payload_between(before, theta, covariance, refit_effects=p.refit_effects)
     else:
         recording = read_recording(args.loaded)
-        result = payload_in_recording(before, recording, span=span, refit_effects=args.refit_effects)
-    result = with_torque_scale(result, 0.01 * args.torque_std, args.known)
+        result = payload_in_recording(before, recording, span=span, refit_effects=p.refit_effects)
+    result = with_torque_scale(result, 0.01 * p.torque_std, p.known)
     if args.report is not None:
         write_text(args.report, payload_page(result, before, args.loaded))
-    if not printed_json(args, payload_summary(result, before, args.loaded, span, args.refit_effects)):
+    if not printed_json(args, payload_summary(result, before, args.loaded, span, p.refit_effects)):
         print_result(result, payload_facts(result, before, args.loaded))
     return EXIT_OK if result.known else EXIT_NO
 

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, add_run, print_verdict, printed_json
-
-EXAMPLES = """\
-Examples:
-  thetad validate model.yaml rec.mcap --span 0.6:1
-  thetad validate model.yaml other.mcap --report validation.html --json
-
-The signals are prepared exactly as for the identification (the settings are in the model file).
-
-Exit codes: 0 the model predicts the torque; 1 it does not; 2 wrong input.
-"""
+from service.cli._common import EXIT_NO, EXIT_OK, add_run, columns, print_verdict, printed_json
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "validate", help="compare a model's torque with a recording's",
-        description="Predict the torque of a recording with a model and compare, joint by joint.", epilog=EXAMPLES,
-    )  # fmt: skip
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options: the parameters of the job `validate`."""
+    from service.cli._options import add_options
+    from service.jobs.kinds.validate import KIND
+
     parser.add_argument("model", metavar="MODEL", type=Path, help="a model file (.yaml) of `thetad identify`")
     parser.add_argument(
         "recording", metavar="REC", type=Path, help="a recording (.mcap), best not the one it was fitted to"
     )
-    parser.add_argument("--span", metavar="A:B", help="part to use: fractions (0.6:1) or seconds (4.91s:7.5s)")
+    add_options(parser, KIND)
     parser.add_argument("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
     parser.add_argument("--plot", metavar="FILE", type=Path, help="write measured against predicted torque here (.png)")
     add_run(parser, run)
@@ -38,16 +26,16 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Validate and report."""
     from drivers.files.atomic_write import write_bytes, write_text
-    from drivers.files.recordings.recording import Span, read_recording
+    from drivers.files.recordings.recording import read_recording
     from service.models.document import load_model
+    from service.operations.inputs import span_of
     from service.reports.figures import torque_figure
     from service.reports.identification import VERDICT_TEXT, number
     from service.reports.validation import report_validation
 
     model_file = load_model(args.model)
     robot = model_file.robot.model
-    span = None if args.span is None else Span.parse(args.span)
-    report = report_validation(model_file, read_recording(args.recording), span)
+    report = report_validation(model_file, read_recording(args.recording), span_of(args.span))
     result, metrics = report.result, report.result.metrics
     if args.plot is not None:
         write_bytes(args.plot, torque_figure(robot, result.rows, result.predicted, f"{robot.name}: {args.recording}"))
@@ -55,9 +43,8 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.report, report.html())
     if not printed_json(args, report.summary()):
         print_verdict(result.verdict, VERDICT_TEXT[result.verdict], result.reasons, report.facts())
-        print(f"{'joint':16s}{'RMSE':>10s}{'mean abs.':>11s}{'maximum':>10s}{'R':>9s}")
-        for j, joint in enumerate(robot.joints):
-            values = (metrics.rmse[j], metrics.mae[j], metrics.maximum[j], metrics.R[j])
-            cells = "".join(f"{number(v):>{w}s}" for v, w in zip(values, (10, 11, 10, 9), strict=True))
-            print(f"{joint.name:16s}{cells}")
+        head = ("joint", "RMSE", "mean abs.", "maximum", "R")
+        values = zip(metrics.rmse, metrics.mae, metrics.maximum, metrics.R, strict=True)
+        rows = [(joint.name, *map(number, row)) for joint, row in zip(robot.joints, values, strict=True)]
+        print(columns(head, rows, head[1:]))
     return EXIT_OK if result.verdict == "ok" else EXIT_NO

@@ -16,32 +16,14 @@ from service.protocol.endpoints import ANSWER_S
 if TYPE_CHECKING:
     from service.client import Control
 
-DESCRIPTION = """\
-Guide an arm by hand: its drives go from their hold into torque mode, by the arm's active model, and back to a hold;
-then they are switched off.  Hands off until it says that the arm may be pushed.
-
-This command has to stay: when it ends, or is not heard of for a second, the arm is held.  Ctrl-C ends guiding.
-"""
-EPILOG = """\
-examples:
-  thetad control arm arm=panda for_s=120                      drives on; prints the permit
-  thetad guide panda --permit 3f0c... --for 60
-  thetad guide panda --permit 3f0c... --figures guided/       positions, velocities, torques over time
-  thetad guide panda --permit 3f0c... --model model.yaml      rehearse with a model that is not promoted
-  thetad control abort arm=panda                              from any terminal
-
-Exit codes: 0 the time is over; 1 guiding was stopped, stderr says why; 2 the request is wrong, nothing has moved;
-3 no permit, no model that holds, or no daemon answers; 130 interrupted, the arm was held.
-"""
 _PHASES = {
     "ramping": "taking over: hands off", "ending": "going to the hold: hands off",
     "guiding": "guiding: the arm may be pushed", "alarm": "alarm", "hold": "hold by the drives",
 }  # fmt: skip
 
 
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser("guide", help="guide an arm by hand", description=DESCRIPTION, epilog=EPILOG)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("arm", metavar="ARM", help="which arm of the daemon")
     parser.add_argument("--permit", required=True, metavar="TOKEN", help="what `thetad control arm` gave")
     parser.add_argument(

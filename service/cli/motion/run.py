@@ -18,27 +18,9 @@ from service.protocol.endpoints import ANSWER_S
 if TYPE_CHECKING:
     from service.client import Control
 
-DESCRIPTION = """\
-Run a trajectory on an arm that has been armed: its start is approached from where the arm stands, then it is
-repeated, then the arm comes to rest and its drives are switched off.  Everything is checked before anything moves.
 
-This command has to stay: when it ends, or is not heard of for a second, the arm is stopped.  Ctrl-C stops it too.
-"""
-EPILOG = """\
-examples:
-  thetad control arm arm=panda for_s=120                      drives on; prints the permit
-  thetad run panda trajectory.json --permit 3f0c... --periods 5
-  thetad run panda table.csv --permit 3f0c... --identify iwls
-  thetad control abort arm=panda                              from any terminal
-
-Exit codes: 0 the run is complete; 1 it was stopped, stderr says why; 2 the trajectory or the request is wrong, nothing
-has moved; 3 no permit, or no daemon answers; 130 interrupted, the arm was stopped.
-"""
-
-
-def add_parser(subparsers: Any) -> None:
-    """Register the command."""
-    parser = subparsers.add_parser("run", help="run a trajectory on an arm", description=DESCRIPTION, epilog=EPILOG)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add = parser.add_argument
     add("arm", metavar="ARM", help="which arm of the daemon")
     add("file", metavar="FILE", type=Path, help="trajectory.json of a design, or a table (.csv)")

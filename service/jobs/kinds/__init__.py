@@ -2,7 +2,7 @@
 
 `identify`, `validate` and `promote` (the chain of an automatic identification), `payload`, `calibrate`,
 `elastic_joint`, `compare` (estimators on simulated truth), and `excite` with `excite_files` (its output),
-`excite_known` (earlier motions) and `excite_regions` (workspace). Each translates a job's parameters into an operation
+`excite_known` (earlier motions, a URDF's bodies). Each translates a job's parameters into an operation
 of `service.operations` and writes its results and report into the workspace.
 """
 
@@ -15,7 +15,7 @@ from service.operations.errors import OperationError
 from service.operations.kind import Kind
 
 __all__ = [
-    "KINDS", "calibrate", "compare", "elastic_joint", "excite", "excite_files", "excite_known", "excite_regions",
+    "KINDS", "calibrate", "compare", "elastic_joint", "excite", "excite_files", "excite_known",
     "find_kind", "identify", "payload", "promote", "validate",
 ]  # fmt: skip
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from service.operations.errors import OperationError
 from service.operations.kind import Kind, Outcome, Parameters
-from service.operations.parameter_types import Positive, Reference, RobotText, Seed
+from service.operations.parameter_types import Positive, Reference, RobotText, Seed, option
 from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ class CalibrateJob(Parameters):
 
     robot: RobotText | None = None
     measurements: Reference
-    check: Reference | None = None
-    method: Literal["lm", "pso", "pso_lm"] = "lm"
-    robust: bool = False
+    check: Reference | None = option(None, "another table of the arm: errors there, base and tool fitted anew", "FILE")
+    method: Literal["lm", "pso", "pso_lm"] = option("lm", "solver")
+    robust: bool = option(False, "poses that do not fit lose weight")
     base: bool = True
     tool: bool = True
     spacings: Annotated[list[tuple[Socket, Socket, Positive]], Field(max_length=1000)] = Field(default=[])
@@ -67,7 +67,7 @@ class CalibrateJob(Parameters):
     excluded: Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=1000)] = Field(default=[])
     train_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
     train_sockets: Annotated[list[Socket], Field(max_length=1000)] = Field(default=[])
-    seed: Seed = 0
+    seed: Seed = option(0, "of the test poses, and of swarms", "N")
     range_length: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
     range_angle: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
     range_compliance: Annotated[float, Field(gt=0.0, le=1.0)] = 1e-3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from service.config.methods import COMPARABLE, COMPARED
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
-from service.operations.parameter_types import Positive, RobotText, Seed
+from service.operations.parameter_types import Positive, RobotText, Seed, option
 from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -28,18 +27,19 @@ def _known(name: str) -> str:
 class Compare(Parameters):
     """Parameters of `thetad compare`; seeds count from `first_seed`."""
 
-    robot: RobotText | None = None
-    methods: Annotated[list[Annotated[str, AfterValidator(_known)]], Field(min_length=1, max_length=64)] = Field(
-        default=list(COMPARED)
+    robot: RobotText | None = option(None, "robot file or name (the truth)", "R")
+    methods: Annotated[list[Annotated[str, AfterValidator(_known)]], Field(min_length=1, max_length=64)] = option(
+        list(COMPARED), "what to compare", "M"
     )
-    seeds: int = Field(default=3, ge=1, le=1000)
+    seeds: int = option(3, "motions and noises", "N", ge=1, le=1000)
     first_seed: Seed = 1
-    seconds: float = Field(default=40.0, ge=2.0, lt=1e5)
-    noise: Annotated[list[Positive], Field(min_length=1)] | None = None
-    outliers: float = Field(default=0.0, ge=0.0, lt=0.5)
+    seconds: float = option(40.0, "length of the exciting motion", "S", ge=2.0, lt=1e5)
+    noise: Annotated[list[Positive], Field(min_length=1)] | None = option(None, "torque noise per joint [N*m]", "SD")
+    outliers: float = option(0.0, "share of training samples", "SHARE", ge=0.0, lt=0.5)
 
 
-def _truth(p: Compare) -> tuple[RobotModel, Conditions]:
+def truth(p: Compare) -> tuple[RobotModel, Conditions]:
+    """Return the arm and the conditions of the comparison; raises `DataError` as `check_conditions` does."""
     import numpy as np
 
     from service.operations.compare import Conditions, check_conditions
@@ -64,7 +64,7 @@ def _one(p: Compare, seed: int, ws: Workspace, start: float, length: float) -> d
     """Run all methods on one seed; its progress begins at `start` and covers `length` of the whole."""
     from service.operations.compare import compare_seed
 
-    model, conditions = _truth(p)
+    model, conditions = truth(p)
 
     def report_progress(done: int, what: str) -> None:
         ws.progress(start + length * done / len(p.methods), f"seed {seed}: {what}")
@@ -75,12 +75,7 @@ def _one(p: Compare, seed: int, ws: Workspace, start: float, length: float) -> d
 def _encoded(found: SeedTrials) -> dict[str, Any]:
     """Return a seed's trials as plain JSON, exact, without their durations, which are never the same twice."""
     trials = [
-        {
-            field.name: _exact(getattr(trial, field.name))
-            for field in dataclasses.fields(trial)
-            if field.name != "seconds"
-        }
-        for trial in found.trials
+        {name: _exact(value) for name, value in vars(trial).items() if name != "seconds"} for trial in found.trials
     ]
     return {"seed": found.seed, "noise": _exact(found.noise), "trials": trials}
 
@@ -114,7 +109,7 @@ def _gather(p: Compare, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outco
     from service.protocol.json_values import json_values
     from service.reports.comparison import comparison_html, ordered
 
-    model, conditions = _truth(p)
+    model, conditions = truth(p)
     result = gather(model, conditions, [_decoded(part) for part in parts])
     metrics = json_values(comparison_document(result))
     ws.write("report.html", comparison_html(result))

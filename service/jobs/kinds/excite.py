@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from rt_core.excitation.shapes import Box, Capsule, Sphere
 from service.jobs.kinds.excite_files import clear, write_motion
-from service.jobs.kinds.excite_known import EarlierMotion, check_earlier, earlier_information
-from service.jobs.kinds.excite_regions import Body, BoxRegion, SphereRegion, not_compared, urdf_capsules
+from service.jobs.kinds.excite_known import (
+    EarlierMotion,
+    check_earlier,
+    earlier_information,
+    not_compared,
+    urdf_capsules,
+)
 from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
-from service.operations.parameter_types import Positive, RobotText, Seed
+from service.operations.parameter_types import Positive, RobotText, Seed, option
 from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -54,19 +60,21 @@ class Excite(Parameters):
     """
 
     robot: RobotText | None = None
-    objective: Literal["condition", "d_optimal", "e_optimal"] = "condition"
+    objective: Literal["condition", "d_optimal", "e_optimal"] = option("condition", "what is made good")
     scaled: bool = True
-    optimiser: Literal["pso", "pso_linear", "tcs_pso", "ga", "gradient"] = "gradient"
+    optimiser: Literal["pso", "pso_linear", "tcs_pso", "ga", "gradient"] = option("gradient", "how it is searched for")
     columns: Literal["all", "rigid"] = "all"
     rest: bool = True
     slow_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    harmonics: int = Field(default=5, ge=2, le=50)
+    harmonics: int = option(5, "of the Fourier series", "N", ge=2, le=50)
     f0_hz: Frequency | None = None
-    period_s: Annotated[float, Field(ge=0.01, le=1e4)] | None = None
+    period_s: Annotated[float, Field(ge=0.01, le=1e4)] | None = option(
+        None, "length of a period (default: 10)", "S", flag="--period"
+    )
     f_avoid_hz: Annotated[float, Field(ge=1e-4, le=1e4)] | None = None
-    rate_hz: Annotated[float, Field(ge=1e-2, le=1e5)] = 100.0
-    seed: Seed = 0
-    starts: int = Field(default=1, ge=1, le=256)
+    rate_hz: float = option(100.0, "of the tables", "HZ", flag="--rate", ge=1e-2, le=1e5)
+    seed: Seed = option(0, "of everything random", "N")
+    starts: int = option(1, "independent searches, the best counts", "N", ge=1, le=256)
     particles: int = Field(default=70, ge=2, le=10_000)
     iterations: int = Field(default=200, ge=1, le=100_000)
     position_fraction: Fraction = 0.95
@@ -76,15 +84,17 @@ class Excite(Parameters):
     acceleration: Annotated[list[Positive], Field(min_length=1)] | None = None
     slow_velocity: Annotated[list[Positive], Field(min_length=1)] | None = None
     workspace: tuple[Range, Range, Range] | None = None
-    regions: list[BoxRegion | SphereRegion] = Field(default_factory=list, max_length=20)
-    bodies: list[Body] = Field(default_factory=list, max_length=50)
+    regions: list[Box | Sphere] = Field(default_factory=list, max_length=20)
+    bodies: list[Capsule] = Field(default_factory=list, max_length=50)
     urdf_bodies: bool = False
     clearance_m: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
     pairs: Annotated[list[tuple[str, str]], Field(min_length=1, max_length=1000)] | None = None
     skip_pairs: Annotated[list[tuple[str, str]], Field(max_length=1000)] = Field(default_factory=list)
     after: list[EarlierMotion] = Field(default_factory=list, max_length=20)
-    changed_robot: bool = False
-    validation: bool = False
+    changed_robot: bool = option(
+        False, "take --after although the robot's description is another version than that of its design"
+    )
+    validation: bool = option(False, "design a second one to validate on")
 
     @model_validator(mode="after")
     def _consistent(self) -> Excite:
@@ -122,8 +132,7 @@ class Excite(Parameters):
         shared = ({field.name for field in fields(ExcitationSettings)} & set(Excite.model_fields)) - {"starts"}
         values: dict[str, Any] = {name: getattr(self, name) for name in shared}
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        regions, bodies = (tuple(each.place() for each in places) for places in (self.regions, self.bodies))
-        return ExcitationSettings(**values | {"f0_hz": self.frequency, "regions": regions, "bodies": bodies})
+        return ExcitationSettings(**values | {"f0_hz": self.frequency})
 
 
 def _designer(p: Excite) -> tuple[RobotFile, Designer]:

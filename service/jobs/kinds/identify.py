@@ -10,12 +10,27 @@ from pydantic import Field, model_validator
 from service.config.methods import SEARCHES, Method
 from service.operations.errors import OperationError
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
-from service.operations.parameter_types import NotNegative, Positive, Reference, RobotText, Seed, SpanText
+from service.operations.parameter_types import (
+    ROBOT,
+    SPAN,
+    NotNegative,
+    Positive,
+    Reference,
+    RobotText,
+    Seed,
+    SpanText,
+    option,
+)
 from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
+    from drivers.files.recordings.recording import Recording
+    from drivers.files.robots.file import RobotFile
     from rt_core.optimise.run import SearchProgress
     from service.reports.identification_document import IdentificationReport
+
+
+_FIT, _SIGNALS = "estimator", "signal preparation (default: the robot file's [identification])"
 
 
 class Identify(Parameters):
@@ -25,23 +40,29 @@ class Identify(Parameters):
     """
 
     recording: Reference
-    robot: RobotText | None = None
-    method: Method = "wls"
-    span: SpanText | None = None
-    loss: Literal["bisquare", "huber", "none"] = "bisquare"
-    constants: Literal["search", "given"] = "search"
-    formulation: Literal["separable", "full"] = "separable"
-    essential: bool = False
-    seed: Seed = 0
-    starts: int = Field(default=8, ge=1, le=10_000)
-    bounds: dict[str, tuple[float, float]] = Field(default_factory=dict)
-    prior: RobotText | None = None
-    weight: Positive | None = None
-    cutoff_hz: Positive | None = None
-    rate_hz: Positive | None = None
-    trim_s: NotNegative | None = None
-    min_velocity: Annotated[list[NotNegative], Field(min_length=1)] | None = None
-    period_s: Positive | None = None
+    robot: RobotText | None = option(None, ROBOT, "R")
+    method: Method = option("wls", "estimator")
+    span: SpanText | None = option(None, SPAN, "A:B")
+    loss: Literal["bisquare", "huber", "none"] = option("bisquare", "iwls: how outliers lose weight", group=_FIT)
+    constants: Literal["search", "given"] = option("search", "velocity constants of friction", group=_FIT)
+    formulation: Literal["separable", "full"] = option("separable", "what a search runs over", group=_FIT)
+    essential: bool = option(False, "drop parameters that the data do not support", group=_FIT)
+    seed: Seed = option(0, "seed of a search", "N", _FIT)
+    starts: int = option(8, "starts of the separable search", "N", _FIT, ge=1, le=10_000)
+    bounds: dict[str, tuple[float, float]] = option(
+        {}, "range of a parameter in a search, for example vb2=0.01:0.2", "NAME=LOW:HIGH", _FIT
+    )
+    prior: RobotText | None = option(None, "physical: robot file with the prior (default: the robot itself)", "R", _FIT)
+    weight: Positive | None = option(None, "physical: weight of the prior (from data)", "W", _FIT)
+    cutoff_hz: Positive | None = option(None, "zero-phase low-pass on position and torque", "HZ", _SIGNALS, "--cutoff")
+    rate_hz: Positive | None = option(None, "rate of the rows after decimation", "HZ", _SIGNALS, "--rate")
+    trim_s: NotNegative | None = option(None, "cut at both ends of each recording", "S", _SIGNALS, "--trim")
+    min_velocity: Annotated[list[NotNegative], Field(min_length=1)] | None = option(
+        None, "leave out slower samples, one value or one per joint", "V", _SIGNALS
+    )
+    period_s: Positive | None = option(
+        None, "average over the periods of a motion that was repeated first", "S", flag="--period"
+    )
     multi_start: int = Field(default=1, ge=1, le=256)
 
     @model_validator(mode="after")
@@ -51,79 +72,69 @@ class Identify(Parameters):
         return self
 
 
-def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
-    """Identify with one seed."""
+def identified(
+    p: Identify, robot: RobotFile, recording: Recording, progress: Callable[[float, str], None],
+    created: str | None = None,
+) -> IdentificationReport:  # fmt: skip
+    """Identify a robot from a recording, whatever `p` names; `created` as in `report_identification`."""
     from rt_core.identification.estimate import EstimatorOptions
-    from service.operations.identify import prior_model, signal_settings, slowest_velocity
+    from service.operations.identify import average_recording, prior_model, signal_settings, slowest_velocity
     from service.operations.inputs import open_robot, span_of
     from service.reports.identification_document import report_identification
 
-    robot = open_robot(p.robot)
     settings = signal_settings(
         robot, cutoff_hz=p.cutoff_hz, rate_hz=p.rate_hz, trim_s=p.trim_s,
         min_velocity=slowest_velocity(robot, p.min_velocity),
     )  # fmt: skip
     options = EstimatorOptions(
         method=p.method, formulation=p.formulation, loss=None if p.loss == "none" else p.loss, constants=p.constants,
-        essential=p.essential, seed=seed, starts=p.starts, bounds=p.bounds or None,
+        essential=p.essential, seed=p.seed, starts=p.starts, bounds=p.bounds or None,
         prior=None if p.prior is None else prior_model(robot.model, open_robot(p.prior).model), weight=p.weight,
     )  # fmt: skip
-    ws.progress(0.02, "reading the recording")
-    recording = ws.recording()
     if p.period_s is not None:
-        from service.operations.identify import average_recording
-
         recording = average_recording(recording, p.period_s)
-    ws.progress(0.1, f"{p.method}, seed {seed}" if p.method in SEARCHES else p.method)
+
+    def report_progress(search: SearchProgress) -> None:
+        share = search.iteration / search.of if search.of else 1.0
+        progress(0.1 + 0.7 * min(share, 1.0), f"search ({search.stage}), cost {search.cost:.4g}")
+
+    progress(0.1, f"{p.method}, seed {p.seed}" if p.method in SEARCHES else p.method)
     report = report_identification(
-        recording, robot, settings, options=options, span=span_of(p.span), callback=_progress_of(ws), created=ws.created
+        recording, robot, settings, options=options, span=span_of(p.span), callback=report_progress, created=created
     )
-    ws.progress(0.85, "report")
+    progress(0.85, "report")
     return report
 
 
-def _progress_of(ws: Workspace) -> Callable[[SearchProgress], None]:
-    def report_progress(progress: SearchProgress) -> None:
-        share = progress.iteration / progress.of if progress.of else 1.0
-        ws.progress(0.1 + 0.7 * min(share, 1.0), f"search ({progress.stage})")
+def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
+    """Identify with one seed."""
+    from service.operations.inputs import open_robot
 
-    return report_progress
+    robot = open_robot(p.robot)
+    ws.progress(0.02, "reading the recording")
+    return identified(p.model_copy(update={"seed": seed}), robot, ws.recording(), ws.progress, ws.created)
 
 
-def _whole(report: IdentificationReport) -> dict[str, Any]:
-    """Return all results of an identification, as plain JSON."""
+def _finished(report: IdentificationReport, more: dict[str, Any], ws: Workspace) -> Outcome:
+    """Write the results of an identification."""
     from service.models.document import model_text
     from service.protocol.json_values import json_values
 
-    result, search = report.result, report.result.estimate.search
-    found: dict[str, Any] = json_values(
-        {
-            "seed": result.options.seed, "cost": None if search is None else search.cost, "verdict": result.verdict,
-            "reasons": result.reasons, "relative_error": result.metrics.relative_error, "accepted": report.accepted,
-            "model": model_text(report.document) if report.accepted else None, "report": report.html(),
-            "metrics": report.summary(),
-        }
-    )  # fmt: skip
-    return found
-
-
-def _finished(found: dict[str, Any], more: dict[str, Any], ws: Workspace) -> Outcome:
-    """Write the results of an identification."""
-    metrics = found["metrics"] | more
-    ws.write("report.html", found["report"])
+    result, metrics = report.result, json_values(report.summary()) | more
+    ws.write("report.html", report.html())
     ws.write_json("metrics.json", metrics)
-    if found["accepted"]:
-        ws.write("model.yaml", found["model"])
-        summary = f"{found['verdict']}: relative torque error {100 * found['relative_error']:.2f} %"
+    if report.accepted:
+        ws.write("model.yaml", model_text(report.document))
+        summary = f"{result.verdict}: relative torque error {100 * result.metrics.relative_error:.2f} %"
     else:
-        summary = f"{found['verdict']}: {'; '.join(found['reasons'])}"
-    return Outcome(found["verdict"], summary, metrics, found["accepted"])
+        summary = f"{result.verdict}: {'; '.join(result.reasons)}"
+    return Outcome(result.verdict, summary, metrics, report.accepted)
 
 
 def _run(p: Identify, ws: Workspace) -> Outcome:
     if p.multi_start > 1:
         return _gather(p, [_part(p, part, ws) for part in _split(p)], ws)
-    return _finished(_whole(_fit(p, p.seed, ws)), {}, ws)
+    return _finished(_fit(p, p.seed, ws), {}, ws)
 
 
 def _split(p: Identify) -> list[dict[str, Any]]:
@@ -147,7 +158,7 @@ def _gather(p: Identify, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outc
     if not parts or None in costs:
         raise OperationError(f"multi_start: nothing was searched for by {p.method} that costs could be compared of")
     best = min(parts, key=lambda part: (part["cost"], part["seed"]))
-    return _finished(_whole(_fit(p, int(best["seed"]), ws)), {"multi_start": list(parts)}, ws)
+    return _finished(_fit(p, int(best["seed"]), ws), {"multi_start": list(parts)}, ws)
 
 
 KIND = Kind(

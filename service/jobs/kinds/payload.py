@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.operations.kind import Kind, Outcome, Parameters
-from service.operations.parameter_types import Reference, SpanText
+from service.operations.parameter_types import SPAN, Positive, Reference, SpanText, option
 from service.operations.workspace import Workspace
 
 
@@ -12,13 +12,18 @@ class Payload(Parameters):
 
     model: Reference
     recording: Reference
-    span: SpanText | None = None
-    refit_effects: bool = False
+    span: SpanText | None = option(None, SPAN, "A:B")
+    refit_effects: bool = option(False, "friction, rotor inertia and offsets may differ between the two")
+    torque_std: float = option(
+        0.0, "standard deviation of the torque's scale, as of torque constants: intervals of mass and inertia allow "
+        "for it", "PERCENT", ge=0.0, lt=100.0,
+    )  # fmt: skip
+    known: Positive | None = option(None, "weighed mass [kg]: it tells the factor of the torque", "MASS")
 
 
 def _run(p: Payload, ws: Workspace) -> Outcome:
     from service.operations.inputs import span_of
-    from service.operations.payload import payload_in_recording
+    from service.operations.payload import payload_in_recording, with_torque_scale
     from service.protocol.json_values import json_values
     from service.reports.payload import VERDICT_TEXT, payload_page, payload_summary
 
@@ -29,6 +34,7 @@ def _run(p: Payload, ws: Workspace) -> Outcome:
     ws.progress(0.3, "looking for the payload")
     span, loaded = span_of(p.span), ws.inputs["recording"].label
     result = payload_in_recording(before, recording, span=span, refit_effects=p.refit_effects)
+    result = with_torque_scale(result, 0.01 * p.torque_std, p.known)
     ws.progress(0.8, "report")
     metrics = json_values(payload_summary(result, before, loaded, span, p.refit_effects))
     ws.write("report.html", payload_page(result, before, loaded))

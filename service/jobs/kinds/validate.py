@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.operations.kind import Kind, Outcome, Parameters
-from service.operations.parameter_types import Reference, SpanText
+from service.operations.parameter_types import SPAN, Reference, SpanText, option
 from service.operations.workspace import Workspace
 
 
@@ -12,7 +12,7 @@ class Validate(Parameters):
 
     model: Reference
     recording: Reference
-    span: SpanText | None = None
+    span: SpanText | None = option(None, SPAN, "A:B")
 
 
 def _run(p: Validate, ws: Workspace) -> Outcome:

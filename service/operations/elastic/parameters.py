@@ -8,7 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from service.operations.kind import Parameters, read_parameters
-from service.operations.parameter_types import NotNegative, Reference, RobotText, SpanText
+from service.operations.parameter_types import ROBOT, SPAN, NotNegative, Reference, RobotText, SpanText, option
+
+_GROUP = "elastic joint (with --model elastic_joint; also --robot, --span, --cutoff, --min-velocity, -o, --report)"
+Estimated = Literal["estimate"]
+_Speed = Annotated[float, Field(ge=1e-6, le=1e6)]
+_Drive = Annotated[float, Field(ge=-1e6, le=1e6)]
 
 
 class ElasticJointJob(Parameters):
@@ -21,22 +26,30 @@ class ElasticJointJob(Parameters):
     """
 
     recording: Reference
-    joint: Annotated[str, Field(min_length=1)] | Annotated[int, Field(ge=1)]
-    robot: RobotText | None = None
-    gear_ratio: Annotated[float, Field(ge=-1e6, le=1e6)] | None = None
-    torque_constant: Annotated[float, Field(ge=-1e6, le=1e6)] | None = None
-    rotor_inertia: Annotated[float, Field(ge=0.0, le=1e4)] | None = None
-    sensor: bool = False
-    stage: Literal["stiffness", "coulomb", "viscous", "full"] = "viscous"
-    cubic: bool = True
-    span: SpanText | None = None
-    lag: Literal["estimate"] | Annotated[float, Field(ge=-0.02, le=0.02)] = "estimate"
-    zero: Literal["estimate"] | Annotated[float, Field(ge=-1e4, le=1e4)] = "estimate"
-    omega1: Literal["estimate"] | Annotated[float, Field(ge=1e-6, le=1e6)] = "estimate"
-    omega_s: Literal["estimate"] | Annotated[float, Field(ge=1e-6, le=1e6)] = "estimate"
-    cutoff_hz: Annotated[float, Field(ge=0.01, lt=1e6)] = 10.0
-    min_velocity: NotNegative | None = None
-    smoothing: NotNegative = 0.0
+    joint: Annotated[str, Field(min_length=1)] | Annotated[int, Field(ge=1)] = option(
+        ..., "name, or number from 1 on, or all", "J", _GROUP
+    )
+    robot: RobotText | None = option(None, ROBOT, "R")
+    gear_ratio: _Drive | None = option(None, "negative if the motor turns against the joint", "N", _GROUP)
+    torque_constant: _Drive | None = option(None, "of the motor [N*m/A]", "KM", _GROUP)
+    rotor_inertia: Annotated[float, Field(ge=0.0, le=1e4)] | None = option(
+        None, "motor side [kg*m^2]; then all motion counts", "J_IN", _GROUP
+    )
+    sensor: bool = option(False, "tau is a torque sensor behind the spring", group=_GROUP)
+    stage: Literal["stiffness", "coulomb", "viscous", "full"] = option("viscous", "friction", group=_GROUP)
+    cubic: bool = option(True, "the spring's k2; --linear leaves it out", flag="--linear", group=_GROUP, value=False)
+    span: SpanText | None = option(None, SPAN, "A:B")
+    lag: Estimated | Annotated[float, Field(ge=-0.02, le=0.02)] = option(
+        "estimate", "how late the link encoder is", "S", _GROUP
+    )
+    zero: Estimated | Annotated[float, Field(ge=-1e4, le=1e4)] = option(
+        "estimate", "zero of the deflection", "RAD", _GROUP
+    )
+    omega1: Estimated | _Speed = option("estimate", "full: of C1*tanh(v/W), motor side [rad/s]", "W", _GROUP)
+    omega_s: Estimated | _Speed = option("estimate", "full: of C2*v*exp(-v/W), motor side [rad/s]", "W", _GROUP)
+    cutoff_hz: float = option(10.0, "low-pass", "HZ", flag="--cutoff", ge=0.01, lt=1e6)
+    min_velocity: NotNegative | None = option(None, "leave out slower samples", "V")
+    smoothing: NotNegative = option(0.0, "eps of tanh(v/eps) in place of the sign [rad/s]", "V", _GROUP)
 
 
 def read_elastic_joint(values: Mapping[str, Any]) -> ElasticJointJob:

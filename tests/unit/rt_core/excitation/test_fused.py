@@ -13,7 +13,7 @@ from rt_core.excitation.design import Designer
 from rt_core.excitation.fourier import Basis
 from rt_core.excitation.fused import FusedEvaluation
 from rt_core.excitation.settings import OBJECTIVES, ExcitationSettings, Objective
-from rt_core.excitation.workspace_regions import Box, Capsule, Sphere
+from rt_core.excitation.shapes import Box, Capsule, Sphere
 from rt_core.model.friction import Friction
 from rt_core.model.robot import RobotModel, Transmission
 from rt_core.types import FloatArray

@@ -12,7 +12,7 @@ from rt_core.excitation._workspace_kernels import workspace_shares_at
 from rt_core.excitation.design import Designer, design_excitation
 from rt_core.excitation.gradient import GradientSearch
 from rt_core.excitation.settings import ExcitationSettings, Objective
-from rt_core.excitation.workspace_regions import Capsule, Sphere
+from rt_core.excitation.shapes import Capsule, Sphere
 from rt_core.model.robot import RobotModel
 from rt_core.optimise.run import SearchProgress
 from rt_core.types import FloatArray

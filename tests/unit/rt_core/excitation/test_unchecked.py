@@ -13,8 +13,8 @@ from rt_core.excitation.design import Designer
 from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.limits import Limits
 from rt_core.excitation.settings import ExcitationSettings
+from rt_core.excitation.shapes import Box, Capsule, Sphere
 from rt_core.excitation.unchecked import torque_gaps
-from rt_core.excitation.workspace_regions import Box, Capsule, Sphere
 from rt_core.model.robot import RobotModel, Transmission
 from rt_core.types import FloatArray
 from tests.lab.arms.excitation import three

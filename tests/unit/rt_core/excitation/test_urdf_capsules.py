@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from rt_core.excitation.shapes import Capsule
 from rt_core.excitation.urdf_capsules import capsules_from_urdf
-from rt_core.excitation.workspace_regions import Capsule
 from rt_core.model.urdf import UrdfError, chain_from_urdf, rotation_from_rpy
 from rt_core.types import FloatArray
 from tests.lab.files import FILES

@@ -15,7 +15,8 @@ from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.fourier import FourierSeries
 from rt_core.excitation.limits import Limits
 from rt_core.excitation.settings import ExcitationSettings
-from rt_core.excitation.workspace_regions import Box, Capsule, Sphere, WorkspaceLimits
+from rt_core.excitation.shapes import Box, Capsule, Sphere
+from rt_core.excitation.workspace_regions import WorkspaceLimits
 from rt_core.model.base import random_states
 from rt_core.model.frames import link_poses
 from rt_core.types import FloatArray

@@ -81,7 +81,7 @@ def test_a_motion_that_cannot_be_is_said_to_be_none(tmp_path: Path) -> None:
         (("nobody",), ("no robot of that name",)),
         (("space6", "--optimiser", "luck"), ("optimiser", "tcs_pso")),
         (("space6", "--objective", "beauty"), ("objective", "condition")),
-        (("space6", "--period", "nan"), ("period_s",)),
+        (("space6", "--period", "nan"), ("--period: ",)),
         (("space6", "--seed", "-1"), ("seed",)),
         (("space6", "--seed", "1", "--set", "seed=2"), ("seed is given already",)),
         (("space6", "--set", "robot=ur10"), ("robot is given already",)),

@@ -77,6 +77,8 @@ def test_without_a_daemon_each_command_says_so(command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
+        (("identfy", "rec.mcap"), ("'identfy': did you mean 'identify'?",)),
+        (("jobs", "lst"), ("'lst': did you mean 'list'?",)),
         (("jobs", "submit", "nothing"), ("nothing", "identify, validate")),
         (("jobs", "submit", "identify"), ("recording: is missing",)),
         (("jobs", "submit", "identify", "rec.mcap"), ("'rec.mcap'", "NAME=VALUE")),
@@ -111,4 +113,4 @@ def test_kinds_are_listed_with_what_they_take() -> None:
     assert types["multi_start"] == "whole number, 1 to 256"
     assert types["loss"] == "bisquare | huber | none"
     text = thetad("jobs", "kinds", "identify").out
-    assert re.search(r'^  method +ols \| .* \| ga .*, default "wls"$', text, re.M)
+    assert re.search(r'^  method +estimator, default "wls"\n +ols \| .* \| ga .*$', text, re.M)

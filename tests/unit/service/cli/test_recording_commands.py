@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
@@ -10,17 +9,13 @@ import pytest
 
 from drivers.files.recordings.recording import RecordingExistsError, read_recording
 from service.cli._common import CliError
-from service.cli.data import importing, recordings
+from service.cli.main import build_parser
 from tests.lab.recordings.frames import write
 from tests.lab.recordings.logs import NPZ, npz
 
 
 def run(*arguments: object) -> int:
-    parser = argparse.ArgumentParser()
-    subparsers = parser.add_subparsers(required=True)
-    importing.add_parser(subparsers)
-    recordings.add_parser(subparsers)
-    parsed = parser.parse_args([str(argument) for argument in arguments])
+    parsed = build_parser(str(arguments[0])).parse_args([str(argument) for argument in arguments])
     return int(parsed.run(parsed))
 
 
