@@ -1,14 +1,12 @@
-"""TOML tables of simulations: base class, reading a file, and texts of validation errors."""
+"""TOML tables of simulations: base class, and reading a file."""
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from sim_backend.errors import SimulationConfigError
 
@@ -27,17 +25,3 @@ def read_table(path: Path, error_type: type[SimulationConfigError]) -> dict[str,
         raise error_type(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise error_type(f"{path}: not valid TOML: {error}") from error
-
-
-def error_text(error: ValidationError, table: type[Table], parts: Mapping[str, type[Table]]) -> str:
-    """Describe what is wrong with a table, whose arrays of tables are `parts`; suggest the closest known keys."""
-    texts = []
-    for item in error.errors():
-        place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in item["loc"]).lstrip(".")
-        message = str(item["msg"]).removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
-            known = parts.get(str(item["loc"][0]), table).model_fields
-            close = difflib.get_close_matches(str(item["loc"][-1]), list(known), 1)
-            message = "unknown key" + (f"; did you mean {close[0]!r}?" if close else "")
-        texts.append(f"{place}: {message}" if place else message)
-    return "; ".join(texts)

@@ -14,8 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 
 from rt_core.calibration._chain import walk
 from rt_core.calibration._inverse import dexterity, inverse_kinematics, limits_of
@@ -24,6 +26,7 @@ from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.identifiability import Identifiability, identifiability, triangle
 from rt_core.calibration.sample import Sample
 from rt_core.calibration.selection import Observability
+from rt_core.settings import AnyShare, Bounded, Count, Finite
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 GOLDEN = (1.0 + math.sqrt(5.0)) / 2.0
@@ -45,35 +48,22 @@ class PlanningError(ValueError):
 
 
 @dataclass(frozen=True)
-class PlanSettings:
+class PlanSettings(Bounded):
     """Settings of a plan of poses."""
 
-    count: int = 45
-    layers: int = 4
+    refusal: ClassVar[type[ValueError]] = PlanningError
+    count: Annotated[int, Interval(ge=1, le=100_000)] = 45
+    layers: Annotated[int, Interval(ge=1, le=1000)] = 4
     r_max: float | None = None  # largest radius around the base [m]; by default 0.8 of the reach
     r_min: float | None = None  # smallest radius [m], not a layer; by default KIN's share of `r_max`
-    decay: float = DECAY  # ratio of the number of points of a layer to that of the one around it
-    singularity: float = 0.02  # smallest reciprocal condition number of the joint Jacobian, lengths over half the reach
-    margin: float = 0.02  # share of a joint's range kept free at each limit
-    floor: float | None = None  # minimum height of joints and tool in the base frame [m]
-    tries: int = 30  # random start postures for each point
-    seed: int = 0  # of these
-    turn: float = 0.0  # rotation of the spiral about z [rad]; another one gives other poses, e.g. for validation
-
-    def __post_init__(self) -> None:
-        """Check the ranges; raise `PlanningError`."""
-        for name, low, high in (("count", 1, 100_000), ("layers", 1, 1000), ("tries", 1, 10_000)):
-            if not low <= getattr(self, name) <= high:
-                raise PlanningError(f"{name} must be {low} to {high}, not {getattr(self, name)}")
-        for name, top in (("decay", 1.0), ("singularity", 1.0), ("margin", 0.49)):
-            if not 0.0 <= getattr(self, name) <= top:
-                raise PlanningError(f"{name} must be 0 to {top:g}, not {getattr(self, name)}")
-        for name in ("turn", "floor"):
-            value = getattr(self, name)
-            if value is not None and not np.isfinite(value):
-                raise PlanningError(f"{name} must be finite, not {value}")
-        if self.seed < 0:
-            raise PlanningError(f"seed must be at least 0, not {self.seed}")
+    decay: AnyShare = DECAY  # ratio of the number of points of a layer to that of the one around it
+    # smallest reciprocal condition number of the joint Jacobian, lengths over half the reach
+    singularity: AnyShare = 0.02
+    margin: Annotated[float, Interval(ge=0.0, le=0.49)] = 0.02  # share of a joint's range kept free at each limit
+    floor: Finite | None = None  # minimum height of joints and tool in the base frame [m]
+    tries: Annotated[int, Interval(ge=1, le=10_000)] = 30  # random start postures for each point
+    seed: Count = 0  # of these
+    turn: Finite = 0.0  # rotation of the spiral about z [rad]; another one gives other poses, e.g. for validation
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,9 @@ One cycle is the kernel `_cycle`, with `_checks` for samples and findings; `_lim
 columns of all arrays.
 """
 
-from rt_core.hand_guiding._settings import ZeroForceSettings
 from rt_core.hand_guiding._zero_force import GuidingState, Sample, ZeroForceController, ZeroForceStatus
 from rt_core.hand_guiding.model import GuidingModel
+from rt_core.settings import ZeroForceSettings
 
 __all__ = [
     "GuidingModel", "GuidingState", "Sample", "ZeroForceController", "ZeroForceSettings", "ZeroForceStatus", "model",

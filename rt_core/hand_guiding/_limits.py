@@ -6,8 +6,8 @@ import numpy as np
 
 from rt_core.hand_guiding import rows as c
 from rt_core.hand_guiding._checks import COMPARED_S
-from rt_core.hand_guiding._settings import ZeroForceSettings
 from rt_core.hand_guiding.model import GuidingModel
+from rt_core.settings import ZeroForceSettings
 from rt_core.types import FloatArray
 
 _JUMP = 3.0  # largest plausible velocity, in velocity limits

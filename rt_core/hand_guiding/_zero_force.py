@@ -25,8 +25,8 @@ from rt_core.hand_guiding import rows as c
 from rt_core.hand_guiding._checks import judge
 from rt_core.hand_guiding._cycle import cycle, put
 from rt_core.hand_guiding._limits import limits_of
-from rt_core.hand_guiding._settings import ZeroForceSettings
 from rt_core.hand_guiding.model import GuidingModel
+from rt_core.settings import ZeroForceSettings
 from rt_core.types import BoolArray, FloatArray
 
 _SOFT_SPEED = 0.7  # share of the speed limit from which braking begins

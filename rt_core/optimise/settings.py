@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge
+
+from rt_core.settings import INFINITE, AtLeastOne, Bounded, Finite, NonNegative, Positive, Share
 
 Scaling = Literal["none", "diagonal"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Bounded):
     """Parameters of the optimisers; each uses those that apply to it.
 
     Attributes
@@ -36,54 +39,33 @@ class Settings:
         `pso_lm` leaves the swarm when the best cost is within this factor of the tolerance, if there is one.
     """
 
-    particles: int = 100
-    c1: float = 1.5
-    c2: float = 1.5
-    w_start: float = 0.9
-    w_end: float = 0.4
-    w_constant: float = 0.7298
-    velocity_limit: float = 0.1
-    mu_start: float = 1e-2
-    mu_limit: float = 1e3
+    particles: Annotated[int, Ge(2)] = 100
+    c1: NonNegative = 1.5
+    c2: NonNegative = 1.5
+    w_start: NonNegative = 0.9
+    w_end: NonNegative = 0.4
+    w_constant: NonNegative = 0.7298
+    velocity_limit: Share = 0.1
+    mu_start: Positive = 1e-2
+    mu_limit: Positive = 1e3
     scaling: Scaling = "none"
-    early_factor: float = 10.0
+    early_factor: Annotated[float, Ge(1.0), INFINITE] = 10.0
 
     def __post_init__(self) -> None:
-        """Raise ValueError for values outside their range."""
-        if self.particles < 2:
-            raise ValueError(f"particles must be at least 2, not {self.particles}")
-        for name in ("c1", "c2", "w_start", "w_end", "w_constant"):
-            value = getattr(self, name)
-            if not (value >= 0.0 and math.isfinite(value)):
-                raise ValueError(f"{name} must be finite and not negative, not {value}")
-        if not 0.0 < self.velocity_limit <= 1.0:
-            raise ValueError(f"velocity_limit must be above 0 and at most 1, not {self.velocity_limit}")
-        if not 0.0 < self.mu_start < self.mu_limit < math.inf:
+        """Check the bounds; raise `ValueError`."""
+        super().__post_init__()
+        if not self.mu_start < self.mu_limit:
             raise ValueError(f"0 < mu_start < mu_limit must hold, not {self.mu_start} and {self.mu_limit}")
-        if self.scaling not in ("none", "diagonal"):
-            raise ValueError(f"unknown scaling {self.scaling!r}; known: none, diagonal")
-        if not self.early_factor >= 1.0:
-            raise ValueError(f"early_factor must be at least 1, not {self.early_factor}")
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Bounded):
     """Limits of a search."""
 
-    swarm_iterations: int = 300  # of the swarm, or generations of the genetic algorithm
-    lm_iterations: int = 100  # of Levenberg-Marquardt: trial steps, accepted or not
-    evaluations: int | None = None  # largest number of evaluations of the objective
-    tolerance: float | None = None  # the search ends as soon as the best cost is at most this
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for values outside their range."""
-        for name in ("swarm_iterations", "lm_iterations"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.evaluations is not None and self.evaluations < 1:
-            raise ValueError(f"evaluations must be at least 1, not {self.evaluations}")
-        if self.tolerance is not None and not math.isfinite(self.tolerance):
-            raise ValueError(f"tolerance must be finite, not {self.tolerance}")
+    swarm_iterations: AtLeastOne = 300  # of the swarm, or generations of the genetic algorithm
+    lm_iterations: AtLeastOne = 100  # of Levenberg-Marquardt: trial steps, accepted or not
+    evaluations: AtLeastOne | None = None  # largest number of evaluations of the objective
+    tolerance: Finite | None = None  # the search ends as soon as the best cost is at most this
 
 
 #: Torque fit of Jing et al. 2025 (Actuators 14, 497).

@@ -14,19 +14,15 @@ from rt_core.commissioning.friction_law import FrictionFit
 from service.commission.commissioning import CommissionResult
 from service.models.document import load_model
 from service.reports.figures import SweepCurve, sweep_figure, torque_figure
-from service.reports.identification import certain, number, parameter_row, percent
-from service.reports.page import embedded_figure, render_page
+from service.reports.figures.panels import torque_unit
+from service.reports.identification import PARAMETERS, certain, number, parameter_row, percent
+from service.reports.page import Section, embedded_figure, fact_table, render_page, table, text
 from service.reports.validation import report_validation
 
-FRICTION_CAPTION = (
-    "Friction against speed, without a model: half the difference of torque between the way there and the way back. "
-    "Bars are 95 % intervals of the measured points, the band that of the law through them. Where points lie off the "
-    "band, friction depends on something else too, such as the position or the load."
-)
-TORQUE_CAPTION = (
-    "The validation run: measured torque (black), the model's (blue, dashed) and what is left over (orange). The model "
-    "has not seen this motion. What is left over should be small and look like noise."
-)
+_JOINTS = ("<joint", "R", "RMSE", "maximum", "<unit", "explained")
+_CHECKS = ("<joint", "<check", "!verdict", "value", "margin", "*meaning")
+_FRICTION = ("<joint", "<law", "<values", "<friction in", "scatter")
+_MOTORS = ("<motor of", "torque constant", "rel.\u00a0std", "stated", "*because")
 _VERDICTS = {"ok": "ok", "wrong": "wrong", "cannot_tell": "cannot tell"}
 _GRID = 80
 
@@ -34,26 +30,53 @@ _GRID = 80
 def commission_html(robot: RobotFile, result: CommissionResult, *, rehearsal: bool) -> str:
     """Render the report of the results so far."""
     where = "rehearsal with a simulated arm" if rehearsal else "commissioning"
-    friction, payload, validate = (result.find(name) for name in ("friction", "payload", "validate"))
+    found = {name: result.find(name) for name in ("joints", "friction", "payload", "validate", "identify", "design")}
+    validate, identify, design = found["validate"], found["identify"], found["design"]
+    notes = [note for name in ("robot", "signals", "friction") for note in result.find(name).get("notes", [])]
+    steps = [(s["step"], s["state"], s["summary"], number(s["seconds"], 3)) for s in result.steps]
+    joints = [_joint(row, robot, j) for j, row in enumerate(validate.get("joints", []))]
+    limit = f"Each joint needs R above {validate.get('least_R')}. {_sentence(validate)}"
+    seen = found["joints"].get("seen", [])
+    looked = f" Seen to move as described: {', '.join(seen)}." if seen else ""
+    figures = _figures(robot, result)
+    facts = [*design.get("facts", []), ("narrowest limit", _left(design))]
+    facts += [("not checked", what) for what in design.get("unchecked", [])]
+    excitation = [*fact_table("Excitation", facts), {"note": "More is in design/report.html."}]
+    sections = [
+        *table("Steps", ("<step", "!state", "*what it came to", "seconds"), steps), {"points": notes},
+        *table("Validation", _JOINTS, joints, f"Torque of a run that the model was not fitted to. {limit}"),
+        *figures.get("torque", ()),
+        *table(
+            "Signs, units and order of the signals", _CHECKS, map(_check, found["joints"].get("checks", [])),
+            text("commission.checks") + looked,
+        ),
+        *table("Friction", _FRICTION, map(_friction, found["friction"].get("joints", [])), text("commission.friction")),
+        *figures.get("friction", ()),
+        *table(
+            "Torque constants", _MOTORS, map(_motor, found["payload"].get("motors", [])),
+            "From the current that a known payload costs, in N·m/A at the motor.",
+        ),
+        *(excitation if design.get("facts") else ()),
+        *table("Parameters", PARAMETERS, _parameters(identify), _fitted(identify)),
+    ]  # fmt: skip
+    error = identify.get("relative_error")
     return render_page(
-        "commission", title=f"{robot.model.name}: {where}",
+        f"{robot.model.name}: {where}", sections,
         verdict="ok" if result.validated else "wrong" if result.failed else "open", verdict_text=_verdict(result),
-        steps=[
-            {
-                "name": step["step"], "state": step["state"], "summary": step["summary"],
-                "seconds": number(step["seconds"], 3),
-            }
-            for step in result.steps
-        ],
-        notes=[note for name in ("robot", "signals", "friction") for note in result.find(name).get("notes", [])],
-        checks=[_check(check) for check in result.find("joints").get("checks", [])],
-        looked=result.find("joints").get("seen", []), friction=[_friction(row) for row in friction.get("joints", [])],
-        motors=[_motor(row) for row in payload.get("motors", [])], design=result.find("design"),
-        left=_left(result.find("design")), parameters=_parameters(result.find("identify")),
-        identify=result.find("identify"), error=percent(result.find("identify").get("relative_error"), ".3g"),
-        joints=[_joint(row, robot, j) for j, row in enumerate(validate.get("joints", []))], validate=validate,
-        figures=_figures(robot, result),
+        facts=() if error is None else [("relative torque error", percent(error, ".3g"))],
     )  # fmt: skip
+
+
+def _sentence(step: dict[str, Any]) -> str:
+    return f"{'; '.join(step['reasons'])}." if step.get("reasons") else ""
+
+
+def _fitted(identify: dict[str, Any]) -> str:
+    error = percent(identify.get("relative_error"), ".3g")
+    head = f"Job {identify.get('job')}, verdict {identify.get('verdict')}, relative torque error {error}."
+    undetermined = "Undetermined: the data do not tell, and no value is shown."
+    parts = (head, _sentence(identify), undetermined, text("identification.interval"))
+    return f"{' '.join(parts)} More is in identification/report.html."
 
 
 def _verdict(result: CommissionResult) -> str:
@@ -65,31 +88,24 @@ def _verdict(result: CommissionResult) -> str:
     return "not all steps have been done"
 
 
-def _check(check: dict[str, Any]) -> dict[str, str]:
-    std = check["std"]
-    spread = "" if std is None else f" ± {number(std, 2)}"
-    return {
-        "joint": check["joint_name"], "what": check["check"], "verdict": _VERDICTS[check["verdict"]],
-        "style": check["verdict"], "value": f"{number(check['value'], 4)}{spread}",
-        "margin": number(check["margin"], 3), "text": check["text"],
-    }  # fmt: skip
+def _check(check: dict[str, Any]) -> tuple[str, ...]:
+    spread = "" if check["std"] is None else f" ± {number(check['std'], 2)}"
+    numbers = (f"{number(check['value'], 4)}{spread}", number(check["margin"], 3))
+    return (check["joint_name"], check["check"], _VERDICTS[check["verdict"]], *numbers, check["text"])
 
 
-def _friction(row: dict[str, Any]) -> dict[str, str]:
+def _friction(row: dict[str, Any]) -> tuple[str, ...]:
     values = zip(row["parameters"], row["values"], row["std"], strict=True)
-    return {
-        "name": row["name"], "unit": row.get("unit", "").replace("*", "·"), "law": row["law"].replace("_", " and "),
-        "values": ", ".join(f"{name} {number(value, 4)} ± {number(std, 2)}" for name, value, std in values),
-        "scatter": number(row["scatter"], 3),
-    }  # fmt: skip
+    text = ", ".join(f"{name} {number(value, 4)} ± {number(std, 2)}" for name, value, std in values)
+    unit = row.get("unit", "").replace("*", "·")
+    return (row["name"], row["law"].replace("_", " and "), text, unit, number(row["scatter"], 3))
 
 
-def _motor(row: dict[str, Any]) -> dict[str, str]:
-    relative = row["std"] / abs(row["torque_constant"]) if row["determined"] else None
-    return {
-        "name": row["name"], "value": number(row["torque_constant"], 5) if row["determined"] else "not determined",
-        "relative": certain(relative), "stated": number(row["stated"], 5), "text": row["text"],
-    }  # fmt: skip
+def _motor(row: dict[str, Any]) -> tuple[str, ...]:
+    known = row["determined"]
+    relative = certain(row["std"] / abs(row["torque_constant"]) if known else None)
+    value = number(row["torque_constant"], 5) if known else "not determined"
+    return (row["name"], value, relative, number(row["stated"], 5), row["text"])
 
 
 def _left(design: dict[str, Any]) -> str:
@@ -97,33 +113,30 @@ def _left(design: dict[str, Any]) -> str:
     return "" if not worst else f"{percent(worst['share'], '.3g')} left to {worst['quantity']} of {worst['where']}"
 
 
-def _parameters(identify: dict[str, Any]) -> list[dict[str, str]]:
+def _parameters(identify: dict[str, Any]) -> list[tuple[str, ...]]:
     if not identify.get("model"):
         return []
     return [parameter_row(row) for row in load_model(Path(identify["model"])).document["parameters"]]
 
 
-def _joint(row: dict[str, Any], robot: RobotFile, j: int) -> dict[str, str]:
-    return {
-        "name": row["name"], "R": number(row["R"], 5), "rmse": number(row["rmse"]), "max": number(row["max"]),
-        "unit": "N·m" if robot.model.joints[j].kind == "revolute" else "N",
-        "explained": percent(row["explained"], ".2f"),
-    }  # fmt: skip
+def _joint(row: dict[str, Any], robot: RobotFile, j: int) -> tuple[str, ...]:
+    numbers = (number(row["R"], 5), number(row["rmse"]), number(row["max"]))
+    return (row["name"], *numbers, torque_unit(robot.model, j), percent(row["explained"], ".2f"))
 
 
-def _figures(robot: RobotFile, result: CommissionResult) -> dict[str, dict[str, str]]:
-    found = {}
+def _figures(robot: RobotFile, result: CommissionResult) -> dict[str, list[Section]]:
+    found: dict[str, list[Section]] = {}
     friction = result.find("friction")
     if friction.get("joints"):
         units = {row.get("unit", "") for row in friction["joints"]} - {"N*m", "N"}
         unit = units.pop() if units else ""  # the figure derives the unit of a torque from the joint
         curves = [_curve(j, row) for j, row in enumerate(friction["joints"])]
-        found["friction"] = embedded_figure(FRICTION_CAPTION, sweep_figure(robot.model, curves, unit))
+        found["friction"] = [embedded_figure("commission.friction_figure", sweep_figure(robot.model, curves, unit))]
     validate, identify = result.find("validate"), result.find("identify")
     if validate.get("recording") and identify.get("model"):
         report = report_validation(load_model(Path(identify["model"])), read_recording(Path(validate["recording"])))
         picture = torque_figure(report.model.robot.model, report.result.rows, report.result.predicted)
-        found["torque"] = embedded_figure(TORQUE_CAPTION, picture)
+        found["torque"] = [embedded_figure("commission.torque_figure", picture)]
     return found
 
 

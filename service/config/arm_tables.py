@@ -14,6 +14,15 @@ Speed = Literal["max"] | Annotated[float, Field(gt=0.0, le=1000.0)]
 #: One value for all joints, or one for each.
 EachJoint = Positive | tuple[Positive, ...]
 
+#: Why arms with these drivers cannot be guided.
+NOT_GUIDED = {
+    "ethercat": "guiding changes drives from set positions (csp) to set torques (cst) while they are on, and the "
+    "EtherCAT driver does not: it keeps the mode of operation (6060) in which they were switched on, and sends the "
+    "target of that mode alone (no 6071 beside 607A)",
+    "ads": "guiding needs set torques, and the function block behind ADS takes set positions only",
+    "replay": "a recording has no drives",
+}
+
 
 class ReplayConfig(StrictTable):
     """`[arm.driver]` with `kind = "replay"`: a recording."""

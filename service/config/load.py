@@ -5,23 +5,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from drivers.ads.config import AdsConfig, AxisTable
-from drivers.ethercat.config import DeviceTable, DriveTable, EthercatConfig
-from drivers.files.table import Positive, StrictTable
+from drivers.ads.config import AdsConfig
+from drivers.ethercat.config import EthercatConfig
+from drivers.files.table import Positive, StrictTable, describe
+from rt_core.settings import Bounded, ZeroForceSettings
 from service.config.arm_tables import (
+    NOT_GUIDED,
     ArmMotionSettings,
     ElasticConfig,
     PublishConfig,
@@ -33,25 +32,12 @@ from service.config.arm_tables import (
     StateConfig,
 )
 from service.config.daemon import DaemonConfig
-from service.config.hand_guiding import UNABLE, GuidingConfig
 from service.config.jobs import JobsConfig, ReidentifyConfig
 from service.protocol.messages import WireError, check_arm_name
 from service.security.files import SecretFileError
 from service.security.keys import server_pair
-from sim_backend.arm.settings import (
-    DriveSettings,
-    EventSettings,
-    FaultSettings,
-    MotionSettings,
-    PieceSettings,
-    SimSettings,
-    WiringSettings,
-)
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-T = TypeVar("T", bound="DataclassInstance")
+T = TypeVar("T", bound=Bounded)
 
 #: Drivers of real arms.
 BusConfig = EthercatConfig | AdsConfig
@@ -71,7 +57,7 @@ class ArmConfig(StrictTable):
     driver: Annotated[ReplayConfig | SimConfig | EthercatConfig | AdsConfig, Field(discriminator="kind")]
     motion: ArmMotionSettings | None = None  # motion of a real arm's drives once they are enabled
     safety: SafetyConfig = SafetyConfig()
-    guiding: GuidingConfig | None = None  # None: no hand guiding
+    guiding: ZeroForceSettings | None = None  # None: no hand guiding
     realtime: RealtimeConfig | None = None  # None: unchanged, or the defaults for a source with a cycle
     torque_range: tuple[Positive, ...] | None = None  # of each joint, see service.acquisition._torque_range
     estimator: dict[str, Any] = Field(default_factory=dict)  # keys of rt_core.online.OnlineSettings
@@ -100,8 +86,8 @@ class ArmConfig(StrictTable):
     def _guiding_needs_positions(self) -> ArmConfig:
         if self.guiding is None:
             return self
-        if self.driver.kind in UNABLE:
-            raise ValueError(f"guiding: {UNABLE[self.driver.kind]}; take the table out")
+        if self.driver.kind in NOT_GUIDED:
+            raise ValueError(f"guiding: {NOT_GUIDED[self.driver.kind]}; take the table out")
         if getattr(self.driver, "mode", None) != "csp":
             raise ValueError('guiding: begins and ends in a hold by the drives: set mode = "csp" in [arm.driver]')
         if self.motion is not None:
@@ -132,6 +118,7 @@ class Config(StrictTable):
     jobs: JobsConfig = JobsConfig()
     arm: tuple[ArmConfig, ...] = ()
     base: Path = Path()  # base of relative paths
+    not_keys: ClassVar[tuple[str, ...]] = ("base",)
 
     @model_validator(mode="after")
     def _unique(self) -> Config:
@@ -183,39 +170,6 @@ class Config(StrictTable):
         return self.state_dir / arm.name / "recordings"
 
 
-#: The tables by their path in the file, to suggest keys for a misspelt one.
-_TABLES: dict[tuple[str, ...], type[BaseModel]] = {
-    (): Config,
-    ("daemon",): DaemonConfig,
-    ("jobs",): JobsConfig,
-    ("arm",): ArmConfig,
-    ("arm", "publish"): PublishConfig,
-    ("arm", "state"): StateConfig,
-    ("arm", "recorder"): RecorderConfig,
-    ("arm", "reidentify"): ReidentifyConfig,
-    ("arm", "driver", "replay"): ReplayConfig,
-    ("arm", "motion"): ArmMotionSettings,
-    ("arm", "motion", "segments"): PieceSettings,
-    ("arm", "realtime"): RealtimeConfig,
-    ("arm", "safety"): SafetyConfig,
-    ("arm", "guiding"): GuidingConfig,
-    ("arm", "elastic"): ElasticConfig,
-    ("arm", "driver", "ads"): AdsConfig,
-    ("arm", "driver", "ads", "axis"): AxisTable,
-    ("arm", "driver", "ethercat"): EthercatConfig,
-    ("arm", "driver", "ethercat", "drive"): DriveTable,
-    ("arm", "driver", "ethercat", "device", "*"): DeviceTable,
-    ("arm", "driver", "sim"): SimConfig,
-    ("arm", "driver", "sim", "motion"): MotionSettings,
-    ("arm", "driver", "sim", "faults"): FaultSettings,
-    ("arm", "driver", "sim", "wiring"): WiringSettings,
-    ("arm", "driver", "sim", "motion", "segments"): PieceSettings,
-    ("arm", "driver", "sim", "settings"): SimSettings,
-    ("arm", "driver", "sim", "settings", "drive"): DriveSettings,
-    ("arm", "driver", "sim", "settings", "events"): EventSettings,
-}
-
-
 def load_config(path: Path, *, needs_key: bool = True) -> Config:
     """Read a configuration file, TOML or (ending in .json) JSON; without `needs_key` the server's key may be missing.
 
@@ -246,7 +200,7 @@ def parse_config(table: object, origin: str, base: Path, *, needs_key: bool = Tr
     try:
         config = Config.model_validate_json(text)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {describe(error)}") from error
+        raise ConfigError(f"{origin}: {describe(error, Config)}") from error
     return _resolve(config, base)
 
 
@@ -270,52 +224,10 @@ def check_settings(kind: type[T], table: Mapping[str, Any], where: str) -> T:
 
     Raises `ConfigError`: a key is unknown, or a value has the wrong type or is out of range.
     """
-    hints = get_type_hints(kind)
-    fields: dict[str, Any] = {}
-    for field in dataclasses.fields(kind):
-        default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
-        fields[field.name] = (hints[field.name], ... if default is dataclasses.MISSING else default)
-    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
-    model = create_model(kind.__name__, __config__=config, **fields)
     try:
-        checked = model.model_validate_json(json.dumps(table))
-        return kind(**{name: getattr(checked, name) for name in model.model_fields})
+        return TypeAdapter(kind).validate_json(json.dumps(table))
     except ValidationError as error:
-        raise ConfigError(describe(error, where, tuple(fields))) from error
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{where}: {error}") from error
-
-
-def describe(error: ValidationError, where: str = "", names: Sequence[str] = ()) -> str:
-    """Describe all errors in one line, with the path of each key and a suggestion for a misspelt one."""
-    return "; ".join(_describe_one(item, where, names) for item in error.errors(include_url=False))
-
-
-def _describe_one(item: ErrorDetails, where: str, names: Sequence[str]) -> str:
-    keys = item["loc"]
-    tagged = [str(key) for key in keys if not isinstance(key, int)]
-    shown: list[str | int] = [key for key in keys]
-    if tagged[:2] == ["arm", "driver"] and len(shown) > 3:
-        del shown[3]  # the discriminator's value, which is not a key
-        if tagged[3:4] in (["speed"], ["pace"]):
-            del shown[4:]  # the branch of the union
-    path = where
-    for key in shown:
-        path += f"[{key}]" if isinstance(key, int) else f".{key}" if path else str(key)
-    message = item["msg"].removeprefix("Value error, ")
-    if item["type"] == "extra_forbidden" or item["type"] == "unexpected_keyword_argument":
-        if tagged[3:4] == ["device"] and len(tagged) == 6:
-            tagged[4] = "*"  # the user's own name of a device
-        known: Iterable[str] = names or [
-            name for name in getattr(_TABLES.get(tuple(tagged[:-1])), "model_fields", ()) if name != "base"
-        ]
-        close = difflib.get_close_matches(tagged[-1], list(known), 1)
-        message = "unknown key" + (f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}")
-    elif item["type"] == "missing" or item["type"] == "missing_argument":
-        message = "is missing"
-    elif not isinstance(item["input"], (dict, list)):
-        message += f" (is {item['input']!r:.200})"
-    return f"{path}: {message}" if path else message
+        raise ConfigError(describe(error, kind, where)) from error
 
 
 def _resolve(config: Config, base: Path) -> Config:

@@ -13,8 +13,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
-from drivers.files.table import StrictTable
-from service.config.load import Config, describe
+from drivers.files.table import StrictTable, describe
+from service.config.load import Config
 from service.io.state_file import FILE_NAME as STATE_FILE
 from service.jobs._auto_identification import AutoIdentification, robot_text
 from service.jobs._backup import back_up
@@ -125,7 +125,7 @@ class Requests:
             try:
                 checked = form.model_validate(args)
             except ValidationError as error:
-                raise ControlError("bad_argument", describe(error)) from error
+                raise ControlError("bad_argument", describe(error, form)) from error
             if self.storage is None:
                 raise ControlError("unavailable", self.reason)
             with self._refusals():

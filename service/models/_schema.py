@@ -10,7 +10,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from drivers.files.table import Finite, NonNegative, Positive
+from drivers.files.table import Finite, NonNegative, Positive, describe
 from rt_core.identification.identify import Verdict
 from rt_core.identification.preprocess import Velocity
 
@@ -140,10 +140,7 @@ def check_document(document: object) -> ModelDocument:
     try:
         return ModelDocument.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-        what = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Input ")
-        raise ValueError(f"field {place or 'top level'}: {what}; the file is damaged or was edited") from None
+        raise ValueError(f"field {describe(error, ModelDocument)}; the file is damaged or was edited") from None
 
 
 def read_yaml(text: str) -> Any:

@@ -20,7 +20,6 @@ from rt_core.hand_guiding import GuidingModel, GuidingState, ZeroForceController
 from rt_core.model.robot import RobotModel
 from rt_core.safety import SafetyError, SafetyLimits, SafetyState, brake
 from rt_core.types import FloatArray
-from service.config.hand_guiding import GuidingConfig
 from service.models.hand_guiding_arrays import still_model
 from service.motion._hand_guiding_limits import check_limits, effective
 
@@ -65,12 +64,12 @@ class HandGuiding:
     """
 
     def __init__(
-        self, model: RobotModel, limits: SafetyLimits, state: SafetyState, config: GuidingConfig, period_s: float,
+        self, model: RobotModel, limits: SafetyLimits, state: SafetyState, config: ZeroForceSettings, period_s: float,
         pace: float = 1.0,
     ) -> None:  # fmt: skip
         try:
-            check_limits(model, config.settings())
-            ZeroForceController(still_model(model), effective(config.settings(), model, limits), period_s)
+            check_limits(model, config)
+            ZeroForceController(still_model(model), effective(config, model, limits), period_s)
         except ValueError as error:
             raise SafetyError(f"guiding: {error}") from error
         self._model = model

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ import numpy as np
 from rt_core.model.ranges import IdentifiedRanges, checked_speeds
 from rt_core.model.robot import RobotModel
 from rt_core.safety import PermitError
+from rt_core.settings import ZeroForceSettings
 from rt_core.types import FloatArray
-from service.config.hand_guiding import GuidingConfig
 from service.config.load import ArmConfig
 from service.models.hand_guiding_arrays import guiding_model
 from service.motion._hand_guiding import HandGuiding, Session
@@ -210,7 +210,7 @@ def _number(name: str, value: object) -> float:
     return float(value)
 
 
-def _settings(config: GuidingConfig, changes: dict[str, float]) -> Any:
+def _settings(config: ZeroForceSettings, changes: dict[str, Any]) -> ZeroForceSettings:
     """Return the settings of a session; a request may lower the configured speed, not raise it."""
     if changes.get("speed_share", 0.0) > config.speed_share:
         raise ControlError(
@@ -219,6 +219,6 @@ def _settings(config: GuidingConfig, changes: dict[str, float]) -> Any:
             f"{config.speed_share:g} of the configuration may be asked for",
         )
     try:
-        return config.settings(**changes)
+        return replace(config, **changes)
     except ValueError as error:
         raise ControlError("bad_argument", f"zero_force: {error}") from error

@@ -16,7 +16,7 @@ from drivers.ethercat.config import EthercatConfig
 from drivers.files.robots.file import RobotFile
 from drivers.frame import JointFrame
 from rt_core.safety import PermitError, SafetyError
-from service.config.hand_guiding import UNABLE
+from service.config.arm_tables import NOT_GUIDED
 from service.config.load import ArmConfig
 from service.io.trajectory_file import MAX_PERIODS, Trajectory
 from service.motion._request_fields import token_of
@@ -226,7 +226,7 @@ class RunRequests:
     def _on_zero_force(self, args: dict[str, Any]) -> None:
         if self._guiding is None:
             kind = self._arm.driver.kind
-            why = UNABLE.get(kind, "it is not guided: add the table [arm.guiding] to its configuration")
+            why = NOT_GUIDED.get(kind, "it is not guided: add the table [arm.guiding] to its configuration")
             raise ControlError("bad_argument", f"zero_force: arm {self._arm.name}: {why}")
         self._check_watched("zero_force")
         self._guiding.on_zero_force(args, time.monotonic())

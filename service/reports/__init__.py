@@ -2,8 +2,8 @@
 
 One module per kind of result: `identification` (pages) and `identification_document` (model file, facts, summary),
 `validation`, `payload`, `calibration` and `calibration_cell`, `elastic`, `excitation`, `comparison`, `trend` (online
-estimates) and `hand_guiding` (figures only). Start with `page`, which renders the templates, and `validation`, the
-shortest report. `figures` draws; a template in `templates/` extends `base.html.j2`.
+estimates) and `hand_guiding` (figures only). Start with `page`, which builds a page of sections with its one
+template, and `validation`, the shortest report. `figures` draws; `texts.toml` has captions and notes.
 
 Reports take results as they are and compute nothing that changes them.
 """

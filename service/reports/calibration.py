@@ -10,7 +10,7 @@ from rt_core.calibration.result import Calibration
 from rt_core.types import BoolArray, FloatArray
 from service.reports.figures.calibration import axis_errors_figure, error_histogram_figure, error_vectors_figure
 from service.reports.identification import number
-from service.reports.page import embedded_figure, render_page
+from service.reports.page import embedded_figure, fact_table, render_page, table, text
 
 VERDICT_TEXT = {
     "ok": "the corrected arm may be used",
@@ -23,41 +23,33 @@ VERDICT_TEXT = {
     "no_gain": "the nominal geometry is as good",
     "overfit": "the estimates do not hold on poses that were not fitted",
 }
-VECTORS_CAPTION = (
-    "Model minus measurement at each pose. Arrows of both sides have one scale. Arrows that still point one way in a "
-    "region show an error that geometry does not describe, or that these poses do not determine."
-)
-HISTOGRAM_CAPTION = (
-    "How many poses are off by how much. Fitted and test poses should look alike; a few far to the right are bad "
-    "readings, which --robust finds."
-)
-AXES_CAPTION = (
-    "Each coordinate over the poses in the order measured. Slow waves after the calibration are errors that are alike "
-    "at successive poses: sag, gears, warming."
-)
+_ERRORS = ("<poses", "number", "<geometry", "mean", "rms", "largest", "angle, mean [deg]")
+_PARAMETERS = ("<parameter", "nominal", "correction", "std", "<unit", "std [%]", "<status")
 
 
 def calibration_html(found: Calibration, document: dict[str, Any], positions: FloatArray, use: BoolArray) -> str:
     """Render the report of a calibration with points at `positions` (N, 3) [m]; those in `use` (N,) were fitted."""
     before, after = found.residual_before, found.residual_after
-    figures = [
-        embedded_figure(VECTORS_CAPTION, error_vectors_figure(positions, before, after), "Errors in space"),
-        embedded_figure(HISTOGRAM_CAPTION, error_histogram_figure(before, after, use), "How large"),
-        embedded_figure(AXES_CAPTION, axis_errors_figure(before, after), "Along each axis"),
-    ]
+    facts, vectors = calibration_facts(document), error_vectors_figure(positions, before, after)
+    sections = [
+        *table("Errors", _ERRORS, _error_rows(document), text("calibration.errors")),
+        *fact_table("What was fitted", facts),
+        embedded_figure("calibration.vectors_figure", vectors, "Errors in space"),
+        embedded_figure("calibration.histogram_figure", error_histogram_figure(before, after, use), "How large"),
+        embedded_figure("calibration.axes_figure", axis_errors_figure(before, after), "Along each axis"),
+        *table("Parameters of the arm", _PARAMETERS, [_parameter(p) for p in document["parameters"]]),
+        *table(
+            "Held at nominal", ("<parameter", "<why", "*in whose stead"),
+            [(f["name"], f["reason"].replace("_", " "), ", ".join(f["on"])) for f in document["fixed"]],
+        ),
+        *table(
+            "Correlations above 0.9", ("<parameters", "correlation"),
+            [(" and ".join(c["names"]), number(c["correlation"], 3)) for c in document["correlated"]],
+        ),
+    ]  # fmt: skip
     return render_page(
-        "calibration", title=f"{document['robot']['name']}: kinematic calibration", verdict=found.verdict,
-        verdict_text=VERDICT_TEXT[found.verdict], reasons=[*found.reasons, *document["doubts"]],
-        facts=calibration_facts(document), errors=_error_rows(document),
-        parameters=[_parameter(p) for p in document["parameters"]],
-        fixed=[
-            {"name": f["name"], "reason": f["reason"].replace("_", " "), "on": ", ".join(f["on"])}
-            for f in document["fixed"]
-        ],
-        correlated=[
-            {"names": " and ".join(c["names"]), "value": number(c["correlation"], 3)} for c in document["correlated"]
-        ],
-        figures=figures,
+        f"{document['robot']['name']}: kinematic calibration", sections, verdict=found.verdict,
+        verdict_text=VERDICT_TEXT[found.verdict], reasons=[*found.reasons, *document["doubts"]], facts=facts,
     )  # fmt: skip
 
 
@@ -89,31 +81,24 @@ def calibration_facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     return facts
 
 
-def _error_rows(document: dict[str, Any]) -> list[dict[str, str]]:
-    rows = []
-    for part in ("training", "test", "check"):
-        found = document["residual"][part]
-        if found is None:
-            continue
-        for when in ("before", "after"):
-            e = found[when]
-            rows.append(
-                {"part": part, "poses": str(found["poses"]), "when": when}
-                | {key: number(e[f"{key}_mm"], 4) for key in ("mean", "rms", "max")}
-                | {"angle": number(e["mean_deg"], 3) if "mean_deg" in e else ""}
-            )
-    return rows
+def _error_rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
+    found = [(part, document["residual"][part]) for part in ("training", "test", "check")]
+    return [
+        (
+            part, str(of["poses"]), when, *(number(of[when][f"{key}_mm"], 4) for key in ("mean", "rms", "max")),
+            number(of[when]["mean_deg"], 3) if "mean_deg" in of[when] else "",
+        )
+        for part, of in found if of is not None for when in ("before", "after")
+    ]  # fmt: skip
 
 
-def _parameter(p: dict[str, Any]) -> dict[str, str]:
-    factor, unit = 1e3, f"m{p['unit']}"
-    shown = {"name": p["name"], "unit": unit, "status": p["status"], "nominal": number(factor * p["nominal"], 6)}
+def _parameter(p: dict[str, Any]) -> tuple[str, ...]:
     known = p["value"] is not None
-    return shown | {
-        "value": number(factor * p["value"], 4) if known else "",
-        "std": number(factor * p["std"], 2) if known and p["std"] is not None else "",
-        "relative": number(100.0 * p["relative_std"], 2) if known and p["relative_std"] is not None else "",
-    }
+    return (
+        p["name"], number(1e3 * p["nominal"], 6), number(1e3 * p["value"], 4) if known else "",
+        number(1e3 * p["std"], 2) if known and p["std"] is not None else "", f"m{p['unit']}",
+        number(100.0 * p["relative_std"], 2) if known and p["relative_std"] is not None else "", p["status"],
+    )  # fmt: skip
 
 
 def undetermined(document: dict[str, Any]) -> Sequence[str]:

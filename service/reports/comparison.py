@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from service.operations.compare import Comparison
-from service.reports.figures.panels import plain_ticks, png, style
+from service.reports.figures.panels import grid, plain_ticks, png, style
 from service.reports.identification import number
-from service.reports.page import encoded, render_page
+from service.reports.page import embedded_figure, fact_table, render_page, table, text
 
 HEADINGS = ("method", "error", "worst joint", "least R", "parameters", "constants", "success", "time")
 _COLOUR = "#0072B2"
@@ -47,9 +46,9 @@ def comparison_figure(result: Comparison) -> bytes:
     names = ordered(result)[::-1]
     places = np.arange(len(names))
     with style():
-        figure = Figure(figsize=(9.0, 1.2 + 0.32 * len(names)), layout="constrained")
         timed = any(np.isfinite(t.seconds) for t in result.trials)  # durations on different machines are not comparable
-        axes = figure.subplots(1, 2 if timed else 1, sharey=True, squeeze=False)[0]
+        size, left_in = (9.0, 1.2 + 0.32 * len(names)), 0.2 + 0.07 * max(map(len, names), default=0)
+        figure, (axes,) = grid(1, 2 if timed else 1, size, left=left_in, head=0.15, sharey=True)
         left, right = axes[0], axes[-1]
         for k, name in enumerate(names):
             done = [t for t in result.of(name) if not t.failure]
@@ -82,7 +81,7 @@ def comparison_html(result: Comparison) -> str:
         ("torque noise", ", ".join(f"{s:.3g}" for s in result.noise) + " N\u00b7m"),
         ("outliers", f"{100 * c.outliers:g} % of the training samples"),
     ]
-    return render_page(
-        "comparison", title=f"{result.model.name}: estimators compared", facts=facts, headings=HEADINGS,
-        rows=table_rows(result), figure=encoded(comparison_figure(result)),
-    )  # fmt: skip
+    drawn = embedded_figure("comparison.figure", comparison_figure(result))
+    results = table("", ("<method", *HEADINGS[1:]), table_rows(result), text("comparison.table"))
+    sections = [*results, drawn, *fact_table("Conditions", facts)]
+    return render_page(f"{result.model.name}: estimators compared", sections)

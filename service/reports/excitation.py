@@ -14,7 +14,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from service.reports.figures.excitation import determination_figure, history_figure, limits_figure
 from service.reports.identification import number, percent
-from service.reports.page import embedded_figure, render_page
+from service.reports.page import embedded_figure, fact_table, render_page, table, text
 
 VERDICT_TEXT = {
     "ok": "the motion keeps {limits} and determines all parameters that count",
@@ -22,19 +22,8 @@ VERDICT_TEXT = {
     "undetermined": "the motion keeps {limits}, but does not tell some parameters apart",
     "infeasible": "no motion within the limits was found; there is no trajectory",
 }
-LIMITS_CAPTION = (
-    "How much of what is allowed the motion uses over one period: 1 is the limit less its reserve. A joint that stays "
-    "far from all limits could move more; one at a limit all the time is what keeps the others small."
-)
-DETERMINATION_CAPTION = (
-    "Left: singular values of the stacked regressor; their largest over their smallest is the condition number. "
-    "Right: how many times larger each parameter's standard deviation is than if all others were known. Tall bars are "
-    "parameters that the motion hardly tells apart from others; red ones it does not tell apart at all."
-)
-HISTORY_CAPTION = (
-    "Lowest cost after each iteration, one line for each start, the best in blue. A line that still falls at its end "
-    "needed more iterations; starts that end at different costs have found different motions."
-)
+_WEAKEST = ("<parameter", "part", "spread", "*what it stands for")
+_MARGINS = ("<where", "<quantity", "reached", "allowed", "limit", "left")
 #: Points of a period in the figure.
 _SHOWN = 500
 
@@ -50,25 +39,27 @@ def excitation_html(
 ) -> str:
     """Render the report of `design`; `facts` are pairs of name and value."""
     drawn = determination_figure(design.spectrum.singular_values, design.spectrum.inflation, design.parameters)
-    figures = [
-        embedded_figure(DETERMINATION_CAPTION, drawn, "Determination"),
-        embedded_figure(LIMITS_CAPTION, limits_figure(model, *limit_shares(model, design)), "Motion"),
-    ]
+    own = excitation_facts(design)
+    weakest = [(weak.name, percent(weak.share), number(weak.inflation, 3), weak.expression) for weak in design.weakest]
+    margins = sorted(design.margins, key=lambda margin: margin.share)
+    out = f"{text('excitation.left_out')} {', '.join(design.left_out)}." if design.left_out else ""
+    unchecked = f" Not checked: {'; '.join(design.unchecked)}." if design.unchecked else ""
+    sections = [
+        *fact_table("What was designed", [*own, *facts]),
+        *table("Weakest parameters", _WEAKEST, weakest, text("excitation.weakest")), *([{"note": out}] if out else []),
+        *table(
+            "Limits", _MARGINS, [margin_row(margin) for margin in margins], text("excitation.limits") + unchecked,
+            ["broken" if margin.share < 0.0 else "" for margin in margins],
+        ),
+        embedded_figure("excitation.determination_figure", drawn, "Determination"),
+        embedded_figure("excitation.limits_figure", limits_figure(model, *limit_shares(model, design)), "Motion"),
+    ]  # fmt: skip
     histories = [search.history for search in design.searches if search.history.size > 1]
     if histories:
-        figures.append(embedded_figure(HISTORY_CAPTION, history_figure(histories), "Search"))
+        sections.append(embedded_figure("excitation.history_figure", history_figure(histories), "Search"))
     return render_page(
-        "excitation", title=f"{model.name}: excitation trajectory", verdict=verdict,
-        verdict_text=verdict_text(verdict, design), reasons=reasons, facts=[*excitation_facts(design), *facts],
-        weakest=[
-            {
-                "name": weak.name, "share": percent(weak.share), "inflation": number(weak.inflation, 3),
-                "expression": weak.expression,
-            }
-            for weak in design.weakest
-        ],
-        margins=[margin_row(margin) for margin in sorted(design.margins, key=lambda margin: margin.share)],
-        left_out=design.left_out, unchecked=design.unchecked, figures=figures,
+        f"{model.name}: excitation trajectory", sections, verdict=verdict, verdict_text=verdict_text(verdict, design),
+        reasons=reasons, facts=own,
     )  # fmt: skip
 
 
@@ -105,13 +96,11 @@ def limit_shares(model: RobotModel, design: ExcitationDesign) -> tuple[FloatArra
     return t, shares
 
 
-def margin_row(margin: Margin) -> dict[str, str]:
+def margin_row(margin: Margin) -> tuple[str, ...]:
     """Return a margin as texts."""
-    return {
-        "where": margin.where, "quantity": margin.quantity, "reached": number(margin.reached),
-        "allowed": number(margin.allowed), "limit": number(margin.limit) + (" (assumed)" if margin.assumed else ""),
-        "share": percent(margin.share, ".3g"), "style": "broken" if margin.share < 0.0 else "",
-    }  # fmt: skip
+    limit = number(margin.limit) + (" (assumed)" if margin.assumed else "")
+    numbers = (number(margin.reached), number(margin.allowed), limit, percent(margin.share, ".3g"))
+    return (margin.where, margin.quantity, *numbers)
 
 
 def point_table(model: RobotModel, series: FourierSeries, rate_hz: float) -> str:

@@ -27,7 +27,8 @@ from service.reports.figures import (
     spectrum_figure,
     torque_figure,
 )
-from service.reports.page import embedded_figure, render_page
+from service.reports.figures.panels import torque_unit
+from service.reports.page import Section, embedded_figure, fact_table, render_page, table, text
 
 VERDICT_TEXT = {
     "ok": "the model explains the torque",
@@ -38,40 +39,13 @@ VERDICT_TEXT = {
     "not_explained": "the model does not explain the torque; no parameters are reported",
 }
 
-TORQUE_CAPTION = (
-    "Measured torque (black), the model's (blue, dashed) and what is left over (orange). The residual should be small "
-    "and look like noise. If it follows the motion, something is not modelled; if it jumps where a joint turns round, "
-    "that is friction. Lines break where a row was not used."
-)
-FRICTION_CAPTION = (
-    "The fitted law (blue) with its 95 % band, and the data: each row's measured torque less everything but this "
-    "joint's friction. Points should lie evenly on both sides of the curve at every velocity; where they do not, the "
-    "law does not describe this joint. A wide band means few data at these velocities. The curve ends where the data "
-    "do and leaves out standstill; friction that depends on load or position is not in it."
-)
-FRICTION_TEMPERATURE_CAPTION = (
-    "The fitted law with its 95 % band at the lowest, the middle and the highest temperature of each joint, and the "
-    "data in the colour of their temperature. Points should lie about the curve of their colour; curves that lie "
-    "within each other's bands show no influence of temperature. Nothing is known outside these temperatures."
-)
-VELOCITY_CAPTION = (
-    "Residual against velocity. An even band around zero is noise. A slope, a step at zero or a bow is friction that "
-    "the law does not describe; a few points far out are outliers."
-)
-SPECTRUM_CAPTION = (
-    "Power spectrum of the torque (black) and of the residual (orange). A flat residual is noise, and the dotted line "
-    "is its floor. A residual that rises above the floor where the torque is strong is something not modelled; a "
-    "narrow peak elsewhere is vibration or torque ripple. Right of the edge of the band (green) the filter rules."
-)
-HISTOGRAM_CAPTION = (
-    "Distribution of the residual, and the normal curve of the same mean and standard deviation; dotted lines at three "
-    "standard deviations, the outermost bars hold all beyond. Many values beyond 3σ are outliers or a model error that "
-    "comes and goes; two humps are mostly friction that the law has wrong."
-)
-HISTORY_CAPTION = (
-    "Lowest cost after each iteration of the search, one line for each start, the best in blue. A line that still "
-    "falls at its end needed more iterations; starts that end at different costs have found different minima."
-)
+#: Columns of tables, see `service.reports.page.table`.
+PARAMETERS = (
+    "<parameter", "value", "95\u00a0% from", "to", "<unit", "rel.\u00a0std", "!status", "`stands for"
+)  # fmt: skip
+ESTIMATES = ("<quantity", *PARAMETERS[1:5], "!status", "*because")
+_JOINTS = ("<joint", "=verdict", "*because", "*parameters")
+_TORQUES = ("<joint", "rows", "RMSE", "mean abs.", "maximum", "<unit", "R", "explained")
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -104,24 +78,36 @@ def html_report(
     cost after each iteration (iterations + 1,) of each start of a search.
     """
     accepted = verdict != "not_explained"
-    figures = [embedded_figure(TORQUE_CAPTION, torque_figure(model, rows, predicted))]
+    sections: list[Section] = []
+    if identification is not None:
+        sections += table("Joint by joint", _JOINTS, _joints(identification))
+    if accepted:
+        sections += table("Parameters", PARAMETERS, map(parameter_row, parameters), _statuses(parameters))
+        columns = ("<constant", *PARAMETERS[1:5], "!status")
+        note = text("identification.constants")
+        sections += table("Velocity constants of friction", columns, map(_constant, constants), note)
+    sections += fact_table("What was done", facts)
+    sections += table("Torque, joint by joint", _TORQUES, _torques(model, metrics))
+    sections.append(embedded_figure("identification.torque_figure", torque_figure(model, rows, predicted)))
     if identification is not None and accepted:
-        figures += _friction(identification)
-    figures += [
-        embedded_figure(VELOCITY_CAPTION, residual_figure(model, rows, predicted), "Residual"),
-        embedded_figure(SPECTRUM_CAPTION, spectrum_figure(model, rows, predicted)),
-        embedded_figure(HISTOGRAM_CAPTION, histogram_figure(model, rows, predicted)),
+        sections += _friction(identification)
+    sections += [
+        embedded_figure("identification.velocity_figure", residual_figure(model, rows, predicted), "Residual"),
+        embedded_figure("identification.spectrum_figure", spectrum_figure(model, rows, predicted)),
+        embedded_figure("identification.histogram_figure", histogram_figure(model, rows, predicted)),
     ]
     if history:
-        figures.append(embedded_figure(HISTORY_CAPTION, history_figure(history), "Search"))
-    statuses = Counter(sorted((p["status"] for p in parameters), key=_rank))
-    return render_page(
-        "report", title=title, verdict=verdict, verdict_text=VERDICT_TEXT.get(verdict, verdict), reasons=reasons,
-        facts=facts, joints=[] if identification is None else _joints(identification), torques=_torques(model, metrics),
-        parameters=[parameter_row(p) for p in parameters] if accepted else [],
-        constants=[_constant(c) for c in constants] if accepted else [], statuses=statuses,
-        counts=", ".join(f"{n} {status}" for status, n in statuses.items()), figures=figures,
-    )  # fmt: skip
+        sections.append(embedded_figure("identification.history_figure", history_figure(history), "Search"))
+    meaning = VERDICT_TEXT.get(verdict, verdict)
+    return render_page(title, sections, verdict=verdict, verdict_text=meaning, reasons=reasons, facts=facts)
+
+
+def _statuses(parameters: Sequence[dict[str, Any]]) -> str:
+    """Return how many parameters have which status, and what those mean."""
+    found = Counter(sorted((p["status"] for p in parameters), key=_rank))
+    counts = ", ".join(f"{n} {status}" for status, n in found.items())
+    rare = [f"identification.{status}" for status in ("prior", "dropped", "doubtful") if found[status]]
+    return f"{counts}. " + " ".join(map(text, ["identification.status", *rare, "identification.interval"]))
 
 
 def _rank(status: str) -> int:
@@ -130,48 +116,46 @@ def _rank(status: str) -> int:
     return known.index(status) if status in known else len(known)
 
 
-def _joints(fit: Identification) -> list[dict[str, Any]]:
+def _joints(fit: Identification) -> list[tuple[str, ...]]:
     """Return the verdict on each joint."""
     return [
-        {
-            "name": joint.name, "word": found.word, "style": found.word.replace(" ", "_"),
-            "counts": ", ".join(f"{n} {status}" for status, n in found.counts.items()), "reason": found.reason,
-        }
+        (joint.name, found.word, found.reason, ", ".join(f"{n} {status}" for status, n in found.counts.items()))
         for joint, found in zip(fit.model.joints, verdicts_of(fit), strict=True)
-    ]  # fmt: skip
+    ]
 
 
-def _torques(model: RobotModel, metrics: Metrics) -> list[dict[str, str]]:
+def _torques(model: RobotModel, metrics: Metrics) -> list[tuple[str, ...]]:
     """Return the prediction error of each joint's torque."""
+    sizes = (metrics.rmse, metrics.mae, metrics.maximum)
     return [
-        {
-            "name": joint.name, "count": f"{metrics.count[j]:.0f}", "unit": "N·m" if joint.kind == "revolute" else "N",
-            "rmse": number(metrics.rmse[j]), "mae": number(metrics.mae[j]), "max": number(metrics.maximum[j]),
-            "R": number(metrics.R[j], 5), "explained": percent(metrics.explained[j], ".2f"),
-        }
+        (
+            joint.name, f"{metrics.count[j]:.0f}", *(number(size[j]) for size in sizes), torque_unit(model, j),
+            number(metrics.R[j], 5), percent(metrics.explained[j], ".2f"),
+        )
         for j, joint in enumerate(model.joints)
     ]  # fmt: skip
 
 
-def parameter_row(p: dict[str, Any]) -> dict[str, str]:
-    """Return a parameter of a model file as texts, with its 95 % interval."""
+def parameter_row(p: dict[str, Any]) -> tuple[str, ...]:
+    """Return the cells of `PARAMETERS` of a parameter of a model file, with its 95 % interval."""
     # a dropped parameter is held at zero: its missing deviation is no knowledge
     open_ended = p["value"] is None or p["std"] is None or p["status"] == "dropped"
     half = None if open_ended else NORMAL_QUANTILE_95 * p["std"]
-    return {
-        "name": p["name"], "value": number(p["value"], 5),
-        "lower": number(None if half is None else p["value"] - half, 5),
-        "upper": number(None if half is None else p["value"] + half, 5), "unit": p["unit"],
-        "relative": certain(p["relative_std"]), "status": p["status"], "expression": p["expression"],
-    }  # fmt: skip
+    ends = [None if half is None else p["value"] + sign * half for sign in (-1.0, 1.0)]
+    numbers = (number(value, 5) for value in (p["value"], *ends))
+    return (p["name"], *numbers, p["unit"], certain(p["relative_std"]), p["status"], p["expression"])
 
 
-def _constant(c: dict[str, Any]) -> dict[str, str]:
-    bounds = {key: number(c[key], 5) for key in ("lower", "upper")}
-    return {"name": c["name"], "value": number(c["value"], 5), "unit": c["unit"], "status": c["status"]} | bounds
+def _constant(c: dict[str, Any]) -> tuple[str, ...]:
+    return (c["name"], *(number(c[key], 5) for key in ("value", "lower", "upper")), c["unit"], c["status"])
 
 
-def _friction(fit: Identification) -> list[dict[str, str]]:
+def estimate_row(q: Any) -> tuple[str, ...]:
+    """Return the cells of `ESTIMATES` of a quantity with an interval, a status and the reason for it."""
+    return (q.name, *(number(x, 5) for x in (q.value, q.lower, q.upper)), q.unit, q.status, q.reason or "")
+
+
+def _friction(fit: Identification) -> list[Section]:
     """Draw the friction curves of all joints that have one, in one figure."""
     known = np.isfinite(fit.std)
     covariance, constants = fit.uncertainty.covariance, tuple[str, ...]()
@@ -191,12 +175,12 @@ def _friction(fit: Identification) -> list[dict[str, str]]:
     if not curves:
         return []
     note = f" Without a curve, for lack of friction or of data: {', '.join(missing)}." if missing else ""
-    return [embedded_figure(FRICTION_CAPTION + note, friction_figure(fit.model, curves), "Friction")]
+    return [embedded_figure("identification.friction_figure", friction_figure(fit.model, curves), "Friction", note)]
 
 
 def _friction_by_temperature(
     fit: Identification, covariance: FloatArray, known: BoolArray, constants: Sequence[str]
-) -> list[dict[str, str]]:
+) -> list[Section]:
     """Draw the friction curves of all joints that have one, at the lowest, middle and highest temperature of each."""
     seen = fit.temperatures
     families = []
@@ -211,4 +195,5 @@ def _friction_by_temperature(
             families.append(curves)
     if not families:
         return []
-    return [embedded_figure(FRICTION_TEMPERATURE_CAPTION, friction_temperature_figure(fit.model, families), "Friction")]
+    drawn = friction_temperature_figure(fit.model, families)
+    return [embedded_figure("identification.friction_temperature_figure", drawn, "Friction")]

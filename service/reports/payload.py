@@ -11,10 +11,10 @@ from rt_core.model.inertia import mass_com_inertia
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from service.models.document import ModelFile
-from service.operations.payload import PayloadResult, Quantity, payload_document
+from service.operations.payload import PayloadResult, payload_document
 from service.reports.figures import torque_figure
-from service.reports.identification import number
-from service.reports.page import encoded, render_page
+from service.reports.identification import ESTIMATES, estimate_row, number
+from service.reports.page import Section, embedded_figure, fact_table, render_page, table, text
 
 VERDICT_TEXT = {
     "determined": "the payload is determined",
@@ -24,14 +24,6 @@ VERDICT_TEXT = {
     "not_determined": "these data do not determine a payload",
     "not_explained": "the recording is not explained; no payload is reported",
 }
-PAYLOAD_CAPTION = (
-    "Measured torque of the recording with payload (black), that of the arm with the payload as estimated (blue, "
-    "dashed) and what is left over (orange). What is left over should be small and look like noise."
-)
-OWN_FIT_CAPTION = (
-    "Measured torque of the recording with payload (black), a fit of its own with all parameters free (blue, dashed) "
-    "and what is left over (orange). No payload leaves less."
-)
 
 
 def payload_facts(result: PayloadResult, before: ModelFile, loaded: Path) -> list[tuple[str, str]]:
@@ -76,35 +68,35 @@ def payload_html(title: str, result: PayloadResult, model: RobotModel, facts: Se
 
     `model` is the arm; `facts` are (name, value) pairs of what was done.
     """
-    figure, caption = _torque(result, model)
+    note = f"{text('payload.quantities')} {text('identification.interval')}"
+    sections = [
+        *(table("Payload", ESTIMATES, map(estimate_row, result.quantities), note) if result.present else ()),
+        *(_body(result.body) if result.body is not None else ()), *fact_table("What was done", facts),
+        *_torque(result, model),
+    ]  # fmt: skip
     return render_page(
-        "payload", title=title, verdict=result.verdict, verdict_text=VERDICT_TEXT[result.verdict],
-        reasons=result.reasons, quantities=[_quantity(q) for q in result.quantities] if result.present else [],
-        body=None if result.body is None else _body(result.body), facts=facts,
-        figure=None if figure is None else encoded(figure), caption=caption,
+        title, sections, verdict=result.verdict, verdict_text=VERDICT_TEXT[result.verdict], reasons=result.reasons,
+        facts=facts,
     )  # fmt: skip
 
 
-def _torque(result: PayloadResult, model: RobotModel) -> tuple[bytes | None, str]:
-    """Return the figure of the torque, and its caption."""
+def _torque(result: PayloadResult, model: RobotModel) -> list[Section]:
+    """Return the figure of the torque, if there is a recording."""
     fit = result.identification
     if fit is None:
-        return None, ""
-    if result.predicted is None:
-        return torque_figure(model, fit.rows, fit.rows.predict(fit.theta)), OWN_FIT_CAPTION
-    return torque_figure(model, fit.rows, result.predicted), PAYLOAD_CAPTION
+        return []
+    own = result.predicted is None
+    predicted = fit.rows.predict(fit.theta) if result.predicted is None else result.predicted
+    key = "payload.own_fit_figure" if own else "payload.payload_figure"
+    return [embedded_figure(key, torque_figure(model, fit.rows, predicted), "Torque, joint by joint")]
 
 
-def _quantity(q: Quantity) -> dict[str, str]:
-    cells = {key: number(getattr(q, key), 5) for key in ("value", "lower", "upper")}
-    return {"name": q.name, "unit": q.unit, "status": q.status, "reason": q.reason or ""} | cells
-
-
-def _body(phi: FloatArray) -> dict[str, Any]:
-    """Return mass, centre of mass, and inertia about it, as texts."""
+def _body(phi: FloatArray) -> list[Section]:
+    """Return mass, centre of mass, and inertia about it."""
     mass, com, inertia = mass_com_inertia(phi)
-    return {
-        "mass": number(mass, 5),
-        "com": " ".join(number(x, 5) for x in com),
-        "inertia": "; ".join(" ".join(number(x) for x in row) for row in inertia),
-    }
+    facts = (
+        ("mass", f"{number(mass, 5)} kg"),
+        ("centre of mass", f"{' '.join(number(x, 5) for x in com)} m"),
+        ("inertia about it", f"{'; '.join(' '.join(number(x) for x in row) for row in inertia)} kg*m^2"),
+    )
+    return [part | {"note": "For a controller's payload setting."} for part in fact_table("Nearest real body", facts)]

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from drivers.files.atomic_write import sync_folder, write_bytes
+from drivers.files.table import describe
 from service.protocol.roles import Role
 from service.security.files import SecretFileError, check_directory, read_secret
 from service.security.keys import is_key
@@ -99,7 +100,7 @@ class Registry:
             try:
                 client = Client(name=name, role=role, public_key=public_key, created=_now())
             except ValidationError as error:
-                raise RegistryError(f"{name!r:.80}: {_reason(error)}") from error
+                raise RegistryError(f"{name!r:.80}: {describe(error, Client)}") from error
             self._write((*clients, client))
         return client
 
@@ -143,7 +144,7 @@ class Registry:
         try:
             return _File.model_validate_json(text).clients
         except ValidationError as error:
-            raise RegistryError(f"{self.path}: {_reason(error)}") from error
+            raise RegistryError(f"{self.path}: {describe(error, _File)}") from error
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[tuple[Client, ...]]:
@@ -182,9 +183,3 @@ def _full(clients: Sequence[Client]) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _reason(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg'].removeprefix('Value error, ')}"

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from drivers.files.table import StrictTable
-from service.config.load import Config, ConfigError, describe
+from drivers.files.table import StrictTable, describe
+from service.config.load import Config, ConfigError
 from service.config.methods import Method
 from service.protocol.control import ControlError
 from service.web._recordings import find_recording
@@ -104,7 +104,7 @@ def read_action(data: bytes) -> Action:
     try:
         return _ACTIONS.validate_json(data)
     except ValidationError as error:
-        raise ControlError("bad_argument", describe(error)[:1000]) from error
+        raise ControlError("bad_argument", describe(error, Action)[:1000]) from error
 
 
 def verb_of(action: Action) -> str:

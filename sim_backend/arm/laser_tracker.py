@@ -4,49 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 
 from rt_core.calibration.elements import FRAME
 from rt_core.calibration.error_model import ErrorModel, error_model
 from rt_core.calibration.geometry import Geometry
+from rt_core.settings import AnyShare, Bounded, Count
 from rt_core.types import BoolArray, FloatArray
 from sim_backend.errors import SimulationConfigError
 
+#: An error [m or rad].
+Small = Annotated[float, Interval(ge=0.0, lt=1.0)]
+
 
 @dataclass(frozen=True)
-class TrackerSettings:
+class TrackerSettings(Bounded):
     """Errors of the arm's geometry, and properties of the tracker; errors are standard deviations."""
 
-    error_length: float = 1e-3  # of the arm's geometry [m]
-    error_angle: float = 1e-3  # [rad]
-    noise: float = 5e-5  # of each coordinate of a position [m]
-    noise_angle: float = 1e-4  # of the rotation about each axis [rad]
-    outliers: float = 0.0  # share of bad readings
-    outlier_size: float = 0.02  # of bad readings [m]
+    refusal: ClassVar[type[ValueError]] = SimulationConfigError
+    error_length: Small = 1e-3  # of the arm's geometry [m]
+    error_angle: Small = 1e-3  # [rad]
+    noise: Small = 5e-5  # of each coordinate of a position [m]
+    noise_angle: Small = 1e-4  # of the rotation about each axis [rad]
+    outliers: AnyShare = 0.0  # share of bad readings
+    outlier_size: Small = 0.02  # of bad readings [m]
     orientation: bool = False  # whether the tracker measures it
     own_frame: bool = True  # whether its frame differs from the robot's base
-    target: float = 0.05  # distance of the target from the tip, in a drawn direction [m]
+    target: Small = 0.05  # distance of the target from the tip, in a drawn direction [m]
     place: tuple[float, float, float] | None = None  # or its position in the frame of the tip [m]
-    station: int = 1  # place of the tracker, from 1; the base in the tracker's frame depends on it
-    seed: int = 0  # of the arm, its base and the target; also of noise and bad readings if `noise_seed` is None
-    noise_seed: int | None = None  # of noise and bad readings
+    # place of the tracker; the base in the tracker's frame depends on it
+    station: Annotated[int, Interval(ge=1, le=1000)] = 1
+    seed: Count = 0  # of the arm, its base and the target; also of noise and bad readings if `noise_seed` is None
+    noise_seed: Count | None = None  # of noise and bad readings
 
     def __post_init__(self) -> None:
-        """Check the values."""
-        for name in ("error_length", "error_angle", "noise", "noise_angle", "outlier_size", "target"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise SimulationConfigError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
-        for name in ("seed", "noise_seed"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise SimulationConfigError(f"{name} must be at least 0, not {value}")
+        """Check the bounds, and the place of the target."""
+        super().__post_init__()
         if self.place is not None and not np.abs(self.place).max() < 10.0:
             raise SimulationConfigError(f"the target must be within 10 m of the tip, not at {self.place}")
-        if not 1 <= self.station <= 1000:
-            raise SimulationConfigError(f"station must be 1 to 1000, not {self.station}")
-        if not 0.0 <= self.outliers <= 1.0:
-            raise SimulationConfigError(f"outliers must be a share from 0 to 1, not {self.outliers}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from drivers.files.table import Finite, NonNegative, Positive
+from drivers.files.table import Finite, NonNegative, Positive, describe
 from sim_backend.errors import SimulationConfigError
 from sim_backend.ethercat._faults import Fault
-from sim_backend.tables import Table, error_text, read_table
+from sim_backend.tables import Table, read_table
 
 _MAX_CLOCK_START_NS = 10**15
 
@@ -81,8 +81,7 @@ def parse_segment(table: object, origin: str, base: Path) -> SegmentSettings:
     try:
         settings = SegmentSettings.model_validate(table)
     except ValidationError as error:
-        text = error_text(error, SegmentSettings, {"drive": DriveSettings})
-        raise SegmentFileError(f"{origin}: {text}") from error
+        raise SegmentFileError(f"{origin}: {describe(error, SegmentSettings)}") from error
 
     def absolute(name: str) -> str:
         return str((base / name).resolve()) if name.endswith((".toml", ".urdf")) else name

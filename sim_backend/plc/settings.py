@@ -20,11 +20,11 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from drivers.ads.layout import NAME_CHARS, VARIABLES, Sizes, structure
-from drivers.files.table import Finite, NonNegative, Positive
+from drivers.files.table import Finite, NonNegative, Positive, describe
 from sim_backend.errors import SimulationConfigError
 from sim_backend.plc import _ams as ams
 from sim_backend.plc._faults import Fault
-from sim_backend.tables import Table, error_text, read_table
+from sim_backend.tables import Table, read_table
 
 Channel = Literal["q", "dq", "tau", "current", "q_motor", "temperature", "setpoint"]
 _MAX_IMAGE = 64 * 1024 * 1024
@@ -146,7 +146,7 @@ def parse_plc(table: object, origin: str, base: Path) -> PlcSettings:
     try:
         settings = PlcSettings.model_validate(table)
     except ValidationError as error:
-        raise PlcFileError(f"{origin}: {error_text(error, PlcSettings, {'axis': AxisSettings})}") from error
+        raise PlcFileError(f"{origin}: {describe(error, PlcSettings)}") from error
     robot = settings.robot
     if robot.endswith((".toml", ".urdf")):
         robot = str((base / robot).resolve())

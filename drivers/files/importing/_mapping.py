@@ -5,15 +5,14 @@ from __future__ import annotations
 import difflib
 import hashlib
 import tomllib
-import typing
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from drivers.files.importing.units import CHANNEL_QUANTITIES, Unit, UnitError, find_unit
-from drivers.files.table import Finite, Positive
+from drivers.files.table import Finite, Positive, describe
 from drivers.frame import CHANNELS
 from rt_core.model.robot import Transmission
 
@@ -259,7 +258,7 @@ def parse_mapping(data: bytes, path: Path | None = None) -> Mapping:
     try:
         parsed = MappingFile.model_validate(content)
     except ValidationError as error:
-        raise MappingError(f"{label}: {_explain(error)}") from None
+        raise MappingError(f"{label}: {describe(error, MappingFile)}") from None
     return Mapping(parsed, path, hashlib.sha256(data).hexdigest())
 
 
@@ -284,40 +283,3 @@ def _find(ref: str | Path, base: Path | None) -> Path:
     raise MappingError(
         f"no mapping {text!r}; {hint}known are {', '.join(names) or 'none'}; a path ends in .toml or contains '/'"
     )
-
-
-def _explain(error: ValidationError) -> str:
-    """Return all problems in one line, with suggestions for misspelt keys."""
-    problems: dict[str, str] = {}
-    for item in error.errors(include_url=False):
-        location = [str(part) for part in item["loc"] if _is_key(part)]
-        where = ".".join(location)
-        if item["type"] == "extra_forbidden":
-            known = _keys(location[:-1])
-            close = difflib.get_close_matches(location[-1], known, 1, 0.5)
-            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-            text = f"unknown key {where!r}; {hint}"
-        elif item["type"] == "missing":
-            text = f"{where!r} is missing"
-        else:
-            message = item["msg"].removeprefix("Value error, ")
-            given = "" if isinstance(item["input"], dict) else f" (given: {item['input']!r})"
-            text = f"{where}: {message}{given}" if where else message
-        problems.setdefault(where, text)
-    return "; ".join(problems.values())
-
-
-def _is_key(part: Any) -> bool:
-    # Branches of a union appear in the location as "list[...]", "literal[...]", "float", ...
-    return isinstance(part, int) or (part.isidentifier() and part not in ("float", "int", "str", "bool", "constrained"))
-
-
-def _keys(location: list[str]) -> list[str]:
-    model: type[BaseModel] = MappingFile
-    for part in location:
-        if part not in model.model_fields:
-            return []
-        annotation = model.model_fields[part].annotation
-        nested = [a for a in (annotation, *typing.get_args(annotation)) if isinstance(a, type)]
-        model = next((a for a in nested if issubclass(a, BaseModel)), model)
-    return list(model.model_fields)

@@ -15,7 +15,7 @@ from drivers.files.importing._data_files import open_data
 from drivers.files.importing._mapping import CsvTable, ImportFailedError, MappingError, Ref
 from drivers.files.importing.data_source import DataError, DataSource
 from drivers.files.importing.units import UnitError, find_unit
-from drivers.files.table import Table
+from drivers.files.table import Table, describe
 from rt_core.calibration.sample import Contacts, Distances
 from rt_core.types import FloatArray, IntArray
 
@@ -108,10 +108,7 @@ def load_pose_mapping(path: Path) -> PoseMapping:
     try:
         return PoseMapping(PoseMappingFile.model_validate(content), path)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        what = first["msg"].removeprefix("Value error, ")
-        raise MappingError(f"{path}: {where}: {what}" if where else f"{path}: {what}") from None
+        raise MappingError(f"{path}: {describe(error, PoseMappingFile)}") from None
 
 
 def read_poses(

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from drivers.files.table import Finite
+from drivers.files.table import Finite, describe
 from rt_core.elastic.rows import Drive
 from rt_core.identification.preprocess import DataError
-from service.config.load import ConfigError, describe
+from service.config.load import ConfigError
 from service.operations.elastic._prior import OnlineStart
 from service.operations.elastic.joint import FORMAT
 
@@ -56,7 +56,7 @@ def load_elastic(path: Path) -> ElasticFile:
     try:
         found = _Document.model_validate_json(json.dumps(document))
     except ValidationError as error:
-        raise ConfigError(f"{path}: {describe(error)}") from error
+        raise ConfigError(f"{path}: {describe(error, _Document)}") from error
     if "reason" in found.online_start:
         raise ConfigError(f"{path}: joint {found.joint}: {found.online_start['reason']}")
     try:
@@ -65,7 +65,7 @@ def load_elastic(path: Path) -> ElasticFile:
     except DataError as error:
         raise ConfigError(f"{path}: drive: {error}") from error
     except ValidationError as error:
-        raise ConfigError(f"{path}: {describe(error, 'online_start', tuple(OnlineStart.model_fields))}") from error
+        raise ConfigError(f"{path}: {describe(error, OnlineStart, 'online_start')}") from error
     return ElasticFile(found.joint, drive, found.drive.torque_constant, "b_out" in begin.values, begin)
 
 

@@ -15,10 +15,11 @@ from rt_core.model.robot import RobotModel
 from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 from service.reports.figures.panels import (
-    AXIS,
     MEASURED,
     PREDICTED,
+    cross,
     joint_panels,
+    legend,
     plain_ticks,
     png,
     speed_unit,
@@ -40,14 +41,13 @@ def friction_figure(model: RobotModel, curves: Sequence[FrictionCurve]) -> bytes
             axis.plot(curve.velocity[shown], curve.torque[shown], ".", ms=2.5, color=_DATA, label="data")
             axis.fill_between(curve.grid, curve.lower, curve.upper, color=PREDICTED, alpha=0.3, lw=0.0, label="95 %")
             axis.plot(curve.grid, curve.fitted, color=PREDICTED, lw=1.1, label="fitted")
-            axis.axhline(0.0, color=AXIS, lw=0.6)
-            axis.axvline(0.0, color=AXIS, lw=0.6)
+            cross(axis)
             if curve.coupled:
                 axis.set_title(f"{model.joints[curve.joint].name}, the others at rest")
             j = curve.joint
             axis.set(xlabel=f"velocity [{speed_unit(model, j)}]", ylabel=f"friction [{torque_unit(model, j)}]")
         if axes:
-            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
+            legend(figure, axes[0])
         return png(figure)
 
 
@@ -69,8 +69,7 @@ def friction_temperature_figure(model: RobotModel, families: Sequence[Sequence[F
                 axis.fill_between(curve.grid, curve.lower, curve.upper, color=colour, alpha=0.25, lw=0.0)
                 label = None if curve.temperature is None else f"{curve.temperature:.0f} °C"
                 axis.plot(curve.grid, curve.fitted, color=colour, lw=1.3, label=label)
-            axis.axhline(0.0, color=AXIS, lw=0.6)
-            axis.axvline(0.0, color=AXIS, lw=0.6)
+            cross(axis)
             axis.set(xlabel=f"velocity [{speed_unit(model, j)}]", ylabel=f"friction [{torque_unit(model, j)}]")
             axis.legend(frameon=False, fontsize=6.5)
         if axes:
@@ -113,5 +112,5 @@ def sweep_figure(model: RobotModel, curves: Sequence[SweepCurve], unit: str = ""
             axis.set_xlabel(f"speed [{speed_unit(model, curve.joint)}]")
             axis.set_ylabel(f"friction [{unit or torque_unit(model, curve.joint)}]")
         if axes:
-            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
+            legend(figure, axes[0])
         return png(figure)

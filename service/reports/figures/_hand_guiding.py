@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from rt_core.hand_guiding import GuidingState
 from rt_core.model.robot import RobotModel
@@ -17,7 +16,9 @@ from service.reports.figures.panels import (
     MEASURED,
     PREDICTED,
     RESIDUAL,
+    grid,
     joint_panels,
+    legend,
     nothing,
     png,
     speed_unit,
@@ -63,8 +64,8 @@ def guiding_figure(model: RobotModel, record: GuidingRecord, title: str = "") ->
         (record.outside, f"from outside [{torques}]"),
     ]
     with style():
-        figure = Figure(figsize=(9.0, 8.0), layout="constrained")
-        axes = figure.subplots(len(panels) + 1, 1, sharex=True)
+        figure, axes = grid(len(panels) + 1, 1, (9.0, 8.0), right=1.2, gap=0.15, sharex=True)
+        axes = axes[:, 0]
         for axis, (values, label) in zip(axes, panels, strict=False):
             for j, joint in enumerate(model.joints):
                 of_joint = mpl.colormaps["viridis"](j / max(1, model.n - 1) * 0.9)
@@ -80,7 +81,7 @@ def guiding_figure(model: RobotModel, record: GuidingRecord, title: str = "") ->
             _mark_states(axis, record)
         lines, labels = axes[0].get_legend_handles_labels()
         more, others = axes[-1].get_legend_handles_labels()
-        figure.legend(lines + more, labels + others, loc="outside right upper", frameon=False)
+        figure.legend(lines + more, labels + others, loc="upper right", frameon=False)
         if title:
             axes[0].set_title(title, loc="left")
         axes[-1].set_xlabel("time [s]")
@@ -101,5 +102,5 @@ def guiding_torque_figure(model: RobotModel, record: GuidingRecord) -> bytes:
             _mark_states(axis, record)
             axis.set(xlabel="time [s]", ylabel=f"torque [{torque_unit(model, j)}]")
         if axes:
-            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
+            legend(figure, axes[0])
         return png(figure)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from rt_core.identification.rows import Rows
@@ -16,7 +15,9 @@ from service.reports.figures.panels import (
     MEASURED,
     PREDICTED,
     RESIDUAL,
+    grid,
     joint_panels,
+    legend,
     nothing,
     plain_ticks,
     png,
@@ -36,8 +37,8 @@ _DECADES = 8.0  # range of a spectrum at most, below its highest point
 def torque_figure(model: RobotModel, rows: Rows, predicted: FloatArray, title: str = "") -> bytes:
     """Draw measured and predicted torque and the residual over time, one panel per joint."""
     with style():
-        figure = Figure(figsize=(10.0, 1.0 + 1.5 * model.n), layout="constrained")
-        axes = figure.subplots(model.n, 1, sharex=True, squeeze=False)[:, 0]
+        figure, axes = grid(model.n, 1, (10.0, 1.0 + 1.5 * model.n), left=1.0, gap=0.15, sharex=True)
+        axes = axes[:, 0]
         new_piece = np.flatnonzero(np.diff(rows.piece)) + 1
         t = np.insert(rows.t, new_piece, rows.t[new_piece])
         for j, axis in enumerate(axes):
@@ -50,7 +51,7 @@ def torque_figure(model: RobotModel, rows: Rows, predicted: FloatArray, title: s
             axis.plot(t, measured - fitted, color=RESIDUAL, lw=0.7, label="residual")
             axis.axhline(0.0, color=AXIS, lw=0.4)
             axis.set_ylabel(f"{model.joints[j].name}\n[{torque_unit(model, j)}]")
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
+        legend(figure, axes[0])
         if title:
             axes[0].set_title(title, loc="left")
         axes[-1].set_xlabel("time [s]")
@@ -104,8 +105,7 @@ def spectrum_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> byt
             axis.set(xlabel="frequency [Hz]", ylabel=f"density [({torque_unit(model, j)})²/Hz]")
         labelled = [axis for axis in axes if axis.get_legend_handles_labels()[0]]
         if labelled:
-            handles = labelled[0].get_legend_handles_labels()
-            figure.legend(*handles, loc="outside upper right", ncols=4, frameon=False)
+            legend(figure, labelled[0], 4)
         return png(figure)
 
 
@@ -130,7 +130,7 @@ def histogram_figure(model: RobotModel, rows: Rows, predicted: FloatArray) -> by
             edges = mean + std * np.linspace(-reach, reach, bins + 1)
             # values outside count in the outermost bars
             counted = np.clip(residual, edges[0], edges[-1])
-            axis.hist(counted, edges.tolist(), density=True, color=RESIDUAL, alpha=0.75)
+            axis.stairs(*np.histogram(counted, edges, density=True), fill=True, color=RESIDUAL, alpha=0.75)
             x = np.linspace(edges[0], edges[-1], 200)
             normal = np.exp(-0.5 * ((x - mean) / std) ** 2) / (std * np.sqrt(2.0 * np.pi))
             axis.plot(x, normal, color=MEASURED, lw=1.0)

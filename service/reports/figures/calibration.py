@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from rt_core.types import BoolArray, FloatArray
-from service.reports.figures.panels import AXIS, MARK, MEASURED, PREDICTED, RESIDUAL, png, style, thin
+from service.reports.figures.panels import AXIS, MARK, MEASURED, PREDICTED, RESIDUAL, grid, png, style, thin
 
 _MM = 1e3
 _BINS = 40
@@ -28,9 +27,9 @@ def error_vectors_figure(positions: FloatArray, before: FloatArray, after: Float
     largest = float(np.quantile(np.linalg.norm(before[:, :3], axis=1), _LARGE)) or 1.0
     factor = _ARROW * size / largest
     with style():
-        figure = Figure(figsize=(10.0, 4.8), layout="constrained")
+        figure, panels = grid(1, 2, (10.0, 4.8), left=0.2, foot=0.2, subplot_kw={"projection": "3d"})
         for k, (title, errors) in enumerate((("before", before), ("after", after))):
-            axis = figure.add_subplot(1, 2, k + 1, projection="3d")
+            axis = panels[0, k]
             e = errors[chosen, :3]
             mean = _MM * float(np.linalg.norm(errors[:, :3], axis=1).mean())
             axis.set_title(f"{title}: mean {mean:.3g} mm, arrows {factor:.3g} times too long")
@@ -50,8 +49,7 @@ def error_histogram_figure(before: FloatArray, after: FloatArray, use: BoolArray
     """Draw distances [mm] of residuals (N, 3) or (N, 1) [m], before and after; after for fitted and test poses."""
     lengths = {name: _MM * np.linalg.norm(r[:, :3], axis=1) for name, r in (("before", before), ("after", after))}
     with style():
-        figure = Figure(figsize=(10.0, 3.0), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        figure, ((left, right),) = grid(1, 2, (10.0, 3.0), head=0.15)
         _histogram(left, {"before": lengths["before"], "after": lengths["after"]}, (RESIDUAL, PREDICTED))
         parts = {"after, fitted": lengths["after"][use], "after, test": lengths["after"][~use]}
         _histogram(right, {k: v for k, v in parts.items() if v.size}, (PREDICTED, MARK))
@@ -66,8 +64,8 @@ def axis_errors_figure(before: FloatArray, after: FloatArray) -> bytes:
     names = ("x", "y", "z") if before.shape[1] > 1 else ("distance",)
     shown = thin(len(before))
     with style():
-        figure = Figure(figsize=(10.0, 1.0 + 1.6 * len(names)), layout="constrained")
-        axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+        figure, axes = grid(len(names), 1, (10.0, 1.0 + 1.6 * len(names)), gap=0.15, sharex=True)
+        axes = axes[:, 0]
         for k, (name, axis) in enumerate(zip(names, axes, strict=True)):
             axis.plot(shown, _MM * before[shown, k], ".", ms=3.0, color=RESIDUAL, label="before")
             axis.plot(shown, _MM * after[shown, k], ".", ms=3.0, color=PREDICTED, label="after")
@@ -81,4 +79,5 @@ def axis_errors_figure(before: FloatArray, after: FloatArray) -> bytes:
 def _histogram(axis: Axes, parts: dict[str, FloatArray], colours: tuple[str, ...]) -> None:
     most = max(float(v.max()) for v in parts.values()) or 1.0
     for (name, values), colour in zip(parts.items(), colours, strict=False):
-        axis.hist(values, np.linspace(0.0, most, _BINS).tolist(), color=colour, alpha=0.6, label=name)
+        counts, edges = np.histogram(values, np.linspace(0.0, most, _BINS))
+        axis.stairs(counts, edges, fill=True, color=colour, alpha=0.6, label=name)

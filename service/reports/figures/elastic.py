@@ -6,13 +6,24 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from rt_core.elastic.fit import SpringFit
 from rt_core.elastic.problem import SHAPED
 from rt_core.online.elastic.history import ElasticHistory
 from rt_core.types import FloatArray
-from service.reports.figures.panels import AXIS, MARK, MEASURED, PREDICTED, RESIDUAL, nothing, png, style, thin
+from service.reports.figures.panels import (
+    AXIS,
+    MARK,
+    MEASURED,
+    PREDICTED,
+    RESIDUAL,
+    cross,
+    grid,
+    nothing,
+    png,
+    style,
+    thin,
+)  # fmt: skip
 
 _MIN_SPEED = 1e-9  # [rad/s]
 _SIDE = {"motor": MARK, "sensor": RESIDUAL, "coupled": MARK}
@@ -29,16 +40,15 @@ def stiffness_figure(fit: SpringFit, *, known: bool) -> bytes:
     If the stiffness is not `known`, the measured torques over the difference of the encoders.
     """
     with style():
-        figure = Figure(figsize=(7.0, 3.6), layout="constrained")
-        axis: Axes = figure.subplots()
+        figure, ((axis,),) = grid(1, 1, (7.0, 3.6))
         shown = thin(fit.deflection.size)
         deflection = fit.deflection if known else fit.difference - fit.difference.mean()
         torque = _spring(fit, deflection)[:, None] + fit.measured - fit.predicted if known else fit.measured
         for i, side in enumerate(fit.terms.sides):
             axis.plot(1e3 * deflection[shown], torque[shown, i], ".", ms=2.5, color=_SIDE[side], label=f"{side} row")
         if known:
-            grid = np.linspace(float(deflection.min()), float(deflection.max()), 200)
-            axis.plot(1e3 * grid, _spring(fit, grid), color=PREDICTED, lw=1.3, label="fitted")
+            along = np.linspace(float(deflection.min()), float(deflection.max()), 200)
+            axis.plot(1e3 * along, _spring(fit, along), color=PREDICTED, lw=1.3, label="fitted")
         axis.set_xlabel("deflection [mrad]" if known else "difference of the encoders, less its mean [mrad]")
         axis.set_ylabel("torque of the spring [N·m]" if known else "torque, joint side [N·m]")
         axis.axhline(0.0, color=AXIS, lw=0.6)
@@ -53,8 +63,8 @@ def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collecti
     """
     with style():
         sides = [side for side in fit.terms.sides if side != "coupled"]
-        figure = Figure(figsize=(5.0 * len(sides), 3.2), layout="constrained")
-        for axis, (i, side) in zip(figure.subplots(1, len(sides), squeeze=False)[0], enumerate(sides), strict=True):
+        figure, panels = grid(1, len(sides), (5.0 * len(sides), 3.2))
+        for axis, (i, side) in zip(panels[0], enumerate(sides), strict=True):
             speed, shown = fit.rows.dq[:, i], thin(fit.deflection.size)
             left = (fit.measured - fit.predicted)[:, i] * (1.0 if side == "motor" else -1.0)
             data = _friction(fit, side, gear_ratio, speed) + left
@@ -65,11 +75,10 @@ def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collecti
             for way in (-1.0, 1.0):
                 there = np.abs(speed[way * speed > 0.0])
                 if there.size and not of_side & set(unknown):
-                    grid = way * np.geomspace(max(float(there.min()), _MIN_SPEED), float(there.max()), 80)
-                    law = _friction(fit, side, gear_ratio, grid)
-                    axis.plot(grid, law, color=PREDICTED, lw=1.3, label="fitted" if way > 0.0 else None)
-            axis.axhline(0.0, color=AXIS, lw=0.6)
-            axis.axvline(0.0, color=AXIS, lw=0.6)
+                    along = way * np.geomspace(max(float(there.min()), _MIN_SPEED), float(there.max()), 80)
+                    law = _friction(fit, side, gear_ratio, along)
+                    axis.plot(along, law, color=PREDICTED, lw=1.3, label="fitted" if way > 0.0 else None)
+            cross(axis)
             axis.set(title=side, xlabel="speed of the joint [rad/s]", ylabel="friction, joint side [N·m]")
             axis.legend(frameon=False)
         return png(figure)
@@ -78,13 +87,12 @@ def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collecti
 def elastic_cyclic_figure(fit: SpringFit) -> bytes:
     """Draw the link's cyclic friction over its angle: the residual of the rest of the fit, and the law."""
     with style():
-        figure = Figure(figsize=(7.0, 3.2), layout="constrained")
-        axis: Axes = figure.subplots()
+        figure, ((axis,),) = grid(1, 1, (7.0, 3.2))
         i, shown = fit.terms.sides.index("sensor"), thin(fit.deflection.size)
         data = _cyclic(fit, fit.link) - (fit.measured - fit.predicted)[:, i]
         axis.plot(fit.link[shown], data[shown], ".", ms=2.5, color=_SIDE["sensor"], label="data")
-        grid = np.linspace(float(fit.link.min()), float(fit.link.max()), 200)
-        axis.plot(grid, _cyclic(fit, grid), color=PREDICTED, lw=1.3, label="fitted")
+        along = np.linspace(float(fit.link.min()), float(fit.link.max()), 200)
+        axis.plot(along, _cyclic(fit, along), color=PREDICTED, lw=1.3, label="fitted")
         axis.axhline(0.0, color=AXIS, lw=0.6)
         axis.set(xlabel="angle of the link [rad]", ylabel="cyclic friction [N·m]")
         axis.legend(frameon=False)
@@ -95,9 +103,9 @@ def elastic_residual_figure(fit: SpringFit) -> bytes:
     """Draw the residual of each row's torque, over time and over the deflection."""
     with style():
         sides = fit.terms.sides
-        figure = Figure(figsize=(10.0, 0.3 + 2.3 * len(sides)), layout="constrained")
+        figure, panels = grid(len(sides), 2, (10.0, 0.3 + 2.3 * len(sides)))
         left, shown = fit.measured - fit.predicted, thin(fit.deflection.size)
-        for axes, (i, side) in zip(figure.subplots(len(sides), 2, squeeze=False), enumerate(sides), strict=True):
+        for axes, (i, side) in zip(panels, enumerate(sides), strict=True):
             abscissae = ((fit.rows.t, "time [s]"), (1e3 * fit.deflection, "deflection [mrad]"))
             for axis, (x, label) in zip(axes, abscissae, strict=True):
                 axis.plot(x[shown], left[shown, i], ".", ms=2.0, color=RESIDUAL)
@@ -113,8 +121,8 @@ def elastic_history_figure(history: ElasticHistory, reference: Mapping[str, floa
     """
     with style():
         pairs = [pair for pair in _PAIRS if set(pair) & set(history.names)]
-        figure = Figure(figsize=(10.0, 0.3 + 2.2 * (len(pairs) + 1)), layout="constrained")
-        panels = figure.subplots(len(pairs) + 1, 2, sharex=True, squeeze=False)
+        count = len(pairs) + 1
+        figure, panels = grid(count, 2, (10.0, 0.3 + 2.2 * count), gap=0.15, sharex=True)
         for axes, pair in zip(panels, pairs, strict=False):
             for axis, name in zip(axes, pair, strict=True):
                 axis.set_ylabel(_UNITS[name])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
@@ -15,6 +14,7 @@ from service.reports.figures.panels import (
     MEASURED,
     PREDICTED,
     RESIDUAL,
+    grid,
     joint_panels,
     plain_ticks,
     png,
@@ -25,8 +25,7 @@ from service.reports.figures.panels import (
 def history_figure(histories: Sequence[FloatArray]) -> bytes:
     """Draw the cost over iterations (iterations + 1,), one line per start; the best one is highlighted."""
     with style():
-        figure = Figure(figsize=(7.0, 2.8), layout="constrained")
-        axis = figure.subplots()
+        figure, ((axis,),) = grid(1, 1, (7.0, 2.8), head=0.15)
         ends = [float(h[-1]) if h.size else np.inf for h in histories]
         best = int(np.argmin(ends)) if ends else -1
         for k, history in enumerate(histories):
@@ -64,15 +63,15 @@ def limits_figure(model: RobotModel, t: FloatArray, shares: Mapping[str, FloatAr
         lines = {str(line.get_label()): line for axis in axes for line in axis.get_lines()}
         known = [name for name in shares if name in lines]
         drawn = [lines[name] for name in known]
-        figure.legend(drawn, known, loc="outside upper right", ncols=len(shares), frameon=False)
+        figure.legend(drawn, known, loc="upper right", ncols=len(shares), frameon=False)
         return png(figure)
 
 
 def determination_figure(singular_values: FloatArray, inflation: FloatArray, names: Sequence[str]) -> bytes:
     """Draw the singular values (p,) of the regressor, and the inflation of each parameter's deviation by the others."""
     with style():
-        figure = Figure(figsize=(10.0, 3.6), layout="constrained")
-        left, right = figure.subplots(1, 2, width_ratios=(1, 3))
+        below = 0.3 + 0.05 * max(map(len, names), default=0)  # names stand upright
+        figure, ((left, right),) = grid(1, 2, (10.0, 2.9 + below), foot=below, head=0.15, width_ratios=(1, 3))
         left.plot(np.arange(1, singular_values.size + 1), singular_values, ".-", color=PREDICTED, lw=0.8)
         left.set(xlabel="number", ylabel="singular value")
         places = np.arange(len(names))

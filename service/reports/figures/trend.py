@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
-from service.reports.figures.panels import AXIS, PREDICTED, RESIDUAL, nothing, png, style, thin
+from service.reports.figures.panels import AXIS, PREDICTED, RESIDUAL, grid, nothing, png, style, thin
 
 _IN_A_LINE = 3
 
@@ -25,8 +24,8 @@ def trend_figure(
     with style():
         columns = min(_IN_A_LINE, max(len(titles), 1))
         lines = -(-len(titles) // columns)
-        figure = Figure(figsize=(10.0, 0.3 + 1.9 * lines), layout="constrained")
-        axes = figure.subplots(lines, columns, squeeze=False, sharex=True).ravel()
+        figure, panels = grid(lines, columns, (10.0, 0.3 + 1.9 * lines), sharex=True)
+        axes = panels.ravel()
         shown = thin(t.size)
         for axis, k in zip(axes, range(len(titles)), strict=False):
             axis.set_title(titles[k])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rt_core.hand_guiding import GuidingModel
+from rt_core.settings import ZeroForceSettings
 from rt_core.types import FloatArray
-from service.config.hand_guiding import GuidingConfig
 from service.motion._hand_guiding import HandGuiding, Session
 from tests.lab.daemon.motion_bench import MODEL, PERIOD_S, ROBOT, Bench
 from tests.lab.hand_guiding.rig import exact
@@ -30,7 +31,7 @@ class GuidingBench(Bench):
 
     def __init__(self, *faults: dict[str, Any], guiding: Mapping[str, Any] | None = None, **safety: Any) -> None:
         super().__init__(*faults, **safety)
-        self.config = GuidingConfig(**SETTINGS | (guiding or {}))
+        self.config = ZeroForceSettings(**SETTINGS | (guiding or {}))
         limits, state = self.controller.limits, self.controller.state
         self.guiding = HandGuiding(MODEL, limits, state, self.config, PERIOD_S)
         self.controller.guiding = self.guiding
@@ -52,7 +53,7 @@ class GuidingBench(Bench):
         if self.phase != "armed":
             self.arm()
         self.controller.check_permit(self.token, self.now)
-        self.guiding.prepare(self.token, self.now, self.config.settings(**settings), for_s)
+        self.guiding.prepare(self.token, self.now, replace(self.config, **settings), for_s)
         self.guiding.set_model(model() if by is None else by, "m", self.now)
 
     def guide(self, for_s: float | None = None, by: GuidingModel | None = None, **settings: Any) -> None:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from rt_core.hand_guiding._settings import MAX_SHARE
 from rt_core.hand_guiding.model import DEADBAND, RISE
 from rt_core.model.robot import RobotModel
+from rt_core.settings import MAX_SHARE
 from tests.lab.arms.simulated import random_arm, single_joint, twin
 from tests.lab.hand_guiding.frames import AT_ONCE, guiding_model, limited, torque
 

@@ -153,7 +153,7 @@ def test_settings_of_the_estimator_are_checked_by_name_and_range() -> None:
     for bad, words in (
         ({"memry_s": 1.0}, "estimator.memry_s: unknown key; did you mean 'memory_s'"),
         ({"memory_s": "long"}, "estimator.memory_s: .*number"),
-        ({"memory_s": -1.0}, "estimator: .*memory_s"),
+        ({"memory_s": -1.0}, "estimator.memory_s: .*greater than 0"),
     ):
         with pytest.raises(ConfigError, match=words):
             check_settings(OnlineSettings, bad, where)

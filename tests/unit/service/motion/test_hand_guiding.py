@@ -12,7 +12,6 @@ import pytest
 from drivers.driver import CommandRefusedError
 from drivers.frame import JointFrame
 from rt_core.safety import PermitError, SafetyError
-from service.config.hand_guiding import GuidingConfig
 from service.motion._hand_guiding import HandGuiding
 from sim_backend.drive.commanded_driver import STATUS
 from tests.lab.daemon.guiding_bench import PUSH, GuidingBench
@@ -84,7 +83,7 @@ def test_a_permit_has_to_last_for_the_session() -> None:
     bench = GuidingBench()
     bench.arm(5.0)
     with pytest.raises(PermitError, match="arm for longer"):
-        bench.guiding.prepare(bench.token, bench.now, bench.config.settings(), 60.0)
+        bench.guiding.prepare(bench.token, bench.now, bench.config, 60.0)
     assert not bench.controller.busy
 
 
@@ -330,4 +329,4 @@ def test_no_limit_is_above_what_runs_of_the_arm_keep() -> None:
     limits, state = bench.controller.limits, bench.controller.state
     for name, value in (("speed_limit", 2.0 * VELOCITY), ("torque_limit", 2.0 * EFFORT)):
         with pytest.raises(SafetyError, match=f"guiding: {name} of joint_1 is .*: at most .* of the robot file"):
-            HandGuiding(MODEL, limits, state, GuidingConfig.model_validate({name: tuple(value)}), PERIOD_S)
+            HandGuiding(MODEL, limits, state, replace(bench.config, **{name: tuple(value)}), PERIOD_S)
