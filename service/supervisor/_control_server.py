@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
@@ -41,7 +40,7 @@ from service.worker.resources import release_memory, resident_mb
 MESSAGES_A_TURN = 64  # received before each request
 REQUESTS_A_TURN = 8
 QUEUE = 100  # messages of one client, in each direction, and of its requests that wait here
-MAX_WAITING = 10 * QUEUE  # of all clients
+MAX_WAITING = 10 * QUEUE  # of all clients; one request of whoever has none waits beyond that
 REOPEN_S = 3.0  # a port that was closed is free after a moment
 MEMORY_NS = 500_000_000  # between two looks at the memory
 RESTART_NS = 100_000_000  # from the end of an authenticator to the next
@@ -63,8 +62,7 @@ class ControlSocket:
         self._context, self._daemon, self._dispatch, self.log = context, config.daemon, dispatch, log
         self._arms = tuple(arm.name for arm in config.arm)
         self.requests = self.garbage = self.reopened = self.too_many = 0
-        self._waiting: deque[tuple[list[bytes], Request]] = deque()
-        self._waiting_of: Counter[bytes] = Counter()  # by client
+        self._waiting: dict[bytes, list[tuple[list[bytes], Request]]] = {}  # by client, in the order of their turns
         self._memory_mb = self._daemon.memory_mb
         self._next_memory_ns = 0
         self.port = self._daemon.control_port
@@ -108,8 +106,10 @@ class ControlSocket:
             self._receive_all()
             if not self._waiting:
                 return
-            route, request = self._waiting.popleft()
-            self._waiting_of -= Counter((route[0],))  # forgets whoever has none
+            client = next(iter(self._waiting))
+            (route, request), *later = self._waiting.pop(client)
+            if later:
+                self._waiting[client] = later  # after the other clients
             self._run(route, request.id, partial(self._dispatch, route, request))
 
     @property
@@ -171,23 +171,29 @@ class ControlSocket:
         if request.verb in UNLIMITED or request.verb == "shutdown":
             self._dispatch(route, request)
             return
-        if self._waiting_of[route[0]] >= QUEUE or len(self._waiting) >= MAX_WAITING:
+        own = self._waiting.get(route[0], [])
+        if own and (len(own) >= QUEUE or sum(map(len, self._waiting.values())) >= MAX_WAITING):
             self.too_many += 1
             raise ControlError("too_many", f"{request.verb}: too many requests wait already: await their answers first")
-        self._waiting.append((route, request))
-        self._waiting_of[route[0]] += 1
+        self._waiting.setdefault(route[0], own).append((route, request))
 
     def overtake(self, stop: Request) -> None:
         """Refuse what waits and would move the arm again after a request to stop it has been answered."""
-        arm, kept = stop.args["arm"], deque[tuple[list[bytes], Request]]()
-        for route, request in self._waiting:
-            if request.verb in OVERTAKEN and request.args["arm"] == arm:
-                self._waiting_of -= Counter((route[0],))
-                text = f"{request.verb}: a request to stop the arm came after it"
-                self.reply(route, encode_error(request.id, "unavailable", text))
-            else:
-                kept.append((route, request))
-        self._waiting = kept
+        arm = stop.args["arm"]
+        self._refuse(lambda r: r.verb in OVERTAKEN and r.args["arm"] == arm, "a request to stop the arm came after it")
+
+    def refuse_all(self) -> None:
+        """Refuse all requests that wait: the daemon stops."""
+        self._refuse(lambda _: True, "the daemon is stopping")
+
+    def _refuse(self, which: Callable[[Request], bool], why: str) -> None:
+        for client, waiting in list(self._waiting.items()):
+            self._waiting[client] = [(route, request) for route, request in waiting if not which(request)]
+            for route, request in waiting:
+                if which(request):
+                    self.reply(route, encode_error(request.id, "unavailable", f"{request.verb}: {why}"))
+            if not self._waiting[client]:
+                del self._waiting[client]
 
     def _run(self, route: list[bytes], id: int, step: Callable[[], None]) -> None:
         """Run a step of a request, and refuse that for whatever goes wrong: it must not end all processes."""
@@ -228,7 +234,6 @@ class ControlSocket:
         self.log.error("control_reopened", reason=f"clients make it larger than {limit_mb:g} MB")
         self._socket.close(linger=0)
         self._waiting.clear()
-        self._waiting_of.clear()
         self._socket = self._open(REOPEN_S)
         release_memory()
         self._memory_mb = max(limit_mb, 1.5 * resident_mb(os.getpid()))

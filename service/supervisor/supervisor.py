@@ -443,6 +443,7 @@ class Supervisor:
             self._manager.stopping()
             self._manager.status(f"stopping: {self._stop_reason or 'error'}")
             self._routing.stop()
+            self._control.refuse_all()
         except Exception:  # whatever it is, arms come to rest and recordings are closed
             self.log.exception("stop_not_told")
         for roles, seconds in STOP_STAGES:

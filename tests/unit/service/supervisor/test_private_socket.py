@@ -23,7 +23,7 @@ import structlog
 import zmq
 
 from service.config.daemon import DaemonConfig
-from service.protocol.control import VERBS, ControlError, Reply, Request, decode_reply, encode_result
+from service.protocol.control import VERBS, ControlError, Reply, Request, decode_reply, encode_request, encode_result
 from service.protocol.messages import MAX_REPLY, WireError, pack_map, unpack_map
 from service.protocol.worker_messages import MAX_EVENT, MAX_INFO, decode_worker_message
 from service.supervisor._routing import Routing
@@ -438,3 +438,22 @@ def test_a_process_that_does_not_read_has_its_requests_refused(supervisor: Super
                 types.add(error.type)
                 break
         assert types == {"too_many"}
+
+
+def test_clients_have_turns_and_whoever_waits_when_the_daemon_stops_is_told(supervisor: Supervisor) -> None:
+    """Twelve that send all at once do not have one that asks for one thing wait behind all of theirs."""
+    control, said = supervisor._control, list[tuple[bytes, Reply]]()
+    control.reply = lambda route, data: said.append((route[0], decode_reply(data)))  # type: ignore[method-assign]
+    for client in (*(b"%d" % k for k in range(12)), b"one"):
+        for id in range(1, 2 if client == b"one" else 150):
+            control._on_message([client, encode_request(Request(id, "ping", {}))], None)
+    assert {reply.error.type for _, reply in said if reply.error} == {"too_many"}
+    del said[:]
+    control.serve()
+    control.serve()
+    assert [client for client, _ in said] == [*(b"%d" % k for k in range(12)), b"one", b"0", b"1", b"2"]
+    del said[:]
+    control.refuse_all()
+    assert len(said) > 900
+    assert {reply.error.type for _, reply in said if reply.error} == {"unavailable"}
+    assert not control.busy
