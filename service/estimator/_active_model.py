@@ -430,8 +430,8 @@ class ActiveModel:
             "levels": found.levels,
             "reason": found.text,
         }
-        status = {"model": self.model, "drift": drift, "change": self.change.report()}
-        status["change"]["capacity_kg"] = self.estimator.model.payload_bound
+        change = self.change.report() | {"capacity_kg": self.estimator.model.payload_bound}
+        status = {"model": self.model, "drift": drift, "change": change}
         temperature = self.temperature()
         return status if temperature is None else status | {"temperature": temperature}
 
