@@ -305,8 +305,9 @@ def _clean(robot: str, seed: int, rate_hz: float, mode: Mode, has_dq: bool) -> M
     q = np.round(q / ENCODER) * ENCODER
     data = Data(t.copy(), q, dq, tau + noise, tau + noise, np.ones(count, bool), at, joint, rng, rate_hz, moved, noise)
     estimator = OnlineEstimator(model, OnlineSettings(update_hz=50.0), rate_hz, has_dq=has_dq, base=base)
-    capacity_kg = float(model.inertial[:, 0].sum())
-    detector = watcher(estimator, capacity_kg=capacity_kg, least_s=VELOCITY_KNOWN_S if has_dq else 0.0)
+    detector = watcher(
+        estimator, capacity_kg=model.payload_bound or np.inf, least_s=VELOCITY_KNOWN_S if has_dq else 0.0
+    )
     motion = Motion(data, truths(model, base, None), estimator, detector, 0)
     for _ in _steps(motion, range(at), mode == "model"):
         pass

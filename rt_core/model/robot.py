@@ -176,6 +176,7 @@ class RobotModel:
     armature: bool = True  # rotor inertia is a parameter of the model
     offset: bool = True  # a constant torque offset is a parameter of the model
     stated: Stated | None = None  # None: all of `inertial` and `dynamics`
+    payload: float | None = None  # largest that it is made for [kg], None where unknown
 
     @property
     def n(self) -> int:
@@ -189,6 +190,18 @@ class RobotModel:
         Friction at rest balances the other torques and is not a function of velocity.
         """
         return np.array([0.005 * j.velocity if np.isfinite(j.velocity) else 0.01 for j in self.joints])
+
+    @property
+    def payload_bound(self) -> float | None:
+        """Mass [kg] that no payload exceeds: the arm's `payload`, or its own mass; None where neither is known.
+
+        No arm is made for more than itself.  Masses that are not stated, zero, or all the same are placeholders.
+        """
+        if self.payload is not None or self.inertial is None:
+            return self.payload
+        mass, given = self.inertial[:, 0], self.stated is None or self.stated.mass.all()
+        known = given and (mass > 0.0).all() and (self.n == 1 or np.ptp(mass) > 0.0)
+        return float(mass.sum()) if known else None
 
     @cached_property
     def at_reference_temperature(self) -> RobotModel:

@@ -22,6 +22,8 @@ _LEARNED = (
     "inflation_sum", "inflation_count", "weight2", "innovation2", "torque2", "torque_mean2", "moved", "forgetting",
     "excess", "block_sum", "block_count", "misfit", "misfit_count", "evidence", "evidence_rows",
 )  # fmt: skip
+# of the tests of the estimate; of their noise NaN says that there is none yet
+_KNOWN = ("trust_theta", "trust_covariance", "trust_known", "trust_noise", "trust_moved", "trust_velocity")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +70,7 @@ def take_saved(saved: Mapping[str, Any], state_hash: str, state: m.EstimatorStat
     state.floats[:] = floats
     state.ints[:] = ints
     bad = [name for name in _LEARNED if not np.isfinite(state[name]).all()]
+    bad += [name for name in _KNOWN if np.isnan(saved.get(name, 0.0)).any()]
     if bad or not np.diag(state["R"][:, :p] * state["scalars"][m.ROOT_SCALE]).all():
         state.floats[:], state.ints[:] = backup
         what = f"values that are not finite in {', '.join(bad)}" if bad else "a singular information matrix"

@@ -98,9 +98,9 @@ class ActiveModel:
 
     def _change(self) -> ChangeDetector:
         e, (names, joints) = self.estimator, self._names()
-        inertial = e.model.inertial  # no arm carries more than itself
-        capacity_kg = np.inf if inertial is None else float(inertial[:, 0].sum())
-        settings = ChangeSettings(capacity_kg=capacity_kg, least_s=VELOCITY_KNOWN_S if e.has_dq else 0.0)
+        settings = ChangeSettings(
+            capacity_kg=e.model.payload_bound or np.inf, least_s=VELOCITY_KNOWN_S if e.has_dq else 0.0
+        )
         return ChangeDetector(names, joints, e.base.layout, e.update_s, e.settings.cutoff_hz, settings)
 
     def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -430,7 +430,8 @@ class ActiveModel:
             "levels": found.levels,
             "reason": found.text,
         }
-        status = {"model": self.model, "drift": drift, "change": self.change.report()}
+        change = self.change.report() | {"capacity_kg": self.estimator.model.payload_bound}
+        status = {"model": self.model, "drift": drift, "change": change}
         temperature = self.temperature()
         return status if temperature is None else status | {"temperature": temperature}
 

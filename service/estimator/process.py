@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import zmq
 
 from drivers.files.recordings.format import RecordingMeta
@@ -59,19 +60,19 @@ class Inputs:
     def __init__(self, model: RobotModel, has_dq: bool) -> None:
         self.model, self.has_dq = model, has_dq
 
-    def __call__(self, frame: JointFrame) -> tuple[FloatArray, FloatArray, BoolArray | None, FloatArray | None] | None:
-        """Return q (n,), tau (n,), valid (n,) or None, and dq (n,) if `has_dq`; None if the frame lacks a channel."""
+    def __call__(self, frame: JointFrame) -> tuple[FloatArray, FloatArray, BoolArray | None, FloatArray | None]:
+        """Return q (n,), tau (n,), valid (n,) or None, and dq (n,) if `has_dq`; none is valid if a channel lacks."""
         n, transmission = self.model.n, self.model.transmission
         q, tau = frame.q, frame.tau
         if q is None and frame.q_motor is not None and transmission is not None and len(frame.q_motor) == n:
             q = transmission.joint_position(frame.q_motor)
         if tau is None and frame.current is not None and transmission is not None and len(frame.current) == n:
             tau = transmission.joint_torque(transmission.torque_constant * frame.current)
-        if q is None or tau is None or len(q) != n or len(tau) != n:
-            return None
-        if self.has_dq and (frame.dq is None or len(frame.dq) != n):
-            return None
-        return q, tau, frame.valid, frame.dq if self.has_dq else None
+        dq = frame.dq if self.has_dq else q
+        if q is None or tau is None or dq is None or not len(q) == len(tau) == len(dq) == n:
+            nothing = np.full(n, np.nan)
+            return nothing, nothing, np.zeros(n, dtype=np.bool_), nothing if self.has_dq else None
+        return q, tau, frame.valid, dq if self.has_dq else None
 
 
 class EstimatorProcess:
@@ -177,13 +178,13 @@ class EstimatorProcess:
         self._drained = False
         self._time = (frame.t_bus_ns, frame.t_host_ns)
         self.elastic.push(frame, masked=suppressed)
-        values = self.inputs(frame)
-        if values is None:
-            self.unusable += 1
-            return
         t_ns = frame.t_bus_ns
-        q, tau, valid, dq = values
-        self.breakaway.push(frame, q, tau, masked=suppressed)
+        q, tau, valid, dq = self.inputs(frame)
+        lacking = bool(np.isnan(q).all())
+        if lacking:
+            self.unusable += 1
+        else:
+            self.breakaway.push(frame, q, tau, masked=suppressed)
         temperature = frame.temperature
         if temperature is not None and len(temperature) != len(q):
             temperature = None
@@ -193,7 +194,7 @@ class EstimatorProcess:
             self._renewed_host_ns = frame.t_host_ns
         if not guided and (valid is None or valid.all()):
             self.encoders.push(t_ns, q)
-        if t_ns >= self._next_torque_ns and not suppressed:
+        if t_ns >= self._next_torque_ns and not suppressed and not lacking:
             self._next_torque_ns = max(self._next_torque_ns + self._torque_ns, t_ns + self._torque_ns // 2)
             self._publish_torque()
         if t_ns >= self._next_estimate_ns and (

@@ -50,7 +50,7 @@ def build_model(table: RobotTable) -> tuple[RobotModel, tuple[str, ...]]:
         raise BuildError("identification.min_velocity", f"has {len(speeds)} numbers, the arm has {n} joints")
     model = replace(
         model, gravity=_gravity(table), transmission=_transmission(table, n), friction=_friction(table),
-        armature=table.model.armature, offset=table.model.offset,
+        armature=table.model.armature, offset=table.model.offset, payload=table.payload,
     )  # fmt: skip
     return model, warnings
 

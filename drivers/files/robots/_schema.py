@@ -135,6 +135,7 @@ class RobotTable(Table):
     tip_link: str | None = None
     gravity: Gravity | Vector3 = "floor"
     environment: Environment = "ground"  # what it takes away: gravity, or the friction of the lubricant's shear
+    payload: PositiveFloat | None = None  # largest that the arm is made for [kg]
     joint: list[JointTable] = Field([])
     tip: TipTable = TipTable()
     transmission: TransmissionTable | None = None

@@ -143,7 +143,7 @@ def _robot(data: dict[str, Any], where: str, path: Path | None) -> RobotFile:
         field = "" if where.lower().endswith(".urdf") and error.field == "urdf" else error.field
         raise RobotError(where, [(field, error.what)]) from None
     source = table.model_dump(exclude_none=True)
-    hashed = {key: value for key, value in source.items() if key != "description"}
+    hashed = {key: value for key, value in source.items() if key not in ("description", "payload")}
     # Keys added later count only if they differ from the default, so that older descriptions keep their hash.
     fields = ModelTable.model_fields
     hashed["model"] = {

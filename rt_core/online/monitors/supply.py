@@ -15,7 +15,7 @@ _USABLE = 0.05  # of the expected samples, below which nothing is learned
 
 Cause = Literal["invalid", "impossible", "lost", "held", "gaps"]
 _TEXT: dict[Cause, str] = {
-    "invalid": "of the frames hold a joint that is invalid or a value that is no number: check the source's channels",
+    "invalid": "of the frames lack a channel or hold an invalid joint or no number: check the source's channels",
     "impossible": "of the frames hold a position, speed or torque that no arm has: check the units (rad, N*m)",
     "lost": "of the frames were lost: check the source and the load of the machine",
     "held": "of the frames repeat the one before: the source is slower than its stated rate",
@@ -41,8 +41,8 @@ class FrameSupply:
         self._before: dict[str, int] | None = None
 
     def restart(self) -> None:
-        """Begin with another clock."""
-        self._before = None
+        """Begin with another clock: nothing is known of its frames."""
+        self._before, self.cause, self.share = None, "", 0.0
 
     def look(self, counts: dict[str, int], expected: float, moves: bool = True) -> None:
         """Take the counters at the end of a window in which `expected` frames were due; `moves` if the arm has moved.

@@ -1,9 +1,8 @@
 """Whether measured velocities are those of the positions, joint by joint.
 
 Over `SPAN_S` the velocity's integral is compared with the change of the position: `I = a*P - b*dP/dt`, with the
-velocity's scale `a` and its delay `b/a`, about `b`.  Position noise enters only at the ends of the span and velocity
-noise as its mean, so the integral shows per cents where the derivative of a position would drown in rounding.  The
-systematic part
+velocity's scale `a` and its delay `b/a`.  Position noise enters only at the ends of the span and velocity noise as its
+mean, so the integral shows per cents where the derivative of a position would drown in rounding.  The systematic part
 
     miss = sqrt(sum(((a - 1)*P - b*dP/dt)^2) / sum(P^2))
 
@@ -11,22 +10,31 @@ is the relative error that a wrong scale or a delay brings into velocities.  Blo
 standard deviation of `miss` is that of a delete-one jackknife over them, and a joint is named where `miss` is above
 `MISS` by more than the t quantile of `CHANCE`.  `MISS` is no matter of chance: an error of it in the velocity is one of
 the same size in viscous friction and, over the derivative, in inertias; smaller ones are below what a model of friction
-is good for.  A velocity that is none of the position's at all has `a = 0` and `miss = 1`.
+is good for.  A velocity that is none of the position's at all has `a = 0` and `miss = 1`.  A joint that is named stays
+so until `miss` is below `MISS` by as much: between the two the data say neither, and what is said does not flicker.
+
+Rounding of positions makes `P` uncertain, and a regression on an uncertain quantity is too small by the share that its
+errors have in the mean square of `P` (errors in variables).  With a deviation `s` of one position they have `2*s^2`; so
+a window counts whose `P` is `sqrt(2/BIAS)*s` at least: of an encoder, whose steps are `sqrt(12)*s`, that is 5.8 steps.
+`s` is what a polynomial leaves of the window's positions, which no smooth motion does; vibrations count as noise.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.polynomial.legendre import legvander
 from scipy.special import stdtrit
 
 from rt_core.types import BoolArray, FloatArray
 
 SPAN_S = 0.05
 MISS = 0.03
+BIAS = MISS / 6.0  # of `a`, by rounding: at a constant speed up to 1.5 times that
 CHANCE = 1e-4
 
 _BLOCKS = 12  # looks that are kept, and how many of them with motion are needed
 _LEAST = 4
+_DEGREE = 7
 _MOVES = 0.01  # [rad or m] root mean square of P over a span, in spans of a slow motion: less is not judged
 
 
@@ -47,6 +55,14 @@ def span_sums(q: FloatArray, dq: FloatArray, step: float) -> FloatArray:
     total = (integral[:, w:] - integral[:, :-w])[:, h:-h]
     pairs = ((P, P), (P, D), (D, D), (P, total), (D, total), (total, total))
     return np.stack([(x * y).sum(axis=1) for x, y in pairs], axis=1)
+
+
+def unsmooth(q: FloatArray) -> FloatArray:
+    """Return the standard deviation (n,) of positions `q` (n, L) from a polynomial over the window."""
+    length = q.shape[1]
+    basis = np.linalg.qr(legvander(np.linspace(-1.0, 1.0, length), _DEGREE))[0]
+    rest = q - q @ basis @ basis.T
+    return np.asarray(np.sqrt((rest**2).sum(axis=1) / max(length - _DEGREE - 1, 1)))
 
 
 def fitted(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -86,7 +102,8 @@ class VelocityMonitor:
         """Take a window of samples (n, L) that follow each other."""
         found = span_sums(q, dq, step)
         samples = max(q.shape[1] - 2 * round(SPAN_S / step), 1)
-        moves = np.sqrt(np.maximum(found[:, 0], found[:, 5]) / samples) > _MOVES * SPAN_S
+        least = np.maximum(_MOVES * SPAN_S, np.sqrt(2.0 / BIAS) * unsmooth(q))
+        moves = np.sqrt(np.maximum(found[:, 0], found[:, 5]) / samples) > least
         for j in np.flatnonzero(moves):
             self.sums[:-1, j] = self.sums[1:, j]
             self.sums[-1, j] = found[j]
@@ -94,7 +111,8 @@ class VelocityMonitor:
 
     def judge(self) -> None:
         """Judge the blocks that are kept: the last few, which show a new error, and all, which show a small one."""
-        self.joints = np.zeros_like(self.joints)
+        self.sums[~np.isfinite(self.sums).all(axis=2)] = 0.0  # of a damaged state
+        joints, below = np.zeros((2, *self.joints.shape), dtype=np.bool_)
         for blocks in (self.sums, self.sums[-_LEAST:]):
             total, used = blocks.sum(axis=0), blocks[:, :, 0] > 0.0
             count = used.sum(axis=0)
@@ -105,10 +123,14 @@ class VelocityMonitor:
                 others = np.where(used, missed(*fitted(total - blocks), total), 0.0)
                 spread = np.where(used, (others - others.sum(axis=0) / count) ** 2, 0.0).sum(axis=0)
                 std = np.sqrt((count - 1.0) / count * spread)
-                found = (count >= _LEAST) & (miss - stdtrit(np.maximum(count - 1, 1), 1.0 - CHANCE) * std > MISS)
-            self.joints |= found
-            first = blocks is self.sums
-            self.scale, self.delay_s = np.where(found | first, (a, b), (self.scale, self.delay_s))
+                margin = stdtrit(np.maximum(count - 1, 1), 1.0 - CHANCE) * std
+                found = (count >= _LEAST) & (miss - margin > MISS)
+                below |= (count >= _LEAST) & (miss + margin < MISS)
+                late = b / a
+            joints |= found
+            told = found | ((blocks is self.sums) & ~(self.joints & ~below))  # what is held keeps its figures
+            self.scale, self.delay_s = np.where(told, (a, late), (self.scale, self.delay_s))
+        self.joints = joints | (self.joints & ~below)
 
     def text(self, names: tuple[str, ...]) -> str:
         """Return what is wrong, for people."""
@@ -122,6 +144,6 @@ class VelocityMonitor:
             elif abs(a - 1.0) > MISS:
                 what = f"is {a:.3g} times the change of its position"
             else:
-                what = f"is {late_ms:.1f} ms late"
+                what = f"is {abs(late_ms):.1f} ms {'late' if late_ms > 0.0 else 'early'}"
             parts.append(f"the velocity of {names[j]} {what}")
         return ", ".join(parts)

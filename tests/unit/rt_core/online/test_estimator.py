@@ -211,6 +211,7 @@ def test_a_damaged_state_is_refused_and_changes_nothing() -> None:
         (state | {"ints": ints + (at == 0)}, "state has other sizes"),
         (state | {"ints": ints + (at >= ints.size - 3)}, "state has another layout"),
         *((with_nan_in(field), f"not finite in {field}$") for field in ("R", "load_theta", "weight2")),
+        (state | {"trust_theta": np.nan * state["trust_theta"]}, "not finite in trust_theta$"),
     ]
     for wrong in (HEAD + 3, HEAD + len(FIELDS) - 6, 0):
         moved = old["ints"].copy()

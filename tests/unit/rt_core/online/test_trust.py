@@ -17,7 +17,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.online import EstimateReport, OnlineEstimator, OnlineSettings
 from rt_core.online.monitors.supply import Cause, FrameSupply
 from rt_core.online.monitors.trust import CHANCE, disagreement
-from rt_core.online.monitors.velocity import VelocityMonitor
+from rt_core.online.monitors.velocity import MISS, VelocityMonitor
 from rt_core.types import FloatArray
 from sim_backend.arm.robot import SimulatedArm, SimulatedData
 from sim_backend.arm.settings import MotionSettings, SimSettings
@@ -231,6 +231,9 @@ def test_what_keeps_frames_from_being_learned_from_is_named(cause: str, changed:
     supply.look(counts, 100.0)
     supply.look(counts | {"frames": 100} | changed, 100.0, moves=False)
     assert supply.cause == ("" if cause in ("held", "gaps") else cause)  # an encoder flickers on an arm that stands
+    supply.cause = "lost"
+    supply.restart()
+    assert not supply.text
 
 
 @pytest.mark.parametrize(
@@ -256,3 +259,38 @@ def test_velocities_are_compared_with_positions(scale: float, late_s: float, sai
         monitor.take(q, dq, step)
     assert monitor.joints.tolist() == [said != "", False]
     assert re.search(said, monitor.text(("a", "b")))
+
+
+@pytest.mark.parametrize("rate_hz", [250.0, 1000.0])
+@pytest.mark.parametrize("ripple", [0.0, 0.5])
+def test_right_velocities_are_not_doubted_for_a_coarse_encoder(rate_hz: float, ripple: float) -> None:
+    """Encoders of 10 to 23 bit at 0.005 to 2 rad/s; in a normal motion 6 % too fast and a wrong sign are told."""
+    bits, speeds = (x.ravel() for x in np.meshgrid(np.arange(10, 24), np.geomspace(0.005, 2.0, 12)))
+    step = 2.0 * np.pi / 2.0**bits
+    monitors = {scale: VelocityMonitor(bits.size) for scale in (1.0, 1.06, -1.0)}
+    rng, ever = np.random.default_rng(1), np.zeros(bits.size, dtype=bool)
+    for k in range(24):
+        t = 0.5 * k + np.arange(round(0.26 * rate_hz)) / rate_hz
+        q = speeds[:, None] * (t + ripple / 4.0 * np.sin(4.0 * t))
+        dq = speeds[:, None] * (1.0 + ripple * np.cos(4.0 * t)) + 2e-4 * rng.standard_normal(q.shape)
+        for scale, monitor in monitors.items():
+            monitor.take(np.round(q / step[:, None]) * step[:, None], scale * dq, 1.0 / rate_hz)
+        ever |= monitors[1.0].joints
+    fast = speeds * 0.05 > 10.0 * step
+    assert fast.sum() > 40
+    assert not ever.any()
+    assert monitors[1.06].joints[fast & (speeds > 0.1)].all()
+    assert monitors[-1.0].joints[fast & (speeds > 0.02)].all()
+
+
+def test_a_doubt_of_velocities_does_not_flicker_and_ends() -> None:
+    """A scale that is wrong by about the limit, then right."""
+    monitor, said = VelocityMonitor(1), []
+    rng = np.random.default_rng(2)
+    for k in range(120):
+        t = 0.5 * k + 4e-3 * np.arange(65)
+        scale = 1.0 + (MISS + 0.006 * np.sin(0.4 * k) + 0.004 * rng.standard_normal() if k < 80 else 0.0)
+        monitor.take(np.sin(t)[None], scale * np.cos(t)[None], 4e-3)
+        said.append(bool(monitor.joints[0]))
+    assert np.count_nonzero(np.diff(said)) == 2
+    assert not said[-1]

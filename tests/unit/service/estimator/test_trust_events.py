@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 
 from drivers.files.robots.file import load_robot
+from drivers.frame import JointFrame
 from rt_core.online import OnlineEstimator, OnlineSettings
 from service.estimator._trust import TrustEvents
+from service.estimator.process import Inputs
 
 RATE = 250.0
 
 
 def test_each_is_told_once_when_it_comes_and_when_it_goes() -> None:
     estimator = OnlineEstimator(load_robot("emps").model, OnlineSettings(update_hz=50.0), RATE, has_dq=True)
+    inputs = Inputs(estimator.model, has_dq=True)
     told: list[tuple[str, str, dict[str, Any]]] = []
     events = TrustEvents(estimator, lambda *event: told.append(event))
     rng = np.random.default_rng(0)
@@ -24,9 +27,10 @@ def test_each_is_told_once_when_it_comes_and_when_it_goes() -> None:
         t = k / RATE
         wrong = 1.3 if 5.0 < t < 10.0 else 1.0
         q, dq = 0.1 * np.sin(3.0 * t), 0.3 * np.cos(3.0 * t)
-        tau = -80.0 * dq + 200.0 * dq + 20.0 * np.sign(dq) - 50.0 * q + rng.standard_normal()
-        tau = np.array([np.nan if 20.0 < t < 25.0 else tau])
-        estimator.step(round(t * 1e9), k, np.array([q]), tau, None, np.array([wrong * dq]))
+        tau = np.array([-80.0 * dq + 200.0 * dq + 20.0 * np.sign(dq) - 50.0 * q + rng.standard_normal()])
+        lacks = 20.0 < t < 25.0
+        frame = JointFrame(k, round(t * 1e9), 0, np.array([q]), np.array([wrong * dq]), tau=None if lacks else tau)
+        estimator.step(frame.t_bus_ns, k, *inputs(frame))
         events.check(round(t * 1e9))
     kinds = [kind for kind, _, _ in told]
     assert kinds[0] == "doubted"
@@ -36,7 +40,7 @@ def test_each_is_told_once_when_it_comes_and_when_it_goes() -> None:
     assert (kinds.count("starved"), kinds.count("fed")) == (1, 1)
     starved = told[kinds.index("starved")]
     assert starved[2]["cause"] == "invalid"
-    assert "no number" in starved[1]
+    assert "lack a channel" in starved[1]
     assert [kind for kind, text, _ in told if "passed all tests" in text] == ["believed"]
     json.dumps(events.document(0))
 

@@ -99,6 +99,15 @@ def test_kr300_equals_the_published_table(data_dir: Path) -> None:
     np.testing.assert_array_equal(model.gravity, [0, 0, 9.81])
 
 
+def test_no_payload_is_bounded_by_placeholder_masses() -> None:
+    model = load_robot("staubli_tx40").model
+    assert model.inertial is not None
+    assert model.payload_bound == pytest.approx(23.01)
+    assert replace(model, payload=2.0).payload_bound == 2.0
+    for masses in (np.ones(6), np.array([3.0, 2.0, 1.0, 0.0, 1.0, 1.0])):
+        assert replace(model, inertial=np.column_stack((masses, model.inertial[:, 1:]))).payload_bound is None
+
+
 def test_tx40_wrist_is_coupled_and_its_zero_shifted() -> None:
     transmission = load_robot("staubli_tx40").model.transmission
     assert transmission is not None
@@ -206,6 +215,8 @@ def test_hash_sees_content_only(tmp_path: Path) -> None:
     )
     other = load(tmp_path, HEAD + ELBOW + "a = 1\nd = 2.500001\n")
     assert first.sha256 == same.sha256 != other.sha256
+    rated = load(tmp_path, HEAD + "payload = 3.5\n" + ELBOW + "a = 1\nd = 2.5\n")
+    assert (rated.sha256, rated.model.payload_bound, first.model.payload_bound) == (first.sha256, 3.5, None)
     assert len(first.sha256) == 64
 
 
