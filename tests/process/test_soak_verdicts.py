@@ -89,9 +89,9 @@ def test_coverage_counts_values_within_their_intervals() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--excite", "5"), "--excite 5"),
-        (("--validate", "1e9"), "--validate 1e+09"),
-        (("--excite", "nan"), "--excite nan"),
+        (("--excite", "5"), "--excite: '5' is no number from 10"),
+        (("--validate", "1e9"), "--validate: '1e9' is no number"),
+        (("--excite", "nan"), "--excite: 'nan' is no number"),
         (("--seed", "-1"), "--seed"),
         (("--robot", "franka_panda"), "inertial"),  # an arm without link figures cannot be simulated
     ],

@@ -130,7 +130,7 @@ class Guided(Arm):
         super().__init__(robot)
         table = {"name": "one", "robot": "space6_temperature", "driver": {"kind": "sim", "mode": "csp"}, "guiding": {}}
         self.active.start(None, None)
-        self.handlers = HandGuidingModelSource(ArmConfig.model_validate(table), self.active).handlers
+        self.handlers = HandGuidingModelSource(ArmConfig.model_validate(table, strict=False), self.active).handlers
         self.given = {
             "theta": self.theta.tolist(), "constants": self.estimator.base.layout.shape[:, 0].tolist(),
             "robot": robot.sha256, "name": "mine.yaml",

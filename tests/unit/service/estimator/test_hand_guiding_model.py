@@ -35,7 +35,7 @@ class Source:
         self.active.start(None, None)
         base = estimator.base
         self.theta = base.theta(standard_parameters(robot.model, base.standard))
-        self.handlers = HandGuidingModelSource(ArmConfig.model_validate(ARM | arm), self.active).handlers
+        self.handlers = HandGuidingModelSource(ArmConfig.model_validate(ARM | arm, strict=False), self.active).handlers
 
     def activate(self, model: str) -> None:
         covariance = np.diag((0.01 * np.abs(self.theta)) ** 2)

@@ -140,4 +140,4 @@ def test_a_sample_that_is_not_valid_is_not_averaged_over(tmp_path: Path) -> None
 def test_the_command_refuses_a_period_that_there_is_not(tmp_path: Path) -> None:
     path = write(tmp_path / "a.mcap")
     thetad("identify", path, "--robot", "emps", "--period", 1.37).refused("no two periods of 1.37 s")
-    thetad("identify", path, "--robot", "emps", "--period", -1).refused("positive")
+    thetad("identify", path, "--robot", "emps", "--period", -1).refused("--period: should be greater than 0")
