@@ -22,7 +22,8 @@ All works on what the estimator has at hand every `LOOK_S` of motion; the kernel
 - Velocity: measured velocities of joints that move are not those of the positions (`.velocity`).
 - Torque: that of a joint has had one and the same value for 5 s of motion, which no sensor measures.
 - Forgetting: a joint has forgotten in excess, for 0.7 s at least (`innovation_s` times ln 10: no look misses it).  Its
-  parameters are not believed until that is over and the estimate agrees with what it was 1 to 3 s before.  That holds
+  parameters are not believed until that is over and the estimate agrees with what it was 1 to 3 s before, or with the
+  latest snapshot: on a real arm the model's error makes it forget where the motion is as it was then.  Before, it held
   more data, so their difference has at most the covariance of the estimate: the limits are quantiles of `FORGOT`, of
   chi-squared for all and of the normal distribution for each parameter.  No `MODEL_ERROR` here: who fails is only
   learned anew, one in 20 by chance if all had been forgotten, or held until `_CONFIRM` of new data have come.
@@ -277,12 +278,17 @@ class TrustMonitor:
         return np.asarray(np.maximum(earlier, later))
 
     def _has_left(self, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> bool:
-        """Whether the estimate has left what it was before quick forgetting, or that is not known."""
-        found = self._difference(_BEFORE, theta, covariance, known)
+        """Whether the estimate has left what it was before quick forgetting, and the latest snapshot; or not known."""
+        snapshots = (_BEFORE, 1) if self._count["snapshots"] else (_BEFORE,)
+        return all(self._left(snapshot, theta, covariance, known) for snapshot in snapshots)
+
+    def _left(self, snapshot: int, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> bool:
+        found = self._difference(snapshot, theta, covariance, known)
         if found is None:
             return True
-        z = np.abs(theta - self._theta[_BEFORE]) / np.sqrt(np.diag(covariance))
-        largest = float(z[known & (self._known[_BEFORE] > 0.0)].max())
+        variance = np.diag(covariance + (snapshot < _BEFORE) * self._covariance[snapshot])
+        z = np.abs(theta - self._theta[snapshot]) / np.sqrt(variance)
+        largest = float(z[known & (self._known[snapshot] > 0.0)].max())
         return bool(found[0] > chdtri(found[4], FORGOT / 2.0) or largest > -ndtri(FORGOT / (4.0 * found[4])))
 
     def _compare(self, theta: FloatArray, covariance: FloatArray, known: BoolArray) -> None:
