@@ -137,13 +137,14 @@ class Recursion:
                 temperature = np.where(valid, temperature, np.nan)
             known = self._warmth.take(t_ns, temperature)
             frame[-n:] = self._warmth.values
-        if masked or not known or (valid is not None and not valid.all()):
+        invalid = valid is not None and not valid.all()
+        if masked or invalid or not known:
             state.ints[m.MASKED] += 1
             state.ints[m.LOSS] = 1
-            if masked or not known:
-                self._withheld += 1
-            else:
+            if invalid and not masked:  # whose temperatures are not known before long, either
                 self._invalid += 1
+            else:
+                self._withheld += 1
             return False
         t = (t_ns - self._origin_ns) * 1e-9
         left_out = state.ints[m.MASKED]

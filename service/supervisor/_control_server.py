@@ -40,7 +40,7 @@ from service.worker.resources import release_memory, resident_mb
 MESSAGES_A_TURN = 64  # received before each request
 REQUESTS_A_TURN = 8
 QUEUE = 100  # messages of one client, in each direction, and of its requests that wait here
-MAX_WAITING = 10 * QUEUE  # of all clients; one request of whoever has none waits beyond that
+MAX_WAITING = 10 * QUEUE  # of all clients; twice as many where each is its client's only one
 REOPEN_S = 3.0  # a port that was closed is free after a moment
 MEMORY_NS = 500_000_000  # between two looks at the memory
 RESTART_NS = 100_000_000  # from the end of an authenticator to the next
@@ -172,7 +172,7 @@ class ControlSocket:
             self._dispatch(route, request)
             return
         own = self._waiting.get(route[0], [])
-        if own and (len(own) >= QUEUE or sum(map(len, self._waiting.values())) >= MAX_WAITING):
+        if len(own) >= QUEUE or sum(map(len, self._waiting.values())) >= (1 if own else 2) * MAX_WAITING:
             self.too_many += 1
             raise ControlError("too_many", f"{request.verb}: too many requests wait already: await their answers first")
         self._waiting.setdefault(route[0], own).append((route, request))

@@ -438,12 +438,12 @@ class Supervisor:
     def _stop_all(self) -> None:
         self.log.info("stopping", reason=self._stop_reason or "error")
         self._stopping, self._next_status_ns = True, 0
+        self._control.refuse_all()
         try:
             self._send_status()  # the last one: what follows only waits for other processes
             self._manager.stopping()
             self._manager.status(f"stopping: {self._stop_reason or 'error'}")
             self._routing.stop()
-            self._control.refuse_all()
         except Exception:  # whatever it is, arms come to rest and recordings are closed
             self.log.exception("stop_not_told")
         for roles, seconds in STOP_STAGES:

@@ -11,7 +11,8 @@ standard deviation of `miss` is that of a delete-one jackknife over them, and a 
 `MISS` by more than the t quantile of `CHANCE`.  `MISS` is no matter of chance: an error of it in the velocity is one of
 the same size in viscous friction and, over the derivative, in inertias; smaller ones are below what a model of friction
 is good for.  A velocity that is none of the position's at all has `a = 0` and `miss = 1`.  A joint that is named stays
-so until `miss` is below `MISS` by as much: between the two the data say neither, and what is said does not flicker.
+so until `miss` is below `MISS` by as much, or `_HOLD` looks at motion have not found it again: between the two the data
+say neither, and what is said does not flicker.
 
 Rounding of positions makes `P` uncertain, and a regression on an uncertain quantity is too small by the share that its
 errors have in the mean square of `P` (errors in variables).  With a deviation `s` of one position they have `2*s^2`; so
@@ -34,6 +35,7 @@ CHANCE = 1e-4
 
 _BLOCKS = 12  # looks that are kept, and how many of them with motion are needed
 _LEAST = 4
+_HOLD = 5 * _BLOCKS  # looks at motion after which a doubt ends that nothing has renewed: a small error never shows less
 _DEGREE = 7
 _MOVES = 0.01  # [rad or m] root mean square of P over a span, in spans of a slow motion: less is not judged
 
@@ -96,6 +98,7 @@ class VelocityMonitor:
     def __init__(self, n: int) -> None:
         self.sums = np.zeros((_BLOCKS, n, 6))
         self.joints: BoolArray = np.zeros(n, dtype=np.bool_)
+        self._held = np.zeros(n, dtype=np.int64)  # looks with motion since a joint was found wrong
         self.scale, self.delay_s = np.full((2, n), np.nan)
 
     def take(self, q: FloatArray, dq: FloatArray, step: float) -> None:
@@ -107,6 +110,7 @@ class VelocityMonitor:
         for j in np.flatnonzero(moves):
             self.sums[:-1, j] = self.sums[1:, j]
             self.sums[-1, j] = found[j]
+            self._held[j] += 1
         self.judge()
 
     def judge(self) -> None:
@@ -130,7 +134,8 @@ class VelocityMonitor:
             joints |= found
             told = found | ((blocks is self.sums) & ~(self.joints & ~below))  # what is held keeps its figures
             self.scale, self.delay_s = np.where(told, (a, late), (self.scale, self.delay_s))
-        self.joints = joints | (self.joints & ~below)
+        self._held[joints] = 0
+        self.joints = joints | (self.joints & ~below & (self._held < _HOLD))
 
     def text(self, names: tuple[str, ...]) -> str:
         """Return what is wrong, for people."""
