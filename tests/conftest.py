@@ -138,8 +138,9 @@ def no_leaks() -> Iterator[None]:
     yield
     leaks = []
     for thread in set(threading.enumerate()) - threads:
-        if not isinstance(thread, threading._DummyThread):  # one of foreign code cannot be joined
-            thread.join(GRACE_S)
+        if isinstance(thread, threading._DummyThread):  # of foreign code: it is called alive for ever
+            continue
+        thread.join(GRACE_S)
         if thread.is_alive():
             leaks.append(f"thread {thread.name!r}")
     alive = psutil.wait_procs(_processes() - processes, timeout=GRACE_S)[1]
