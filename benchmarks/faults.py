@@ -25,6 +25,7 @@ import json
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -82,7 +83,7 @@ def read_parts(paths: Sequence[Path]) -> list[dict[str, Any]]:
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for path in paths:
         for line in path.read_text().splitlines() if path.exists() else ():
-            if line.endswith("}"):
+            with suppress(json.JSONDecodeError, KeyError):
                 row = json.loads(line)
                 found[_key(row)] = row
     return list(found.values())
@@ -103,8 +104,8 @@ def measure(todo: Sequence[Job], workers: int, parts: Path | None = None) -> lis
             new = [found | summary(found) for found in group.result()]
             rows += new
             if parts:
-                with parts.open("a") as file:
-                    file.writelines(json.dumps(row) + "\n" for row in new)
+                with parts.open("a") as file:  # after a line that may have been cut short
+                    file.writelines(f"\n{json.dumps(row)}\n" for row in new)
     return rows
 
 

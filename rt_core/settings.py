@@ -45,13 +45,15 @@ class Bounded:
     def __post_init__(self) -> None:
         """Check every value; raise `refusal`."""
         kind: Any = type(self)
-        for name, (ends, infinite, known) in _limits(kind).items():
+        for name, (ends, infinite, known, optional, whole) in _limits(kind).items():
             value = getattr(self, name)
             if known and value not in known:
                 raise self.refusal(f"unknown {name} {value!r}; known: {', '.join(known)}")
             for number in value if isinstance(value, (tuple, list)) else (value,):
-                if ends is None or number is None:
+                if ends is None or (number is None and optional):
                     continue
+                if number is None or (whole and number % 1 != 0):
+                    raise self.refusal(f"{name} must be a {'whole ' * whole}number, not {value}")
                 within = all(getattr(operator, sign)(number, end) for sign, end in ends.items())
                 if not within or not (infinite or math.isfinite(number)):
                     only = "" if infinite or isinstance(number, int) else "finite"
@@ -60,18 +62,23 @@ class Bounded:
 
 
 @cache
-def _limits(kind: Any) -> dict[str, tuple[dict[str, float] | None, bool, tuple[str, ...]]]:
-    """Return for each field the bounds of its numbers, whether they may be infinite, and the words that it may be."""
+def _limits(kind: Any) -> dict[str, tuple[dict[str, float] | None, bool, tuple[str, ...], bool, bool]]:
+    """Return for each field the bounds of its numbers, whether they may be infinite, and the words that it may be.
+
+    Further whether it may be None, and whether its numbers are whole.
+    """
     hints, found = get_type_hints(kind, include_extras=True), {}
     for field in fields(kind):
         hint = hints[field.name]
+        optional = type(None) in get_args(hint)
         while get_args(hint) and get_origin(hint) not in (Annotated, Literal):
             hint = get_args(hint)[0]  # of `X | None` and of `tuple[X, ...]`
         marks = get_args(hint)[1:] if get_origin(hint) is Annotated else None
         given = {sign: getattr(mark, sign, None) for mark in marks or () for sign in _WORDS if hasattr(mark, sign)}
         ends = {sign: end for sign, end in given.items() if end is not None}
         known = get_args(hint) if get_origin(hint) is Literal else ()
-        found[field.name] = (None if marks is None else ends, INFINITE in (marks or ()), known)
+        whole = marks is not None and get_args(hint)[0] is int
+        found[field.name] = (None if marks is None else ends, INFINITE in (marks or ()), known, optional, whole)
     return found
 
 

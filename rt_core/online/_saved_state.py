@@ -22,7 +22,7 @@ _LEARNED = (
     "inflation_sum", "inflation_count", "weight2", "innovation2", "torque2", "torque_mean2", "moved", "forgetting",
     "excess", "block_sum", "block_count", "misfit", "misfit_count", "evidence", "evidence_rows",
 )  # fmt: skip
-# of the tests of the estimate; of their noise NaN says that there is none yet
+# of the tests of the estimate; in the others NaN says that there is none yet
 _KNOWN = ("trust_theta", "trust_covariance", "trust_known", "trust_noise", "trust_moved", "trust_velocity")
 
 
@@ -66,11 +66,12 @@ def take_saved(saved: Mapping[str, Any], state_hash: str, state: m.EstimatorStat
     if temperatures.shape != (2, n):
         raise ValueError("the saved state has temperatures of another number of joints")
     lost, resets = int(saved.get("lost", 0)), int(saved.get("resets", 0))
+    of_tests = {name: np.asarray(saved.get(name, 0.0), dtype=np.float64) for name in _KNOWN}
     backup = state.floats.copy(), state.ints.copy()
     state.floats[:] = floats
     state.ints[:] = ints
     bad = [name for name in _LEARNED if not np.isfinite(state[name]).all()]
-    bad += [name for name in _KNOWN if np.isnan(saved.get(name, 0.0)).any()]
+    bad += [name for name, value in of_tests.items() if not np.isfinite(value).all()]
     if bad or not np.diag(state["R"][:, :p] * state["scalars"][m.ROOT_SCALE]).all():
         state.floats[:], state.ints[:] = backup
         what = f"values that are not finite in {', '.join(bad)}" if bad else "a singular information matrix"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Container
+from contextlib import suppress
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -57,10 +58,10 @@ def _alternatives(annotation: Any) -> list[Any]:
 def _range(text: str) -> tuple[str, tuple[float, float]]:
     name, _, given = text.partition("=")
     low, _, high = given.partition(":")
-    try:
-        return name, (float(low), float(high))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=LOW:HIGH, for example vb2=0.01:0.2") from None
+    with suppress(ValueError):
+        if name:
+            return name, (float(low), float(high))
+    raise argparse.ArgumentTypeError(f"{text!r}: write NAME=LOW:HIGH, for example vb2=0.01:0.2")
 
 
 def given(args: argparse.Namespace, kind: Kind[Any]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def elastic_page(result: ElasticIdentification, online: OnlineResult | None = No
     fit = result.answer
     path = result.signals.recording.path
     tables = [
-        _table(heading, other.parameters, text("elastic.status") + text("elastic.interval"))
+        _table(heading, other.parameters, f"{text('elastic.status')} {text('elastic.interval')}")
         for heading, other in (
             ("Parameters", fit), *((f"For comparison: rows {other.rows}", other) for other in result.found.fits[:-1]),
         )

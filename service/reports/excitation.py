@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from markupsafe import Markup
 
 from rt_core.excitation.constraints import Margin, PriorTorque
 from rt_core.excitation.design import ExcitationDesign
@@ -43,7 +44,9 @@ def excitation_html(
     weakest = [(weak.name, percent(weak.share), number(weak.inflation, 3), weak.expression) for weak in design.weakest]
     margins = sorted(design.margins, key=lambda margin: margin.share)
     out = f"{text('excitation.left_out')} {', '.join(design.left_out)}." if design.left_out else ""
-    unchecked = f" Not checked: {'; '.join(design.unchecked)}." if design.unchecked else ""
+    unchecked = Markup(" <strong>Not checked: {}.</strong>" if design.unchecked else "").format(
+        "; ".join(design.unchecked)
+    )
     sections = [
         *fact_table("What was designed", [*own, *facts]),
         *table("Weakest parameters", _WEAKEST, weakest, text("excitation.weakest")), *([{"note": out}] if out else []),

@@ -439,7 +439,7 @@ class TrustMonitor:
             "trust_covariance": self._covariance.copy(), "trust_known": self._known.copy(),
             "trust_noise": self._noise_levels.copy(), "trust_moved": self._moved.copy(),
             "trust_shaped": self.shaped.copy(), "trust_velocity": self.velocity.sums.copy(),
-            "trust_torque": np.stack((self._torque, self._same)),
+            "trust_torque": np.stack((self._torque, self._same)), "trust_velocity_held": self.velocity.held(),
             "trust_counters": np.array(list(self._count.values()), dtype=np.int64),
         }  # fmt: skip
 
@@ -447,6 +447,9 @@ class TrustMonitor:
         """Restore what `state` returned; begin anew if it is missing, as in files of earlier versions, or damaged."""
         self.begin()
         fresh = self.state()
+        # missing in files of earlier versions
+        held = np.array(saved.get("trust_velocity_held", fresh["trust_velocity_held"]), dtype=np.float64)
+        del fresh["trust_velocity_held"]
         if any(np.shape(saved.get(key, ())) != value.shape for key, value in fresh.items()):
             return
         arrays = [np.array(saved[key], dtype=fresh[key].dtype) for key in fresh]
@@ -454,5 +457,6 @@ class TrustMonitor:
             self._recent, self._means, self._theta, self._covariance, self._known, self._noise_levels, self._moved,
             self.shaped, self.velocity.sums, (self._torque, self._same),
         ) = arrays[:-1]  # fmt: skip
-        self.velocity.judge()
+        self.velocity.hold(held)
         self._count = dict(zip(_COUNTERS, arrays[-1].tolist(), strict=True))
+        self._count["velocity"] = int(self.velocity.joints.any())

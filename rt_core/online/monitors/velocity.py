@@ -113,6 +113,17 @@ class VelocityMonitor:
             self._held[j] += 1
         self.judge()
 
+    def held(self) -> FloatArray:
+        """Return what is said of the joints (4, n), to save: whether it is wrong, scale, delay and age in looks."""
+        return np.stack((self.joints, self.scale, self.delay_s, self._held))
+
+    def hold(self, held: FloatArray) -> None:
+        """Restore what `held` returned, beside `sums`."""
+        if held.shape == (4, self.joints.size) and np.isfinite(held[[0, 3]]).all():
+            self.joints, self._held = held[0] > 0.0, held[3].astype(np.int64)
+            self.scale, self.delay_s = held[1:3].copy()
+        self.judge()
+
     def judge(self) -> None:
         """Judge the blocks that are kept: the last few, which show a new error, and all, which show a small one."""
         self.sums[~np.isfinite(self.sums).all(axis=2)] = 0.0  # of a damaged state

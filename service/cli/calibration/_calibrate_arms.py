@@ -35,6 +35,7 @@ def run_arms(args: argparse.Namespace) -> int:
     from drivers.files.atomic_write import write_text
     from rt_core.calibration.cell.arms import check_shared, together
     from service.cli._progress import Progress
+    from service.jobs.kinds.calibrate import KIND
     from service.operations.errors import OperationError
     from service.protocol.json_values import json_values
     from service.reports.calibration_cell import cell_document, cell_lines
@@ -45,6 +46,7 @@ def run_arms(args: argparse.Namespace) -> int:
     values = given_values(args)
     if values.get("base") is False:
         raise CliError("--set base=false: with several arms each base in the instrument's frame has to be found")
+    KIND.read(values | {"measurements": "-"}, flags=True)  # refused before results of an earlier run are removed
     arms = given_arms(args.arms)
     mapping = None
     if args.mapping is not None:

@@ -195,7 +195,8 @@ def _print(found: ElasticJoints) -> None:
             head = (joint.name, joint.fit.verdict) if k == 0 else ("", "")
             rows.append((*head, q.name, *(number(v, 4) for v in (q.value, q.lower, q.upper)), q.unit))
     print(columns(("joint", "verdict", "parameter", "value", "95 % from", "to", "unit"), rows))
-    print("\n".join(because))
+    if because:
+        print("\n".join(because))
     for joint in found.joints:
         for recording, error in zip(found.recordings, joint.within, strict=False):
             print(f"{recording.path}: {joint.name}: relative torque error {100.0 * error.relative_error:.2f} %")

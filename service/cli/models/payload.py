@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         recording = read_recording(args.loaded)
         result = payload_in_recording(before, recording, span=span, refit_effects=p.refit_effects)
-    result = with_torque_scale(result, 0.01 * p.torque_std, p.known)
+    result = with_torque_scale(result, 0.01 * p.torque_std_percent, p.known)
     if args.report is not None:
         write_text(args.report, payload_page(result, before, args.loaded))
     if not printed_json(args, payload_summary(result, before, args.loaded, span, p.refit_effects)):

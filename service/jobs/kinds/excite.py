@@ -92,7 +92,7 @@ class Excite(Parameters):
     skip_pairs: Annotated[list[tuple[str, str]], Field(max_length=1000)] = Field(default_factory=list)
     after: list[EarlierMotion] = Field(default_factory=list, max_length=20)
     changed_robot: bool = option(
-        False, "take --after although the robot's description is another version than that of its design"
+        False, "follow an earlier design although the robot's description is another version than that of it"
     )
     validation: bool = option(False, "design a second one to validate on")
 

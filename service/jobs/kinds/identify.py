@@ -50,7 +50,7 @@ class Identify(Parameters):
     seed: Seed = option(0, "seed of a search", "N", _FIT)
     starts: int = option(8, "starts of the separable search", "N", _FIT, ge=1, le=10_000)
     bounds: dict[str, tuple[float, float]] = option(
-        {}, "range of a parameter in a search, for example vb2=0.01:0.2", "NAME=LOW:HIGH", _FIT
+        {}, "range of a parameter in a search, by its name", "NAME=LOW:HIGH", _FIT
     )
     prior: RobotText | None = option(None, "physical: robot file with the prior (default: the robot itself)", "R", _FIT)
     weight: Positive | None = option(None, "physical: weight of the prior (from data)", "W", _FIT)

@@ -14,9 +14,9 @@ class Payload(Parameters):
     recording: Reference
     span: SpanText | None = option(None, SPAN, "A:B")
     refit_effects: bool = option(False, "friction, rotor inertia and offsets may differ between the two")
-    torque_std: float = option(
-        0.0, "standard deviation of the torque's scale, as of torque constants: intervals of mass and inertia allow "
-        "for it", "PERCENT", ge=0.0, lt=100.0,
+    torque_std_percent: float = option(
+        0.0, "standard deviation of the torque's scale [%], as of torque constants: intervals of mass and inertia "
+        "allow for it", "PERCENT", flag="--torque-std", ge=0.0, lt=100.0,
     )  # fmt: skip
     known: Positive | None = option(None, "weighed mass [kg]: it tells the factor of the torque", "MASS")
 
@@ -34,7 +34,7 @@ def _run(p: Payload, ws: Workspace) -> Outcome:
     ws.progress(0.3, "looking for the payload")
     span, loaded = span_of(p.span), ws.inputs["recording"].label
     result = payload_in_recording(before, recording, span=span, refit_effects=p.refit_effects)
-    result = with_torque_scale(result, 0.01 * p.torque_std, p.known)
+    result = with_torque_scale(result, 0.01 * p.torque_std_percent, p.known)
     ws.progress(0.8, "report")
     metrics = json_values(payload_summary(result, before, loaded, span, p.refit_effects))
     ws.write("report.html", payload_page(result, before, loaded))

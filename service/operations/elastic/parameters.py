@@ -37,7 +37,7 @@ class ElasticJointJob(Parameters):
     )
     sensor: bool = option(False, "tau is a torque sensor behind the spring", group=_GROUP)
     stage: Literal["stiffness", "coulomb", "viscous", "full"] = option("viscous", "friction", group=_GROUP)
-    cubic: bool = option(True, "the spring's k2; --linear leaves it out", flag="--linear", group=_GROUP, value=False)
+    cubic: bool = option(True, "the spring's k2, not left out", flag="--linear", group=_GROUP, value=False)
     span: SpanText | None = option(None, SPAN, "A:B")
     lag: Estimated | Annotated[float, Field(ge=-0.02, le=0.02)] = option(
         "estimate", "how late the link encoder is", "S", _GROUP

@@ -64,7 +64,8 @@ def guiding_figure(model: RobotModel, record: GuidingRecord, title: str = "") ->
         (record.outside, f"from outside [{torques}]"),
     ]
     with style():
-        figure, axes = grid(len(panels) + 1, 1, (9.0, 8.0), right=1.2, gap=0.15, sharex=True)
+        head = 0.15 + 0.19 * (1 + title.count("\n"))
+        figure, axes = grid(len(panels) + 1, 1, (9.0, 8.0), right=1.2, head=head, gap=0.15, sharex=True)
         axes = axes[:, 0]
         for axis, (values, label) in zip(axes, panels, strict=False):
             for j, joint in enumerate(model.joints):

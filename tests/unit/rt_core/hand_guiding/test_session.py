@@ -232,7 +232,8 @@ def test_bad_use_is_refused() -> None:
     [
         ("friction_share", 1.1), ("friction_share", -0.1), ("speed_share", 0.0), ("torque_share", 1.5),
         ("ramp_s", 0.0), ("missing_s", np.nan), ("wall_share", 0.5), ("braking_time_s", 0.001), ("hold_hz", 50.0),
-        ("delay_cycles", 9), ("torque_limit", (0.0,)), ("residual_floor", 1.0),
+        ("delay_cycles", 9), ("torque_limit", (0.0,)), ("residual_floor", 1.0), ("delay_cycles", 1.5),
+        ("damping_time_s", None),
     ],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(name: str, value: Any) -> None:

@@ -284,7 +284,7 @@ def test_right_velocities_are_not_doubted_for_a_coarse_encoder(rate_hz: float, r
 
 
 def test_a_doubt_of_velocities_does_not_flicker_and_ends() -> None:
-    """A scale that is wrong by a little more than the limit, then right."""
+    """A scale that is wrong by a little more than the limit, then right; a restart of the process changes nothing."""
     monitor, said = VelocityMonitor(1), []
     rng = np.random.default_rng(2)
     for k in range(120):
@@ -292,5 +292,9 @@ def test_a_doubt_of_velocities_does_not_flicker_and_ends() -> None:
         scale = 1.0 + (1.2 * MISS + 0.006 * np.sin(0.4 * k) + 0.004 * rng.standard_normal() if k < 80 else 0.0)
         monitor.take(np.sin(t)[None], scale * np.cos(t)[None], 4e-3)
         said.append(bool(monitor.joints[0]))
+        saved, sums, monitor = monitor.held(), monitor.sums, VelocityMonitor(1)
+        monitor.sums = sums
+        monitor.hold(saved)
+        assert bool(monitor.joints[0]) == said[-1]
     assert np.count_nonzero(np.diff(said)) == 2
     assert not said[-1]

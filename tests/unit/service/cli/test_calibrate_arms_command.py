@@ -143,6 +143,8 @@ def test_wrong_use_is_refused(folder: Path) -> None:
     one, two = folder / "left1.csv", folder / "right1.csv"
     mine = ("--arm", f"{left}={one}", "--arm")
     good = (*mine, f"{right}={two}")
+    earlier = folder / "refused" / "cell.json"
+    earlier.parent.mkdir(exist_ok=True)
     (folder / "socket.csv").write_text("q1,q2,q3,q4,q5,q6,socket\n0,0,0,0,0,0,1\n")
     for arguments, *words in (
         ((*mine, f"ur99={two}"), "--arm ur99=", "ur99"),
@@ -155,9 +157,14 @@ def test_wrong_use_is_refused(folder: Path) -> None:
         ((one, *good), "with --arm robots and files are in it"),
         ((*good, "--set", "base=false"), "base=false"),
         ((*good, "--set", "robot=ur10"), "robot is given by an option"),
+        ((*good, "--set", "train_shar=0.7"), "train_shar"),
+        ((*good, "--seed", "-1"), "--seed"),
         (("--robot", "ur10"), "FILE is missing"),
     ):
+        earlier.write_text("{}")
         thetad("calibrate", *arguments, "-o", folder / "refused").refused(*words)
+        if "--set" in arguments or "--seed" in arguments:
+            assert earlier.exists(), "results of an earlier run were removed by a call that is refused"
 
 
 @pytest.mark.parametrize("point", ["measured", "tip"])
