@@ -150,6 +150,7 @@ def test_a_directory_that_cannot_be_used_is_exit_code_3(thetad: Any, tmp_path: P
     assert f"thetad: daemon.{key}: {place}: cannot be used: Not a directory" in result.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_recording_that_cannot_be_played_is_exit_code_2(thetad: Any, tmp_path: Path, damaged: bool) -> None:
     """It is so at the next start too: systemd need not try again."""
@@ -218,6 +219,7 @@ def test_serve_says_when_it_is_ready_logs_json_and_ends_on_ctrl_c(tmp_path: Path
     assert any(event.get("arm") == "axis" and event.get("epoch") for event in events)
 
 
+@pytest.mark.slow
 def test_status_and_control(thetad: Any, running: DaemonProcess) -> None:
     control = ("--control", running.endpoints["control"])
     roles = {process["role"] for process in thetad("status", *control, "--json").json["processes"]}
@@ -233,6 +235,7 @@ def test_status_and_control(thetad: Any, running: DaemonProcess) -> None:
         thetad("control", *arguments, *control).refused(word)
 
 
+@pytest.mark.slow
 def test_watch(thetad: Any, running: DaemonProcess, tmp_path: Path) -> None:
     endpoint, page = ("--endpoint", running.endpoints["estimates"]), tmp_path / "trend.html"
     summary = thetad("watch", *endpoint, "--seconds", "1", "--report", page, "--json").json
@@ -286,6 +289,7 @@ def test_replay_ends_with_an_estimate_and_a_model_file(thetad: Any, tmp_path: Pa
     assert check.json["relative_error"] < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("extra", "word"), [("arm7", "7"), ("emps --speed 0", "arm[0].driver.speed"), ("emps --set memry_s=1", "memory_s")]
 )

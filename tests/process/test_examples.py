@@ -68,6 +68,7 @@ def prints_estimates(command: list[str], pattern: str) -> None:
     assert times == sorted(times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PATTERNS)
 def test_example_prints_estimates(name: str, endpoints: dict[str, str]) -> None:
     """Of the others, one ends by itself, and one needs a key: tests/daemon/sockets/test_with_keys.py."""

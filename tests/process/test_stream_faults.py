@@ -199,6 +199,7 @@ def test_frames_with_any_bytes_changed_do_not_end_the_estimator(process: LonePro
     assert process.process.poll() is None
 
 
+@pytest.mark.slow
 def test_the_time_without_a_source_is_no_latency(process: LoneProcess) -> None:
     """A frame of before has renewed the estimate, and the first one after the outage has it published."""
     epoch = settled(process)["source_epoch"]

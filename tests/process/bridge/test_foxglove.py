@@ -75,6 +75,7 @@ def test_a_viewer_that_comes_late_is_offered_everything_and_sees_joints_and_even
             assert bridge.server.viewers == 1
 
 
+@pytest.mark.slow
 def test_a_slow_viewer_loses_the_oldest_and_holds_up_nobody() -> None:
     """It takes nothing in while far more than the buffers of two sockets hold is sent; the other gets everything."""
     arm = Arm(joints=[f"joint_{k}" for k in range(64)])

@@ -131,5 +131,6 @@ def by_finding(shown: Sequence[str], printed: Sequence[str], patterns: Sequence[
     return ""
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
     check_page(ROOT / "docs" / "doctor.md", tmp_path, surroundings(), by_finding)

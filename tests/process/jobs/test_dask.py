@@ -209,6 +209,7 @@ def test_an_input_that_changed_ends_a_run_as_it_does_locally(
     )
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_interrupts_its_run_alone(
     cluster: Processes, dask: DaskBackend, tmp_path: Path, arm2: Path
 ) -> None:

@@ -50,6 +50,7 @@ def read_back(path: Path, said: list[list[str]]) -> int:
     return len(jobs)
 
 
+@pytest.mark.slow
 def test_what_was_committed_survives_kills(path: Path) -> None:
     """One file, and a writer that is killed at any moment, again and again."""
     rng = random.Random(11)

@@ -23,6 +23,7 @@ from tests.lab.jobs.small_disk import remount, small_disk
 QUICK = {"methods": ["ols"], "seconds": 2.0, "seeds": 1}
 
 
+@pytest.mark.slow
 def test_a_read_only_disk(tmp_path: Path, arm2: Path) -> None:
     with small_disk(tmp_path / "disk", 16) as disk:
         config = configuration(disk / "state", str(arm2))
@@ -65,6 +66,7 @@ def test_a_damaged_queue_is_set_aside(tmp_path: Path, arm2: Path) -> None:
         process.await_runners()
 
 
+@pytest.mark.slow
 def test_an_event_that_is_damaged_while_the_queue_is_in_use(tmp_path: Path, arm2: Path) -> None:
     """It is lost, the history is readable without it, and a run is ended once, not at each look at the history."""
     config = configuration(tmp_path / "state", str(arm2))
@@ -96,6 +98,7 @@ def test_an_event_that_is_damaged_while_the_queue_is_in_use(tmp_path: Path, arm2
     assert kinds.count("queue_salvaged") == 1
 
 
+@pytest.mark.slow
 def test_a_locked_queue(tmp_path: Path, arm2: Path) -> None:
     """Requests are refused at once, and a run that ends meanwhile is written down when the lock is gone."""
     config = configuration(tmp_path / "state", str(arm2))
@@ -191,6 +194,7 @@ def _other_holder(queue: Queue, id: int) -> str:
     return str((queue.finish(id, job.token, outcome).outcome or {})["summary"])
 
 
+@pytest.mark.slow
 def test_jobs_are_handed_back_when_the_process_stops_and_cancel_leaves_others_alone(tmp_path: Path, arm2: Path) -> None:
     endless = {"methods": ["ols"], "seconds": 2000.0}
     with JobsProcess(configuration(tmp_path / "state", str(arm2), workers=3), tmp_path / "log") as process:

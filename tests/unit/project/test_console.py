@@ -98,6 +98,7 @@ def test_a_page_may_not_declare_anything_to_vary(varies: str, words: str) -> Non
         varying(page_of("up 12 s, 3 of 4", varies))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [True, False])
 def test_what_stays_has_to_end_with_the_page(ends: bool, tmp_path: Path) -> None:
     """However much it prints meanwhile: a pipe holds 64 KiB."""

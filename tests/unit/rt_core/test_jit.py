@@ -36,6 +36,7 @@ def run(folder: Path, first: str = "") -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_a_change_in_its_own_or_another_file_renews_the_code(tmp_path: Path) -> None:
     package = write_package(tmp_path, OUTER.format("from .inner import inner"), INNER.format(2.0))
     assert run(tmp_path) == ["2.0", "0"]

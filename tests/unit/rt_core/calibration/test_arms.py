@@ -110,6 +110,7 @@ def test_a_station_that_was_moved_between_arms_is_named() -> None:
     assert together([three[0], right, three[2]]).verdict == "ok"
 
 
+@pytest.mark.slow
 def test_an_arm_that_is_not_calibrated_is_named_and_left_out() -> None:
     arms = [calibrated(name, (1, 2), 2) for name in ("left", "right")]
     tight = CalibrationSettings(range_length=1e-4, range_angle=1e-4)

@@ -39,6 +39,7 @@ def check_estimates(result: Calibration) -> None:
         assert p.std < 5e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("joints", "lengths", "said"),
     [

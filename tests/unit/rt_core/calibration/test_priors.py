@@ -26,6 +26,7 @@ def drawn(seed: int, count: int = 60) -> tuple[TrackedArm, FloatArray]:
     return arm, np.random.default_rng(500 + seed).uniform(-2.8, 2.8, (count, 6))
 
 
+@pytest.mark.slow
 def test_stated_intervals_cover_what_is_measured_and_what_is_believed() -> None:
     """Also those of the base, which poses without a prior show only as the nominal zero of joint 1 has it."""
     z: dict[str, list[float]] = {"determined": [], "prior": [], "base": []}

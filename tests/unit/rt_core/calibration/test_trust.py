@@ -72,6 +72,7 @@ def test_a_change_in_the_middle_is_named(what: str | None) -> None:
     assert change.size[0] == pytest.approx(1e-3 if what == "instrument" else 4e-3, rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["left-handed", "joints 2 and 4 look exchanged", "modified (Craig) DH"])
 def test_how_the_data_were_read_otherwise_is_named(wrong: str) -> None:
     geometry = PANDA if "DH" in wrong else UR10

@@ -44,6 +44,7 @@ def test_poses_of_one_joint_determine_nothing_of_the_arm() -> None:
     assert calibrate(UR10, q, measured, CalibrationSettings(excluded=frames)).verdict == "ok"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["degrees", "base", "sign"])
 def test_data_of_another_kind_are_not_explained(wrong: str) -> None:
     arm = truth(UR10, False, 80, seed=4)
@@ -54,6 +55,7 @@ def test_data_of_another_kind_are_not_explained(wrong: str) -> None:
     assert {p.value for p in result.parameters} == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("joint", "factor", "hint"),
     [
@@ -153,6 +155,7 @@ def test_estimates_that_do_harm_on_the_test_poses_are_no_gain() -> None:
     assert calibrate(UR10, arm.q, mixed, use=few).verdict == "overfit"
 
 
+@pytest.mark.slow
 def test_one_test_pose_seldom_raises_a_false_alarm() -> None:
     """At a level of 1 %, 4 alarms or more in 60 honest calibrations have a probability of 0.3 %."""
     arm = truth(UR10, False, 100, seed=4, size=2e-4)

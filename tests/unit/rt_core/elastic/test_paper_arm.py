@@ -67,6 +67,7 @@ def swung(folder: Path, seed: int) -> ElasticRows:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_stage_c_recovers_all_six(seed: int, tmp_path: Path) -> None:
     answer = identify_elastic_joint([swung(tmp_path, seed)]).answer

@@ -53,6 +53,7 @@ def test_what_lies_between_samples_is_bounded() -> None:
                 assert (true.min(axis=0) >= factor * coarse.min(axis=0) - added[k]).all()
 
 
+@pytest.mark.slow
 def test_room_is_made() -> None:
     model = three()
     design = design_excitation(model, SETTINGS, "gradient")

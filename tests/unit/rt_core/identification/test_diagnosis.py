@@ -249,6 +249,7 @@ def test_a_pendulum_is_ok_although_no_motion_tells_its_mounting() -> None:
     assert "mounting direction" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_gravity_with_friction_that_depends_on_load(recordings: list[Motion]) -> None:
     true = arm()
     assert true.dynamics is not None

@@ -140,7 +140,6 @@ def test_degenerate_input_is_refused() -> None:
 
 
 MODEL = arm()
-BASE = base_parameters(MODEL)
 SETTINGS = SignalSettings(10.0, min_velocity=MODEL.standstill_velocity)
 SEVERITY: tuple[Verdict, ...] = get_args(Verdict)
 
@@ -158,10 +157,12 @@ def recorded(seconds: float, noise: float, seed: int, *, turned: int | None = No
 def both(signals: Signals, method: str) -> tuple[Identification, Identification]:
     """All parameters, and the essential ones."""
     options = (EstimatorOptions(method=method, essential=essential) for essential in (False, True))  # type: ignore[arg-type]
-    whole, essential = (identify(MODEL, BASE, signals, SETTINGS, given) for given in options)
+    base = base_parameters(MODEL)
+    whole, essential = (identify(MODEL, base, signals, SETTINGS, given) for given in options)
     return whole, essential
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "recording", "expected"),
     [

@@ -52,6 +52,7 @@ def test_a_simulated_arm_is_found_again(recordings: dict[str, SimulatedData], na
     assert found.status.count("undetermined") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "direction"), [("arm7", (0.0, 0.0, 1.0)), ("space6", (0.0, -1.0, -1.0))])
 def test_wrong_mounting_direction_is_flagged_with_evidence(
     recordings: dict[str, SimulatedData], name: str, direction: tuple[float, float, float]

@@ -45,6 +45,7 @@ def two_joints() -> RobotModel:
     return replace(model, joints=model.joints[1:], inertial=model.inertial[1:], dynamics=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("viscous", [None, 0.3])
 def test_optimum_against_an_independent_solver(viscous: float | None) -> None:
     """The same objective by BFGS over log-Cholesky factors and log effects, from stacked rows."""

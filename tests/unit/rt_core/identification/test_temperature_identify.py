@@ -33,6 +33,7 @@ def noisy(settings: SimSettings) -> SimSettings:
     return settings.model_copy(update={"torque_noise": 0.0005, "velocity_noise": 1e-4, "rate_hz": 500.0})
 
 
+@pytest.mark.slow
 def test_the_truth_is_found_over_a_sweep() -> None:
     model = warm_arm(Friction("stribeck", quadratic="none", cubic=False, temperature="coulomb_viscous"))
     found = fit(model, simulated(model, noisy(sweep(-40.0, 60.0, 40.0)), 40.0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -17,8 +19,15 @@ from tests.lab.arms.simulated import random_arm
 RATE = 200.0
 N = 3
 MODEL = random_arm(N, 21)
-DATA = SimulatedArm(MODEL, SimSettings(rate_hz=RATE), MotionSettings(candidates=1, base_frequency_hz=0.3)).simulate(6.0)
 SETTINGS = OnlineSettings(update_hz=50.0, memory_s=4.0, excitation_s=1.0)
+
+
+
+@cache
+def recorded() -> SimulatedData:
+    motion = MotionSettings(candidates=1, base_frequency_hz=0.3)
+    return SimulatedArm(MODEL, SimSettings(rate_hz=RATE), motion).simulate(6.0)
+
 
 number = st.one_of(
     st.floats(allow_nan=True, allow_infinity=True),
@@ -53,8 +62,8 @@ class Stream(RuleBasedStateMachine):
     @rule(count=st.integers(1, 300))
     def move(self, count: int) -> None:
         for _ in range(count):
-            k = self.at % DATA.t.size
-            self.frame(DATA.channels["q"][k], DATA.channels["tau"][k])
+            k = self.at % recorded().t.size
+            self.frame(recorded().channels["q"][k], recorded().channels["tau"][k])
             self.at += 1
 
     @rule(q=vector, tau=vector, count=st.integers(1, 60))
@@ -67,7 +76,7 @@ class Stream(RuleBasedStateMachine):
     @rule(count=st.integers(1, 200))
     def stand_still(self, count: int) -> None:
         for k in range(count):
-            self.frame(DATA.channels["q"][0], np.full(N, 1e-3 * k))
+            self.frame(recorded().channels["q"][0], np.full(N, 1e-3 * k))
 
     @rule(jump=st.one_of(st.floats(-5.0, 5.0), st.sampled_from([-1e6, 1e6, 1e-9, 0.0049, 0.02])))
     def time_jumps(self, jump: float) -> None:
@@ -118,8 +127,8 @@ TestStream.settings = hypothesis_settings(
 def test_torque_of_any_size(scale: float) -> None:
     factor = 2.0 ** round(scale)
     estimator = OnlineEstimator(MODEL, SETTINGS, RATE, base=BASE)
-    for k, t in enumerate(DATA.t):
-        estimator.step(round(t * 1e9), k, DATA.channels["q"][k], factor * DATA.channels["tau"][k])
+    for k, t in enumerate(recorded().t):
+        estimator.step(round(t * 1e9), k, recorded().channels["q"][k], factor * recorded().channels["tau"][k])
     check(estimator)
     assert np.isfinite(estimator.report().std).all()
 

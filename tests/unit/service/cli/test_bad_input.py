@@ -148,6 +148,7 @@ def test_options(options: tuple[str, ...], arm7_recording: Path, tmp_path: Path)
     assert not out.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "target"), [("-o", "."), ("-o", "file/m.yaml"), ("--plot", "file/m.png")])
 def test_output_that_cannot_be_written(option: str, target: str, arm7_recording: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")

@@ -38,6 +38,7 @@ def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
     check_page(ROOT / "docs" / "excitation.md", tmp_path, surroundings())
 
 
+@pytest.mark.slow
 def test_what_is_written(done: Outcome, folder: Path) -> None:
     assert done.code == 0, done
     names = {"trajectory.json", "trajectory.csv", "points.csv", "report.html", "metrics.json"}

@@ -48,6 +48,7 @@ def test_identify_says_what_the_contract_asks_for(space6_recording: Path, tmp_pa
     assert load_model(out).fit_error == found["relative_error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -166,6 +167,7 @@ def trapped(done: Outcome, out: Path) -> list[str]:
     return reasons
 
 
+@pytest.mark.slow
 def test_wrong_mounting_direction(arm7_recording: Path, tmp_path: Path) -> None:
     """It is said, and no parameters are reported; only by force is such a model written."""
     out, report = tmp_path / "m.yaml", tmp_path / "r.html"

@@ -15,6 +15,7 @@ from tests.lab.command_line import Outcome, thetad
 ROBOT = "space6_stribeck"
 
 
+@pytest.mark.slow
 def test_constants_are_in_the_model_file_and_used_by_validation(stribeck_model: Path, stribeck_recording: Path) -> None:
     found = load_model(stribeck_model)
     rows, model = found.document["constants"], found.robot.model

@@ -61,6 +61,7 @@ def plain(arm7_model: Path, arm7_loaded: Path) -> Outcome:
     return thetad("payload", arm7_model, arm7_loaded, "--json")
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth(arm7_model: Path, arm7_loaded: Path, plain: Outcome) -> None:
     for done in (plain, thetad("payload", arm7_model, arm7_loaded, "--refit-effects", "--json")):
         assert (done.code, done.err) == (0, "")
@@ -114,6 +115,7 @@ def test_the_wrong_way_round(arm7_loaded_model: Path, arm7_recording: Path) -> N
     assert any("clearly negative" in reason for reason in done.json["reasons"])
 
 
+@pytest.mark.slow
 def test_friction_that_changed(arm7_physical: Path, work: Path) -> None:
     """A third more friction is no payload: it is said, and with the friction free the payload is right again."""
     model = loaded(load_robot("arm7").model)
@@ -235,6 +237,7 @@ def test_a_model_that_leaves_parameters_open(
         thetad("payload", *models).refused("does not explain")
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_is_printed(arm7_physical: Path, arm7_loaded: Path, tmp_path: Path) -> None:
     shutil.copy(arm7_physical, tmp_path / "empty.yaml")
     shutil.copy(arm7_loaded, tmp_path / "loaded.mcap")

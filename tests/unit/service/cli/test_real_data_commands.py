@@ -64,6 +64,7 @@ def fit(recording: Path, robot: object, *more: object) -> dict[str, Any]:
     return done.json
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_errors_are_no_worse_than_the_published_ones(imported: Path, tmp_path: Path, name: str) -> None:
     s, out = SETS[name], tmp_path / "model.yaml"

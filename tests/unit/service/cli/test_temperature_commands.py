@@ -44,6 +44,7 @@ def model_path(swept: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_compensation_leaves_a_third_of_the_error(swept: Path, model_path: Path, tmp_path: Path) -> None:
     other = record(tmp_path / "other.mcap", 50.0, -35.0, 2, 30.0)
     plain, robot, configs = tmp_path / "plain.yaml", tmp_path / "plain.toml", Path("configs/robots")

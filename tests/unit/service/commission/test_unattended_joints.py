@@ -77,6 +77,7 @@ def test_unattended_friction_that_does_not_slide_yet_is_no_fault_of_the_arm(
     assert not [check for check in caught.value.result["checks"] if check["verdict"] == "wrong"]
 
 
+@pytest.mark.slow
 def test_an_arm_that_somebody_has_seen_goes_the_whole_way_unattended_while_its_drives_stay(tmp_path: Path) -> None:
     bench = Bench(ARM7, HERE, tmp_path)
     everyone = [f"joint_{k}" for k in range(1, 8)]

@@ -37,6 +37,7 @@ def take(tracking: BreakawayTracking, frame: JointFrame) -> None:
     tracking.push(frame, frame.q, frame.tau, masked=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", ["microgravity", "ground"])
 def test_intervals_hold_the_truth_of_a_simulated_arm(environment: str) -> None:
     model = robot(environment).model

@@ -57,6 +57,7 @@ def untimed(document: dict[str, Any]) -> dict[str, Any]:
     return document | rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arm", "parameters", "options"), IDENTIFY)
 def test_identify_is_the_command(
     arm: str, parameters: dict[str, Any], options: list[str], request: pytest.FixtureRequest, arm2: Path, tmp_path: Path
@@ -226,6 +227,7 @@ def both(tmp_path: Path, kind: str, parameters: dict[str, Any], **files: Path) -
     return set(alone["results"])
 
 
+@pytest.mark.slow
 def test_a_search(tmp_path: Path, stribeck2: Path, stribeck2_recording: Path) -> None:
     parameters = {"recording": "r", "robot": str(stribeck2), "method": "pso", "seed": 4}
     names = both(tmp_path, "identify", parameters, recording=stribeck2_recording)

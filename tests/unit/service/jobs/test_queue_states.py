@@ -355,5 +355,6 @@ class QueueMachine(RuleBasedStateMachine):
                 assert self.jobs[job.parent].state == "queued"
 
 
+@pytest.mark.slow
 def test_any_use_of_a_queue() -> None:
     run_state_machine_as_test(QueueMachine, settings=settings(max_examples=150, stateful_step_count=40))

@@ -217,6 +217,7 @@ def as_it_is(path: Path) -> Rows | None:
         shutil.rmtree(keep)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", DAMAGES)
 def test_what_is_outside_of_the_damage_comes_back(how: Damage, path: Path, lived: Lived) -> None:
     _, rows, purged, places = lived

@@ -152,6 +152,7 @@ def test_abort_from_any_phase(bench: Bench, phase: str) -> None:
     bench.stays_off()
 
 
+@pytest.mark.slow
 def test_a_joint_that_is_held_while_it_stops_is_not_pushed_on() -> None:
     """A stop that takes its time must not drive the arm into what has stopped it."""
     bench, joint = Bench(acceleration=0.5, following_error=0.05), 5

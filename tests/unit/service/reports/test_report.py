@@ -170,6 +170,7 @@ def test_hostile_names_stay_text() -> None:
     assert "49" not in source.split("</style>")[1].split("<img")[0]
 
 
+@pytest.mark.slow
 def test_report_of_an_identification_and_of_a_validation(
     space6_recording: Path, space6_model: Path, tmp_path: Path
 ) -> None:
@@ -242,6 +243,7 @@ def test_what_is_open_of_a_payload_has_no_value() -> None:
     assert "1.25" not in shown.text
 
 
+@pytest.mark.slow
 def test_report_of_a_payload(arm7_model: Path, arm7_loaded: Path, tmp_path: Path) -> None:
     out = tmp_path / "payload.html"
     done = thetad("payload", arm7_model, arm7_loaded, "--report", out)

@@ -166,6 +166,7 @@ Control(f"tcp://127.0.0.1:{sys.argv[1]}", client_key(pathlib.Path(sys.argv[2])))
 """
 
 
+@pytest.mark.slow
 def test_a_peer_that_falls_silent_is_hung_up_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when its cable is pulled: nothing tells the daemon but the missing signs of life.  Here its process stops."""
     monkeypatch.setattr(authenticator, "HEARTBEAT_MS", 500)

@@ -47,6 +47,7 @@ def wait_until_starved(managed: WorkerHandle, time_ns: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["jobs", "estimator"])
 def test_time_without_a_processor_is_not_silence(role: str) -> None:
     with one_of_two_on_a_processor(role) as managed:
