@@ -22,7 +22,6 @@ MODEL = random_arm(N, 21)
 SETTINGS = OnlineSettings(update_hz=50.0, memory_s=4.0, excitation_s=1.0)
 
 
-
 @cache
 def recorded() -> SimulatedData:
     motion = MotionSettings(candidates=1, base_frequency_hz=0.3)
