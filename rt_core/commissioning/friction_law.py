@@ -20,6 +20,7 @@ from scipy import optimize, stats
 from rt_core.commissioning.findings import CommissioningError
 from rt_core.linear_algebra import lstsq, svd
 from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, LAW_VISCOUS, friction_effect
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 
 Law = Literal["coulomb", "coulomb_viscous", "stribeck"]
@@ -56,7 +57,7 @@ class FrictionFit:
     @property
     def quantile_95(self) -> float:
         """Half a 95 % interval in standard deviations; Student's if these are widened by the scatter."""
-        return float(stats.t.ppf(0.975, self.free) if self.scatter > 1.0 else stats.norm.ppf(0.975))
+        return float(stats.t.ppf(0.975, self.free) if self.scatter > 1.0 else NORMAL_QUANTILE_95)
 
     @property
     def std(self) -> FloatArray:

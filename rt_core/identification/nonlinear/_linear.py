@@ -20,6 +20,7 @@ from rt_core.identification.rows import Rows
 from rt_core.identification.uncertainty import estimate_covariance
 from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 
 _SLOPE_STEP = 1e-4
@@ -101,7 +102,7 @@ def standard_deviations(
             for x in found.inside:
                 theta = weighted_solution(data.triangles(x, without), p, sigma).theta
                 reach = np.maximum(reach, np.abs(theta - state.solution.theta))
-            variance += (reach / 1.96) ** 2
+            variance += (reach / NORMAL_QUANTILE_95) ** 2
         if found.status == "undetermined":
             variance[[term.plus for term in data.terms if term.constant == c]] = np.inf
     # A sandwich estimate can be negative: by rounding, or because it is meaningless.

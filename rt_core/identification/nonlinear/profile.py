@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 
 from rt_core.identification.nonlinear.compressed import CompressedTorque
 from rt_core.identification.nonlinear.separable import SeparableObjective
-from rt_core.statistics import CHI_SQUARED_QUANTILE_95
+from rt_core.statistics import CHI_SQUARED_QUANTILE_95, NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 
 ConstantStatus = Literal["determined", "weak", "undetermined", "doubtful"]
@@ -50,7 +50,7 @@ class Profile:
         """Whether the data determine the constant."""
         if not self.seen or not np.isfinite([self.lower, self.upper]).all():
             return "undetermined"
-        return "determined" if (self.upper - self.lower) / (2.0 * 1.96) <= _LOG_STD_LIMIT else "weak"
+        return "determined" if (self.upper - self.lower) / (2.0 * NORMAL_QUANTILE_95) <= _LOG_STD_LIMIT else "weak"
 
 
 def profile(

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rt_core.statistics import NORMAL_QUANTILE_95
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, columns, print_json, print_verdict
 from service.cli.models._identify_arm import FOREIGN, check_joints, choose_joints, finish_elastic
 from service.cli.models._identify_elastic import option, run_elastic, write_accepted
@@ -149,6 +150,6 @@ def print_result(report: IdentificationReport) -> None:
         print(columns(("constant", "value", "95 % from", "to", "unit", "status"), rows))
     rows = []
     for p in document["parameters"]:
-        half = None if p["std"] is None or p["status"] == "dropped" else 1.96 * p["std"]
+        half = None if p["std"] is None or p["status"] == "dropped" else NORMAL_QUANTILE_95 * p["std"]
         rows.append((p["name"], number(p["value"], 5), number(half, 2), p["unit"], p["status"], p["expression"]))
     print(columns(("parameter", "value", "±95 %", "unit", "status", "stands for"), rows))

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rt_core.statistics import NORMAL_QUANTILE_95
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, fail, number, printed_json
 from service.cli._help import add_action, read_help
 from service.cli._remote import add_control_flags
@@ -89,7 +90,7 @@ def run_show(args: argparse.Namespace) -> int:
             print(f"{group + '.' + key:26s}{value}")
     print(f"{'parameter':10s}{'value':>13s}{'±95 %':>11s}  {'unit':11s}{'status':14s}stands for")
     for p in document["parameters"]:
-        half = None if p["std"] is None else 1.96 * p["std"]
+        half = None if p["std"] is None else NORMAL_QUANTILE_95 * p["std"]
         print(
             f"{p['name']:10s}{number(p['value'], 6):>13s}{number(half, 2):>11s}  {p['unit']:11s}{p['status']:14s}"
             f"{p['expression']}"
