@@ -50,6 +50,7 @@ COMMANDS = {
         "replay": ("data.replay", "play a recording through the daemon"),
     },
     "models": {
+        "robots": ("models.robots", "list the robots that are known; check and show robot files"),
         "identify": ("models.identify", "fit the dynamic model of a robot to a recording"),
         "validate": ("models.validate", "compare a model's torque with a recording's"),
         "payload": ("models.payload", "mass, centre of mass and inertia of a payload"),
