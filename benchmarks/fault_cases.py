@@ -17,6 +17,7 @@ from scipy.signal import lfilter
 
 from benchmarks.coverage import correlated_noise
 from benchmarks.detector_cases import CORRELATED, ENCODER, TORQUE_NOISE, Alteration, arm, loaded, torque, watcher
+from rt_core.identification.preprocess import DataError, SignalSettings, prepare
 from rt_core.model.base import payload_columns
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import RobotModel
@@ -24,9 +25,11 @@ from rt_core.online import OnlineEstimator, OnlineSettings
 from rt_core.online.monitors.change import ChangeDetector
 from rt_core.online.monitors.change_report import ArmChange
 from rt_core.online.monitors.change_rules import VELOCITY_KNOWN_S
+from rt_core.online.monitors.examination import ExaminationTimes
+from rt_core.online.monitors.frame_diagnosis import examine
 from rt_core.online.monitors.payload_estimate import payload_information
 from rt_core.statistics import NORMAL_QUANTILE_95
-from rt_core.types import BoolArray, FloatArray
+from rt_core.types import BoolArray, FloatArray, IntArray
 from sim_backend.arm.packed import torque_scale
 from sim_backend.arm.settings import MotionSettings
 from sim_backend.arm.trajectory import plan_motion
@@ -264,6 +267,7 @@ class Motion:
     estimator: OnlineEstimator
     detector: ChangeDetector
     before: int  # parameters that were called estimated
+    times: ExaminationTimes = field(default_factory=ExaminationTimes)
 
 
 _clean_motion: Motion  # of this process
@@ -325,14 +329,33 @@ def _steps(motion: Motion, frames: range, active: bool) -> Iterator[tuple[int, l
         if data.arrives[k]:
             dq = data.dq[k] if estimator.has_dq else None
             estimator.step(round(data.t[k] * 1e9), k, data.q[k], data.tau[k], None, dq)
+        t_ns, trust = round(data.t[k] * 1e9), estimator.trust
+        if motion.times.due(trust.motion_s, t_ns, believed=not trust.doubted):
+            first = int(np.searchsorted(data.t, motion.times.begin_ns(t_ns, data.rate_hz) * 1e-9))
+            kept = np.flatnonzero(data.arrives[first : k + 1]) + first
+            measured = data.dq[kept] if estimator.has_dq else None
+            examine_frames(estimator, kept, data.t[kept], data.q[kept], data.tau[kept], measured)
         if active and k == adopt:
             theta, covariance = estimator.theta, estimator.covariance
             estimator.adopt(theta, covariance)
             columns = payload_columns(estimator.base, estimator.model)
             detector.set_model(True, payload_information(columns, covariance), theta)
         if active and k % look == 0 and k > adopt:
-            changes = detector.observe(estimator.take_evidence(), round(data.t[k] * 1e9), estimator.trust.broken(names))
+            changes = detector.observe(estimator.take_evidence(), t_ns, estimator.trust.broken(names))
         yield k, changes
+
+
+def examine_frames(
+    estimator: OnlineEstimator, seq: IntArray, t: FloatArray, q: FloatArray, tau: FloatArray, dq: FloatArray | None
+) -> None:
+    """Examine the frames that an estimator has taken, as its process does."""
+    valid = np.isfinite(np.column_stack((q, tau))).all(axis=1)
+    settings = SignalSettings(estimator.settings.cutoff_hz, min_velocity=estimator.model.standstill_velocity)
+    try:
+        signals = prepare(t, q, tau, settings, dq=dq, valid=valid, rate_hz=estimator.rate_hz, seq=seq)
+        estimator.take_examination(examine(estimator.model, estimator.base, signals, settings))
+    except DataError:  # too few frames of use
+        return
 
 
 def _faulty(name: str, mode: Mode) -> dict[str, Any]:

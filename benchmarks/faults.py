@@ -35,8 +35,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.fault_cases import BY_NAME, FAULTS, Mode, cases
+from benchmarks.fault_cases import BY_NAME, FAULTS, Mode, cases, examine_frames
 from rt_core.online import OnlineEstimator, OnlineSettings
+from rt_core.online.monitors.examination import ExaminationTimes
 
 TARGET = 0.90
 WRONG = 0.02
@@ -183,20 +184,30 @@ def real_doubt(folder: Path) -> list[dict[str, Any]]:
         )
         dq = recording.channels.get("dq")
         estimator = OnlineEstimator(loaded.robot.model, settings, loaded.signals.rate_hz, has_dq=dq is not None)
-        every, doubted, reports = round(loaded.signals.rate_hz / 2), 0, 0
+        every, doubted, examined, reports, share = round(loaded.signals.rate_hz / 2), 0, 0, 0, 0.0
         length = float(recording.t[-1] - recording.t[0])
-        for again in range(int(np.ceil(REAL_S / length))):
-            shift_ns = round(1e9 * again * (length + 1.0))
-            for k in range(recording.t.size):
-                estimator.step(
-                    int(recording.t_ns[k]) + shift_ns, again * recording.t.size + k, recording.channels["q"][k],
-                    recording.channels["tau"][k], None, None if dq is None else dq[k],
-                )  # fmt: skip
-                if k % every == 0 and again * length + recording.t[k] - recording.t[0] > 20.0:
-                    reports += 1
-                    doubted += "doubted" in estimator.report().status
-        results.append({"set": file, "seconds": reports / 2.0, "reports": reports,
-                        "doubted": doubted})  # fmt: skip
+        count, times = recording.t.size * int(np.ceil(REAL_S / length)), ExaminationTimes()
+        again, at = np.divmod(np.arange(count), recording.t.size)
+        t = recording.t[at] - recording.t[0] + again * (length + 1.0)
+        q, tau = recording.channels["q"][at], recording.channels["tau"][at]
+        dq = None if dq is None else dq[at]
+        for k in range(count):
+            t_ns = round(1e9 * t[k])
+            estimator.step(t_ns, k, q[k], tau[k], None, None if dq is None else dq[k])
+            if times.due(estimator.trust.motion_s, t_ns, believed=not estimator.trust.doubted):
+                first = int(np.searchsorted(t, 1e-9 * times.begin_ns(t_ns, estimator.rate_hz)))
+                of = slice(first, k + 1)
+                examine_frames(
+                    estimator, np.arange(first, k + 1), t[of], q[of], tau[of], None if dq is None else dq[of]
+                )
+            if k % every == 0 and t[k] > 20.0:
+                status = estimator.report().status
+                reports += 1
+                doubted += "doubted" in status
+                examined += "diagnosis" in estimator.trust.reasons
+                share += status.count("doubted") / len(status)
+        results.append({"set": file, "seconds": reports / 2.0, "reports": reports, "doubted": doubted,
+                        "examined": examined, "share": share / max(reports, 1)})  # fmt: skip
     return results
 
 
@@ -238,7 +249,11 @@ def judge(rows: list[dict[str, Any]]) -> tuple[Any, list[str], list[str]]:
     if causes["wrong"] > WRONG * sum(causes.values()):
         problems.append(f"{causes['wrong']} of {sum(causes.values())} causes are wrong, {100 * WRONG:g} % may be")
     real = real_doubt(Path(os.environ.get("THETAD_DATA", "../shared/data")))
-    lines += [f"{r['set']}: {r['doubted']} of {r['reports']} reports doubted in {r['seconds']:.0f} s" for r in real]
+    lines += [
+        f"{r['set']}: {r['doubted']} of {r['reports']} reports doubted in {r['seconds']:.0f} s, {r['examined']} by the "
+        f"diagnosis, {100 * r['share']:.1f} % of the parameters"
+        for r in real
+    ]
     problems += [f"{r['set']}: doubted" for r in real if r["doubted"]]
     return {"cases": rows, "coverage": shares[None], "causes": causes, "real": real}, lines, problems
 

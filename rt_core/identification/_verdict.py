@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from rt_core.channels import clipped_samples
+from rt_core.channels import clipped_samples, dropped_samples
 from rt_core.identification._plausibility import SIGNIFICANT, Plausibility
 from rt_core.identification.diagnostics.alternatives import STANDARD_GRAVITY
 from rt_core.identification.diagnostics.diagnosis import NEAR_NOISE, WELL_EXPLAINED, Diagnosis, Finding
@@ -106,13 +106,7 @@ def _rejections(evidence: Evidence) -> list[str]:
         )
     if not metrics.relative_error <= RELATIVE_ERROR_LIMIT:
         bad.append(f"the relative torque error is {100 * metrics.relative_error:.1f} %")
-    bad.extend(
-        f"joint {model.joints[j].name}: the Coulomb friction comes out negative, which no joint has: check the sign "
-        "and the column of its torque and of its position"
-        for j in evidence.plausibility.negative_coulomb
-    )
-    if evidence.diagnosis.gravity_against_links < _AGAINST:
-        bad.append(_against_links(evidence.diagnosis))
+    bad.extend(_impossible(evidence))
     if bad and evidence.plausibility.mass_z < -SIGNIFICANT:
         bad.append(_indefinite(evidence))
     if named is not None and named.kind in ("gravity", "torque_channels", "positions"):
@@ -127,14 +121,21 @@ def _rejections(evidence: Evidence) -> list[str]:
     return [*reasons, *bad]
 
 
-def _doubts(evidence: Evidence) -> list[str]:
-    """Return why the values may be wrong although the torque is explained."""
-    found, metrics, free, plausibility = evidence.found, evidence.metrics, evidence.free, evidence.plausibility
-    model, rows, search, named = found.model, found.rows, found.search, evidence.diagnosis.named
-    reasons: list[str] = []
-    if named is not None:
-        reasons.append(finding_text(named, model))
-    hidden = evidence.diagnosis.unexplained
+def _impossible(evidence: Evidence) -> list[str]:
+    """Return what no arm has."""
+    reasons = [
+        f"joint {evidence.found.model.joints[j].name}: the Coulomb friction comes out negative, which no joint has: "
+        "check the sign and the column of its torque and of its position"
+        for j in evidence.plausibility.negative_coulomb
+    ]
+    return reasons + [_against_links(evidence.diagnosis)] * (evidence.diagnosis.gravity_against_links < _AGAINST)
+
+
+def faults(evidence: Evidence) -> tuple[str, ...]:
+    """Return what speaks against the data or the robot file, rather than against the motion or the sensors' noise."""
+    found, metrics, free, diagnosis = evidence.found, evidence.metrics, evidence.free, evidence.diagnosis
+    model, named, hidden = found.model, diagnosis.named, diagnosis.unexplained
+    reasons = [] if named is None else [finding_text(named, model)]
     if hidden is not None:
         reasons.append(
             f"something is wrong that explains little by itself ({hidden.z:.0f} standard deviations, the residual is "
@@ -142,13 +143,20 @@ def _doubts(evidence: Evidence) -> list[str]:
         )
     elif named is None:
         # far beyond the noise and no small part of the torque: between merged channels the fit still looks good
-        loud = (free.explained < WELL_EXPLAINED) & (evidence.diagnosis.sigma > NEAR_NOISE * evidence.diagnosis.noise)
+        loud = (free.explained < WELL_EXPLAINED) & (diagnosis.sigma > NEAR_NOISE * diagnosis.noise)
         reasons.extend(
             f"joint {model.joints[j].name}: {100 * (1.0 - free.explained[j]):.0f} % of its torque's variance is left, "
-            f"{evidence.diagnosis.sigma[j] / evidence.diagnosis.noise[j]:.0f} times its noise: cause not found"
+            f"{diagnosis.sigma[j] / diagnosis.noise[j]:.0f} times its noise: cause not found"
             for j in np.flatnonzero(loud & (metrics.count > 0))
         )
-    reasons.extend(_saturation(evidence))
+    return (*reasons, *_broken_torque(evidence), *_impossible(evidence))
+
+
+def _doubts(evidence: Evidence) -> list[str]:
+    """Return why the values may be wrong although the torque is explained."""
+    found, metrics, free, plausibility = evidence.found, evidence.metrics, evidence.free, evidence.plausibility
+    model, rows, search = found.model, found.rows, found.search
+    reasons = list(faults(evidence))
     reasons.extend(
         f"joint {joint.name}: possible links explain {100 * max(metrics.explained[j], 0.0):.0f} % of the torque's "
         f"variance, free parameters {100 * free.explained[j]:.0f} %"
@@ -230,23 +238,28 @@ def _indefinite(evidence: Evidence) -> str:
     )
 
 
-def _saturation(evidence: Evidence) -> list[str]:
-    """Return which torque channels are saturated."""
-    model = evidence.found.model
+def _broken_torque(evidence: Evidence) -> list[str]:
+    """Return which torque channels are saturated, or fall to zero."""
+    model, pieces = evidence.found.model, evidence.signals.pieces
+    total = sum(piece.t.size for piece in pieces)
     reasons: list[str] = []
     for j, joint in enumerate(model.joints):
-        found = [
-            (piece.t[k], piece.tau[k, j])
-            for piece in evidence.signals.pieces
-            for k in clipped_samples(piece.tau[:, j], np.abs(piece.dq[:, j]) > model.standstill_velocity[j])
-        ]
-        if found:
-            total = sum(piece.t.size for piece in evidence.signals.pieces)
-            reasons.append(
-                f"joint {joint.name}: its torque stays at {found[0][1]:.4g} in {len(found)} samples "
-                f"({100 * len(found) / total:.2g} %) while it moves, first at {found[0][0]:.6g} s: the channel is "
-                "saturated, and what is beyond is missing"
-            )
+        moving = [np.abs(piece.dq[:, j]) > model.standstill_velocity[j] for piece in pieces]
+        for samples, when, what in (
+            (clipped_samples, "while it moves", "is saturated, and what is beyond is missing"),
+            (dropped_samples, "between others far from it", "drops out"),
+        ):
+            found = [
+                (piece.t[k], piece.tau[k, j])
+                for piece, moves in zip(pieces, moving, strict=True)
+                for k in samples(piece.tau[:, j], moves)
+            ]
+            if found:
+                value = 0.0 if samples is dropped_samples else found[0][1]
+                reasons.append(
+                    f"joint {joint.name}: its torque stays at {value:.4g} in {len(found)} samples "
+                    f"({100 * len(found) / total:.2g} %) {when}, first at {found[0][0]:.6g} s: the channel {what}"
+                )
     return reasons
 
 

@@ -18,6 +18,7 @@ from rt_core.identification._verdict import (
     RELATIVE_ERROR_LIMIT,
     Evidence,
     Verdict,
+    faults,
     finding_text,
     judge,
     weighs,
@@ -63,7 +64,8 @@ class Identification:
     `status` is per base parameter, `reasons` explains the verdict in sentences, `diagnosis` has the tests behind it.
     The numbers are in `estimate`, with intervals that allow for model error.
     `notes` state what was done to the data, `impossible_temperatures` counts reported temperatures that were left out
-    because no joint can have them, `velocity` says where a recording's velocity was taken from.
+    because no joint can have them, `velocity` says where a recording's velocity was taken from.  `faults` are
+    reasons that speak against the data or the robot file, rather than against the motion or the sensors' noise.
     """
 
     options: EstimatorOptions
@@ -77,6 +79,7 @@ class Identification:
     impossible_temperatures: int = 0
     notes: tuple[str, ...] = ()
     velocity: Velocity = "measured"
+    faults: tuple[str, ...] = ()
 
     @property
     def model(self) -> RobotModel:
@@ -193,11 +196,12 @@ def _judged(
         # Coulomb friction that is clearly negative belongs to a channel with the wrong sign.
         delivered = check_plausibility(model, base, rows, found.theta, found.uncertainty.covariance)
         plausibility = replace(delivered, negative_coulomb=plausibility.negative_coulomb)
-    verdict, reasons = judge(Evidence(found, signals, status, metrics, free, diagnosis, plausibility))
+    evidence = Evidence(found, signals, status, metrics, free, diagnosis, plausibility)
+    verdict, reasons = judge(evidence)
     notes = () if diagnosis.gravity_seen or diagnosis.gravity_tells or not diagnosis.gravity_acts else (_ANY_MOUNTING,)
     return Identification(
         options, found, _downgraded(status, verdict), metrics, diagnosis, plausibility, verdict, reasons,
-        signals.impossible_temperatures, notes, settings.velocity,
+        signals.impossible_temperatures, notes, settings.velocity, faults(evidence),
     )  # fmt: skip
 
 

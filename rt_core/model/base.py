@@ -52,6 +52,12 @@ class BaseParameters:
         """Columns of the base regressor, named by their leading standard parameter."""
         return self.standard.take(self.independent)
 
+    def with_shape(self, columns: FloatArray) -> BaseParameters:
+        """Return the same with the shapes `columns` (p, 3) of the base regressor."""
+        shape = self.standard.shape.copy()
+        shape[self.independent] = columns
+        return replace(self, standard=replace(self.standard, shape=shape))
+
     @property
     def names(self) -> tuple[str, ...]:
         """Leading standard parameter of each base parameter."""

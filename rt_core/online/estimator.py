@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from rt_core.online._pipeline import clear_filters
 from rt_core.online._recursion import Recursion
 from rt_core.online._saved_state import STATE_FORMAT, take_saved
 from rt_core.online.checkpoint import Checkpoint
+from rt_core.online.monitors.examination import Examination
 from rt_core.online.monitors.stuck_encoder import StationaryTorque
 from rt_core.online.report import EstimateReport
 from rt_core.online.rls.information_floor import root_of, row_inflation
@@ -68,7 +68,7 @@ class OnlineEstimator(Recursion):
         s = state["scalars"]
         inverse = triangle_inverse(root_of(state, len(self.base)))
         variance = (inverse**2).sum(axis=1)
-        std = np.sqrt(variance)
+        std = self.trust.examined.widened(np.sqrt(variance))
         scale = np.sqrt(state["power"] * row_inflation(state))  # weight of one row in units of plain noise
         short_variance = triangle_inverse(state["short"][0, :, : len(self.base)])
         short_std = np.sqrt((short_variance**2).sum(axis=1))
@@ -81,7 +81,7 @@ class OnlineEstimator(Recursion):
         status = judge(
             state, self.base, self.model.friction, self._warmth, supported(theta, std, effect),
             stale=now - excited_at > self.settings.stale_s,
-            frozen=bool(now - s[m.LAST_MOTION] > FROZEN_S + self.delay_s), doubted=self.trust.doubted,
+            frozen=bool(now - s[m.LAST_MOTION] > FROZEN_S + self.delay_s), doubted=bool(self.trust.reasons),
             shaped=self.trust.shaped, starved=bool(self.supply.cause),
         )  # fmt: skip
         validated = np.where(status < STATUSES_WITH_VALUE, theta, self._validated)
@@ -96,6 +96,10 @@ class OnlineEstimator(Recursion):
             used=int(state.ints[m.ROWS]), masked=int(state.ints[m.MASKED]), repeated=int(state.ints[m.REPEATED]),
             lost=self._lost, resets=self._resets, updates=int(state.ints[m.UPDATES]),
         )  # fmt: skip
+
+    def take_examination(self, found: Examination) -> None:
+        """Take an examination of this estimate's own frames; it holds until the next, or the estimate begins anew."""
+        self.trust.examined = found
 
     def set_active(self, theta: FloatArray | None, constants: FloatArray | None = None) -> None:
         """Let `torque` predict with base parameters `theta` (p,); None for the online estimate.
@@ -174,9 +178,7 @@ class OnlineEstimator(Recursion):
 
     def _take_constants(self, columns: FloatArray) -> None:
         """Set the shapes `columns` (p, 3) of the base regressor and update the metadata."""
-        shape = self.base.standard.shape.copy()
-        shape[self.base.independent] = columns
-        self.base = replace(self.base, standard=replace(self.base.standard, shape=shape))
+        self.base = self.base.with_shape(columns)
         self._describe()
 
     def torque(self) -> tuple[int, FloatArray, FloatArray, FloatArray] | None:

@@ -5,8 +5,8 @@ serves requests. The estimate is `rt_core.online.OnlineEstimator`; `_active_mode
 with, and reports drift and sudden changes. Beside it run `_encoder_monitor` (stuck encoders, with rollback),
 `_breakaway` and `elastic_tracking` (elastic joints, each an `_elastic_tracker`).
 
-`_frame_buffer` keeps the latest frames, which jobs identify from; `_hand_guiding_model` and `_prior` answer requests
-of hand guiding and of user interfaces.
+`_frame_buffer` keeps the latest frames, which jobs identify from, and which `_examiner` has examined from time to time
+by `examination_process`; `_hand_guiding_model` and `_prior` answer requests of hand guiding and of user interfaces.
 """
 
-__all__ = ["elastic_tracking", "process"]
+__all__ = ["elastic_tracking", "examination_process", "process"]

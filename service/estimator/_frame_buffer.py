@@ -131,6 +131,10 @@ class FrameBuffer:
             raise ControlError("failed", f"{seconds:g} s of frames are too many for one file: at most {most:.0f} s")
         return range(start, end)
 
+    def since(self, t_ns: int) -> range:
+        """Return the numbers of the frames from `t_ns` on."""
+        return range(self._first_later(t_ns - 1, self.end - len(self), self.end), self.end)
+
     def _time_ns(self, number: int) -> int:
         return int(self._stamps[0, number % self._size])
 

@@ -52,13 +52,13 @@ class TrustEvents:
     def document(self, t_ns: int) -> dict[str, dict[str, Any]]:
         """Return `trust` and `supply` of a status message; `t_ns` is the time of the latest frame."""
         trust, supply = self.estimator.trust, self.estimator.supply
-        joints = [self._names[j] for j in np.flatnonzero(trust.joints | trust.wrong)]
-        since_s = max(0.0, 1e-9 * (t_ns - self._since_ns)) if trust.doubted else None
+        joints = [self._names[j] for j in np.flatnonzero(trust.joints | trust.wrong | trust.examined.suspects)]
+        since_s = max(0.0, 1e-9 * (t_ns - self._since_ns)) if trust.reasons else None
         return {
             "trust": {
-                "state": "doubted" if trust.doubted else "believed", "reasons": list(trust.reasons),
+                "state": "doubted" if trust.reasons else "believed", "reasons": list(trust.reasons),
                 "joints": joints, "reason": trust.text(self._names),
-                "since_s": since_s,
+                "since_s": since_s, "examined": trust.examined.text,
             },
             "supply": {"state": "starved" if supply.cause else "ok", "cause": supply.cause, "share": supply.share,
                        "reason": supply.text},

@@ -25,6 +25,7 @@ from service.config.arm_robot import load_arm_robot, online_settings
 from service.estimator._active_model import ActiveModel, SavedModel
 from service.estimator._breakaway import BreakawayTracking
 from service.estimator._encoder_monitor import EncoderMonitor
+from service.estimator._examiner import Examiner
 from service.estimator._frame_buffer import MIN_SHARE, FrameBuffer, save_request
 from service.estimator._hand_guiding_model import HandGuidingModelSource
 from service.estimator._prior import PriorSource
@@ -113,6 +114,8 @@ class EstimatorProcess:
             worker.log.warning("estimate_restarted", reason=f"{self.arm.model}: not the model of the saved state")
         self.frame_buffer = FrameBuffer(self.arm.window_s, self.estimator.rate_hz, model.n, self.source["channels"])
         self._window_ns = 0  # time of its last frame
+        window = worker.runtime.directory / f"{self.arm.name}.examined"
+        self.examiner = Examiner(self.estimator, robot, self.frame_buffer, window, worker.log)
         self._saves: list[tuple[int, Future[dict[str, Any]]]] = []  # windows being written, by request
         self.unusable = 0  # frames without position or torque
         self._writer = StateWriter(self.path, self.estimator.state_hash)
@@ -165,6 +168,7 @@ class EstimatorProcess:
             self.breakaway.restart_stream()
             self.encoders.restart_stream()
             self.frame_buffer.clear()
+            self.examiner.restart_stream()
             self._next_estimate_ns = self._next_torque_ns = self._next_watch_ns = self._next_change_ns = _NEVER
             self._renewed = False  # by a frame from before: the outage is no latency
         frame = message.frame
@@ -226,6 +230,7 @@ class EstimatorProcess:
             self.worker.heartbeat(now_ns, self._status())
         self.worker.serve(self._handlers)
         self._reply_saved()
+        self.examiner.poll(self._time[0], self._window_meta, suppressed=self.encoders.stuck)
         if self.worker.heartbeat_due(now_ns):
             self.worker.heartbeat(now_ns, self._status())
         if now_ns >= self._next_report_ns:
@@ -450,15 +455,17 @@ class EstimatorProcess:
         self._next_save_ns = 0  # a restart must not adopt it again
         return {"arm": args["arm"], **answer}
 
+    def _window_meta(self) -> RecordingMeta:
+        """Describe the frames that are kept."""
+        source, rate_hz = self.frame_subscriber.meta, self.estimator.rate_hz
+        names, units = tuple(source["joint_names"]), tuple(source["joint_units"])
+        return RecordingMeta(self.arm.name, names, units, rate_hz, str(source["clock"]), str(source["source"]))
+
     def _on_save_window(self, args: dict[str, Any]) -> None:
         if self.encoders.stuck:
             raise ControlError(
                 "failed", f"{self.encoders.invalid_reason}: no frame tells what a model can be identified from"
             )
-        source = self.frame_subscriber.meta
-        names, units = tuple(source["joint_names"]), tuple(source["joint_units"])
-        clock, rate_hz = str(source["clock"]), self.estimator.rate_hz
-        meta = RecordingMeta(self.arm.name, names, units, rate_hz, clock, str(source["source"]))
         guided_s, seconds = 1e-9 * (self._time[0] - self._window_ns), args.get("seconds")
         if (
             self.frame_subscriber.guided
@@ -470,7 +477,7 @@ class EstimatorProcess:
                 f"the arm has been guided by hand for {guided_s:.1f} s, and a model is not identified from that: end "
                 f"guiding, and wait for {seconds:g} s",
             )
-        asked = save_request(args, self.frame_buffer, self.worker.config.state_dir, meta)
+        asked = save_request(args, self.frame_buffer, self.worker.config.state_dir, self._window_meta())
         self._saves.append((self.worker.request_id, self._window_writer.submit(asked.write, self.frame_buffer)))
 
     def _reply_saved(self) -> None:
@@ -490,6 +497,7 @@ class EstimatorProcess:
     def close(self) -> None:
         """Save the state, and finish the window that is being written."""
         self._save_now()
+        self.examiner.close()
         self._window_writer.shutdown(cancel_futures=True)
         self._reply_saved()
         self._writer.close()

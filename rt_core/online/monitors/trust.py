@@ -53,6 +53,7 @@ from rt_core.model.friction import LAW_COULOMB, LAW_OFFSET, LAW_VISCOUS
 from rt_core.model.robot import RobotModel
 from rt_core.online import _state as m
 from rt_core.online._state import EstimatorState
+from rt_core.online.monitors.examination import Examination
 from rt_core.online.monitors.velocity import VelocityMonitor
 from rt_core.types import BoolArray, FloatArray, IntArray
 
@@ -144,6 +145,8 @@ class TrustMonitor:
         Joints that have forgotten in excess, and whose parameters have not been confirmed since.
     generation : int
         Number of times that another estimate has taken the place of one that was tested.
+    examined : Examination
+        Latest one of the estimate's own frames.
     measured : dict of str to float
         Latest statistics, each over its limit: doubted above 1.
     """
@@ -175,6 +178,7 @@ class TrustMonitor:
         self._torque, self._same = np.full(self.n, np.nan), np.zeros(self.n)
         self._constant: BoolArray | None = None
         self.wrong = np.zeros(self.n, dtype=np.bool_)
+        self.examined = Examination.passed(self.n, self.p)
         self._count = dict.fromkeys(_COUNTERS, 0)
         self.joints = np.zeros(self.n, dtype=np.bool_)
         self.measured = {"noise": 0.0, "signs": 0.0, "agreement": 0.0, "left": 0.0}
@@ -382,6 +386,7 @@ class TrustMonitor:
         self._recent[:] = np.nan
         self._known[_BEFORE:] = 0.0
         self.shaped[:] = False
+        self.examined = Examination.passed(self.n, self.p)
         if level is not None:
             c["noise"] = c["hold"] = 0
             grown = np.where(level > 0.0, level / state["sigma2"], 1.0)
@@ -396,16 +401,21 @@ class TrustMonitor:
     # -- results --------------------------------------------------------------------------------
 
     @property
+    def motion_s(self) -> float:
+        """Motion since the estimate began, or began anew [s]."""
+        return LOOK_S * self._count["since"]
+
+    @property
     def doubted(self) -> bool:
-        """Whether the estimate is not to be believed."""
+        """Whether the estimate is not to be believed, by what it shows itself; `reasons` count its examination, too."""
         c = self._count
         return any(c[key] for key in _REASONS)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What speaks against the estimate: values of `_REASONS`."""
+        """What speaks against the estimate: values of `_REASONS`, and "diagnosis" of its latest examination."""
         c = self._count
-        return tuple(_REASONS[key] for key in _REASONS if c[key])
+        return (*(_REASONS[key] for key in _REASONS if c[key]), *(("diagnosis",) if self.examined.wrong else ()))
 
     def text(self, names: tuple[str, ...]) -> str:
         """Return why the estimate is doubted, for people, with the `names` of the joints; empty if it is not."""
@@ -419,6 +429,7 @@ class TrustMonitor:
             "check the sensors; if the arm was rebuilt, reset the estimator",
             "change": "the estimate leaves what it was: something has changed",
             "restarted": "the estimate has begun anew, and the new data do not suffice yet",
+            "diagnosis": f"by the latest frames, examined as by identify, {self.examined.text}",
         }  # fmt: skip
         return "; ".join(texts[reason] for reason in self.reasons)
 
@@ -441,12 +452,13 @@ class TrustMonitor:
             "trust_shaped": self.shaped.copy(), "trust_velocity": self.velocity.sums.copy(),
             "trust_torque": np.stack((self._torque, self._same)), "trust_velocity_held": self.velocity.held(),
             "trust_counters": np.array(list(self._count.values()), dtype=np.int64),
+            **self.examined.state(),
         }  # fmt: skip
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Restore what `state` returned; begin anew if it is missing, as in files of earlier versions, or damaged."""
         self.begin()
-        fresh = self.state()
+        fresh = {key: value for key, value in self.state().items() if key.startswith("trust_")}
         # missing in files of earlier versions
         held = np.array(saved.get("trust_velocity_held", fresh["trust_velocity_held"]), dtype=np.float64)
         del fresh["trust_velocity_held"]
@@ -458,5 +470,6 @@ class TrustMonitor:
             self.shaped, self.velocity.sums, (self._torque, self._same),
         ) = arrays[:-1]  # fmt: skip
         self.velocity.hold(held)
+        self.examined = Examination.restored(saved, self.n, self.p)
         self._count = dict(zip(_COUNTERS, arrays[-1].tolist(), strict=True))
         self._count["velocity"] = int(self.velocity.joints.any())

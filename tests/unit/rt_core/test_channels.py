@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from rt_core.channels import clipped_samples, position_faults, rolls_over, unwrapped, velocity_relation
+from rt_core.channels import clipped_samples, dropped_samples, position_faults, rolls_over, unwrapped, velocity_relation
 
 RATE = 250.0
 T = np.arange(0.0, 40.0, 1.0 / RATE)
@@ -101,6 +101,12 @@ def test_a_saturated_torque_is_found_and_a_coarse_one_is_not() -> None:
     assert clipped_samples(clipped, moving).size > 0.3 * np.count_nonzero(np.abs(torque) > 7.0)
     assert clipped_samples(torque, moving).size == 0
     assert clipped_samples(np.round(torque), moving).size == 0
+    dropped = torque.copy()
+    dropped[::17] = 0.0
+    found = dropped_samples(dropped, moving)
+    assert set(found) <= set(range(0, torque.size, 17))
+    assert found.size > 0.3 * np.count_nonzero(moving[::17])
+    assert dropped_samples(torque, moving).size == dropped_samples(np.round(torque), moving).size == 0
 
 
 def test_a_velocity_across_gaps_in_time() -> None:

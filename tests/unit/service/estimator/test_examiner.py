@@ -1,0 +1,57 @@
+"""An arm's recent frames are examined in a process beside the loop, and what it finds is told."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drivers.files.recordings.format import RecordingMeta
+from drivers.files.robots.file import load_robot
+from drivers.frame import JointFrame
+from rt_core.online import OnlineEstimator, OnlineSettings
+from service.estimator._examiner import Examiner
+from service.estimator._frame_buffer import FrameBuffer
+from service.estimator._trust import TrustEvents
+from service.io.log import get_log
+
+RATE = 250.0
+
+
+def meta() -> RecordingMeta:
+    return RecordingMeta("arm", ("slide",), ("m",), RATE, "sim", "nowhere")
+
+
+def test_a_torque_that_is_late_from_the_first_frame_is_told(tmp_path: Path) -> None:
+    robot = load_robot("emps")
+    estimator = OnlineEstimator(robot.model, OnlineSettings(update_hz=50.0), RATE)
+    buffer, told = FrameBuffer(60.0, RATE, 1, ("q", "tau")), list[tuple[str, str, dict[str, Any]]]()
+    events = TrustEvents(estimator, lambda *event: told.append(event))
+    examiner = Examiner(estimator, robot, buffer, tmp_path / "arm.examined", get_log("test"))
+    rng = np.random.default_rng(0)
+    turns, phases, late = np.array([1.0, 2.3, 3.7]), np.array([0.0, 1.0, 2.0]), 0.02
+    for k in range(round(20.0 * RATE)):
+        t_ns, angle = round(1e9 * k / RATE), turns * (k / RATE) + phases
+        before = angle - turns * late
+        q, dq, ddq = 0.05 * np.sin(angle).sum(), 0.05 * turns @ np.cos(before), -0.05 * turns**2 @ np.sin(before)
+        frame = JointFrame(
+            k, t_ns, t_ns, q=np.array([q]),
+            tau=np.array([95.0 * ddq + 200.0 * dq + 20.0 * np.sign(dq) + 0.2 * rng.standard_normal()]),
+        )  # fmt: skip
+        estimator.step(t_ns, k, frame.q, frame.tau)
+        buffer.push(frame)
+        examiner.poll(t_ns, meta, suppressed=False)
+    for _ in range(6000):
+        examiner.poll(t_ns, meta, suppressed=False)
+        events.check(t_ns)
+        if told:
+            break
+        time.sleep(0.01)
+    examiner.close()
+    assert [kind for kind, _, _ in told] == ["doubted"]
+    assert "ms late against the motion (20 +- " in told[0][1]
+    assert told[0][2]["reasons"] == ["diagnosis"]
+    assert "estimated" not in estimator.report().status
+    assert not list(tmp_path.glob("*.examined"))
