@@ -298,19 +298,17 @@ _ZERO = 1e-6
 
 
 def dropped_samples(x: FloatArray, moving: BoolArray) -> IntArray:
-    """Return the samples at which a channel (N,) falls to zero while the joint is `moving` (N,).
+    """Return the samples at which a channel (N,) falls to zero for one sample while the joint is `moving` (N,).
 
-    The nearest other values before and after have the same sign, and are twice as far from zero as all but a thousandth
-    of the steps between other neighbours are large; fewer than ten such samples are none.
+    Its neighbours have the same sign, and are twice as far from zero as all but a thousandth of the neighbours of other
+    samples are apart; fewer than ten such samples are none.
     """
-    good = np.isfinite(x)
-    other = np.flatnonzero(good & (np.abs(x) > _ZERO * np.abs(x[good]).max(initial=0.0)))
-    if other.size < _CLIPPED:
+    zero = np.abs(x) <= _ZERO * np.nanmax(np.abs(x), initial=0.0)
+    before, after = x[:-2], x[2:]
+    clear = np.isfinite(before + after) & ~(zero[:-2] | zero[2:])
+    apart = np.abs(after - before)[clear & ~zero[1:-1]]
+    if apart.size < _CLIPPED:
         return np.zeros(0, dtype=np.int64)
-    zero = np.setdiff1d(np.flatnonzero(good & moving), other)
-    at = np.searchsorted(other, zero)
-    zero, at = (values[(at > 0) & (at < other.size)] for values in (zero, at))
-    before, after = x[other[at - 1]], x[other[at]]
-    step = np.quantile(np.abs(np.diff(x[other]))[np.diff(other) == 1], 0.999) if (np.diff(other) == 1).any() else np.inf
-    found = zero[(before * after > 0.0) & (np.minimum(np.abs(before), np.abs(after)) > 2.0 * step)]
+    far = np.minimum(np.abs(before), np.abs(after)) > 2.0 * np.quantile(apart, 0.999)
+    found = 1 + np.flatnonzero(clear & zero[1:-1] & moving[1:-1] & far & (before * after > 0.0))
     return found if found.size >= _CLIPPED else np.zeros(0, dtype=np.int64)

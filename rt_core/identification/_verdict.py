@@ -323,6 +323,12 @@ def finding_text(finding: Finding, model: RobotModel) -> str:
             f"{name}its position seems to be {100 * abs(value):.2g} +- {100 * std:.2g} % too {size}; {left}: check its "
             "gear ratio and unit"
         )
+    if finding.kind == "clock":
+        rate = "fast" if value > 0.0 else "slow"
+        return (
+            f"the time stamps seem to run {100 * abs(value):.2g} +- {100 * std:.2g} % too {rate}, by the torque of "
+            f"acceleration against that of gravity; {left}: check the clock, the rate and the unit of time"
+        )
     if finding.kind == "torque_scale":
         size = "large" if value > 0.0 else "small"
         return (

@@ -32,7 +32,9 @@ from rt_core.model.base import BaseParameters, link_torque
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
-Kind = Literal["tilt", "zero", "position_scale", "torque_late", "velocity_late", "torque_scale", "friction", "yielding"]
+Kind = Literal[
+    "tilt", "clock", "zero", "position_scale", "torque_late", "velocity_late", "torque_scale", "friction", "yielding"
+]
 
 BLOCKS = 30
 #: A column with less than this share of its length outside the span of the regressor cannot be told from parameters.
@@ -40,7 +42,7 @@ IDENTIFIABLE = 0.02
 #: Rounds of weights in the comparison of residuals.
 _ROUNDS = 20
 _MIN_SHARE = 1e-9  # least residual of a joint, as a share of the largest
-_STEP = {"zero": 1e-4, "position_scale": 1e-4, "tilt": 1e-4, "velocity_late": 1e-3}
+_STEP = {"zero": 1e-4, "position_scale": 1e-4, "tilt": 1e-4, "clock": 1e-4, "velocity_late": 1e-3}
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,8 @@ def directions(
 ) -> list[Direction]:  # fmt: skip
     """Return the directions that are tested, all or `only` one, at the base parameters `theta` (p,).
 
-    The first joint's zero is left out: without gravity it has no effect, and with gravity it is a tilt of the base.
+    The first joint's zero is left out: without gravity it has no effect, and with gravity it is a tilt of the base.  A
+    measured velocity shows a wrong clock by itself.
     """
     pieces, rate = rows_filter.pieces, rows_filter.rate_hz
     n = model.n
@@ -130,7 +133,7 @@ def directions(
         ]
         return rows_filter.apply(parts) / (2.0 * float(np.linalg.norm(step)))
 
-    def by_signal(kind: Kind, joint: int) -> FloatArray:
+    def by_signal(kind: Kind, joint: int | None) -> FloatArray:
         def torque_at(piece: SignalPiece, step: float) -> FloatArray:
             return sampled_torque(model, base, theta, piece, **_moved(piece, kind, joint, step))
 
@@ -145,6 +148,8 @@ def directions(
     if np.any(model.gravity) and wanted("tilt", None):
         columns = [by_tilt(_STEP["tilt"] * e) for e in np.eye(2)]
         found.append(Direction("tilt", None, "rad", np.stack(columns)))
+    if not measured_velocity and wanted("clock", None):
+        found.append(Direction("clock", None, "", by_signal("clock", None)[None]))
     for j in range(n):
         if j and wanted("zero", j):
             found.append(Direction("zero", j, "rad" if revolute[j] else "m", by_signal("zero", j)[None]))
@@ -173,8 +178,10 @@ def directions(
     return found
 
 
-def _moved(piece: SignalPiece, kind: Kind, joint: int, step: float) -> dict[str, FloatArray]:
+def _moved(piece: SignalPiece, kind: Kind, joint: int | None, step: float) -> dict[str, FloatArray]:
     """Return the signals of `piece` as they would be if joint `joint` had the error `step`."""
+    if kind == "clock":  # gravity does not change with it: its size tells the unit of time
+        return {"dq": piece.dq * (1.0 + step), "ddq": piece.ddq * (1.0 + step) ** 2}
     own = step * (np.arange(piece.q.shape[1]) == joint)
     if kind == "zero":
         return {"q": piece.q + own}
@@ -200,6 +207,8 @@ def corrected(model: RobotModel, signals: Signals, found: AddedVariable) -> Sign
             q = q + eta * own
         elif found.kind == "position_scale":
             q, dq, ddq = (x * (1.0 + eta * own) for x in (q, dq, ddq))
+        elif found.kind == "clock":
+            dq, ddq = dq * (1.0 + eta), ddq * (1.0 + eta) ** 2
         elif found.kind == "torque_scale":
             tau = tau / (1.0 + eta * own)
         elif found.kind == "torque_late":

@@ -95,7 +95,7 @@ class Finding:
     Attributes
     ----------
     kind : str
-        "tilt", "gravity", "zero", "position_scale", "torque_late", "velocity_late",
+        "tilt", "gravity", "clock", "zero", "position_scale", "torque_late", "velocity_late",
         "torque_scale", "torque_channels", "positions", "friction" or "yielding".
     joint : int or None
     estimate, std : (m,) float64
@@ -245,9 +245,11 @@ def diagnose(
     if acts and (bad or against < 0.0 or any(r.kind == "tilt" for r in present)):
         gravity = fit_gravity(model, fit.base, fit.theta, rows, signals, settings, fit.sigma)
     findings = _discrete(fit, signals, settings, start_s, stop_s, rows_filter, noise, gravity) if bad else []
-    if not findings:
+    if not findings or findings[0].kind == "gravity":
         cause = _named(fit, signals, settings, start_s, stop_s, noise, present, [*results, *together], gravity)
-        findings = [] if cause is None else [cause]
+        # a clock that is as good as a gravity of another size is the simpler cause: that size is known
+        if cause is not None and (not findings or (cause.kind == "clock" and cause.left < findings[0].left + MARGIN)):
+            findings = [cause]
     named = bool(findings)
     worst: dict[str, AddedVariable] = {}
     for r in sorted(present, key=lambda r: r.left):

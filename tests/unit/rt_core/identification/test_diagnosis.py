@@ -76,6 +76,7 @@ CASES: dict[str, tuple[Change, str]] = {
         lambda m: columns(m, tau=np.stack((m.tau[:, 0], np.roll(m.tau[:, 1], 5), m.tau[:, 2]), axis=1)),
         "torque_late",
     ),
+    "clock slow": (lambda m: columns(m, t=0.95 * m.t), "clock"),
     "torques swapped": (lambda m: columns(m, tau=m.tau[:, ORDER]), "torque_channels"),
     "torque turned": (lambda m: columns(m, tau=turned(m.tau, 1)), "torque_channels"),
     "positions swapped": (lambda m: columns(m, q=m.q[:, ORDER]), "positions"),
