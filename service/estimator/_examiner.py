@@ -18,10 +18,10 @@ from rt_core.online import OnlineEstimator
 from rt_core.online.monitors.examination import Examination, ExaminationTimes
 from service.estimator._frame_buffer import FrameBuffer, SaveRequest
 from service.io.log import Log
-from service.protocol.control import ControlError
 from service.worker.resources import SINGLE_THREADED
 
 _LIMIT_S = 600.0  # on a machine that has no time for it
+_Found = tuple[Examination, dict[str, Any]]  # and how it was found
 
 
 class Examiner:
@@ -47,7 +47,7 @@ class Examiner:
         self._times.restart(estimator.trust.motion_s)
         self._pool = ThreadPoolExecutor(1, "examiner")
         self._process: subprocess.Popen[str] | None = None
-        self._running: Future[dict[str, Any]] | None = None
+        self._running: Future[_Found] | None = None
         self._estimate = (0, 0)  # that is examined
 
     def restart_stream(self) -> None:
@@ -61,7 +61,12 @@ class Examiner:
         due = self._times.due(trust.motion_s, t_ns, believed=believed)
         if running is not None and running.done():
             self._running = None
-            self._take(running.result())
+            if (error := running.exception()) is not None:
+                self._log.info("not_examined", reason=f"{type(error).__name__}: {error}")
+            elif self._estimate == (trust.generation, self._times.from_ns):
+                found, about = running.result()
+                self._estimator.take_examination(found)
+                self._log.info("examined", seconds=about["seconds"], cpu_s=about["cpu_s"], found=found.text)
         elif due:
             settings = self._estimator.settings
             frames = self._buffer.since(self._times.begin_ns(t_ns, self._estimator.rate_hz))
@@ -74,7 +79,7 @@ class Examiner:
             self._estimate = trust.generation, self._times.from_ns
             self._running = self._pool.submit(self._examine, asked, task)
 
-    def _examine(self, asked: SaveRequest, task: Mapping[str, Any]) -> dict[str, Any]:
+    def _examine(self, asked: SaveRequest, task: Mapping[str, Any]) -> _Found:
         """Write the frames and examine them in another process; in a thread of its own."""
         command = [sys.executable, "-m", "service.estimator.examination_process"]
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
@@ -86,19 +91,14 @@ class Examiner:
                     out, err = process.communicate(json.dumps(task), timeout=_LIMIT_S)
                 finally:
                     process.kill()
-            return dict(json.loads(out)) if process.returncode == 0 else {"reason": err[-2000:] or process.returncode}
-        except (ControlError, OSError, ValueError, subprocess.TimeoutExpired) as error:
-            return {"reason": str(error)}
         finally:
             self._window.unlink(missing_ok=True)
-
-    def _take(self, found: Mapping[str, Any]) -> None:
-        if "reason" in found:
-            self._log.info("not_examined", reason=found["reason"])
-        elif self._estimate == (self._estimator.trust.generation, self._times.from_ns):
-            n, p = self._estimator.model.n, len(self._estimator.base)
-            self._estimator.take_examination(Examination.restored(found, n, p))
-            self._log.info("examined", seconds=found["seconds"], cpu_s=found["cpu_s"], found=found["examined_text"])
+        if process.returncode:
+            raise RuntimeError(err[-2000:] or f"ended with {process.returncode}")
+        about = json.loads(out)
+        if "reason" in about:
+            raise RuntimeError(about["reason"])
+        return Examination.restored(about, len(self._estimator.base)), about
 
     def close(self) -> None:
         """End an examination that is running."""

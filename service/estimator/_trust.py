@@ -52,7 +52,7 @@ class TrustEvents:
     def document(self, t_ns: int) -> dict[str, dict[str, Any]]:
         """Return `trust` and `supply` of a status message; `t_ns` is the time of the latest frame."""
         trust, supply = self.estimator.trust, self.estimator.supply
-        joints = [self._names[j] for j in np.flatnonzero(trust.joints | trust.wrong | trust.examined.suspects)]
+        joints = [self._names[j] for j in np.flatnonzero(trust.joints | trust.wrong)]
         since_s = max(0.0, 1e-9 * (t_ns - self._since_ns)) if trust.reasons else None
         return {
             "trust": {

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rt_core.types import BoolArray, FloatArray
+from rt_core.types import FloatArray
 
 #: Motion before the first examination [s], then as much again as before, at most `LAST_S`: the data of the estimate's
 #: memory have then been replaced.
@@ -31,8 +31,6 @@ class Examination:
     ----------
     moved : (p,) float64
         Change of each base parameter by errors that are significant.
-    joints : (n,) bool
-        Those that the errors concern.
     text : str
         What was found, for people; empty if nothing.
     wrong : bool
@@ -40,19 +38,13 @@ class Examination:
     """
 
     moved: FloatArray
-    joints: BoolArray
     text: str = ""
     wrong: bool = False
 
     @classmethod
-    def passed(cls, n: int, p: int) -> Examination:
+    def passed(cls, p: int) -> Examination:
         """Return one that has found nothing."""
-        return cls(np.zeros(p), np.zeros(n, dtype=np.bool_))
-
-    @property
-    def suspects(self) -> BoolArray:
-        """(n,) joints whose data are wrong."""
-        return self.joints & self.wrong
+        return cls(np.zeros(p))
 
     def widened(self, std: FloatArray) -> FloatArray:
         """Return the deviations `std` (p,) with the changes added, as systematic errors of that size."""
@@ -60,16 +52,15 @@ class Examination:
 
     def state(self) -> dict[str, Any]:
         """Return the state to save."""
-        return {f"examined_{key}": getattr(self, key) for key in ("moved", "joints", "text", "wrong")}
+        return {f"examined_{key}": getattr(self, key) for key in ("moved", "text", "wrong")}
 
     @classmethod
-    def restored(cls, saved: Mapping[str, Any], n: int, p: int) -> Examination:
+    def restored(cls, saved: Mapping[str, Any], p: int) -> Examination:
         """Return what `state` returned; as passed, if it is missing or of another arm."""
-        moved, joints = (np.asarray(saved.get(f"examined_{key}", ())) for key in ("moved", "joints"))
-        if moved.shape != (p,) or joints.shape != (n,):
-            return cls.passed(n, p)
-        text, wrong = str(saved["examined_text"]), bool(saved["examined_wrong"])
-        return cls(moved.astype(np.float64), joints.astype(np.bool_), text, wrong)
+        moved = np.array(saved.get("examined_moved", ()), dtype=np.float64)
+        if moved.shape != (p,) or not np.isfinite(moved).all():
+            return cls.passed(p)
+        return cls(moved, str(saved["examined_text"]), bool(saved["examined_wrong"]))
 
 
 class ExaminationTimes:

@@ -31,7 +31,5 @@ def examine(model: RobotModel, base: BaseParameters, signals: Signals, settings:
     shifts = [np.sum([r.shift for r in of_kind], axis=0) for _, of_kind in kinds]
     shifts += list(diagnosis.shifts[len(shifts) :])
     moved = np.sqrt(np.sum(np.square(shifts), axis=0)) if shifts else np.zeros(len(found.base))
-    concerned = diagnosis.findings if diagnosis.named is None else diagnosis.findings[:1]
-    joints = np.isin(np.arange(model.n), [f.joint for f in concerned if f.joint is not None])
     texts = found.faults or [finding_text(f, model) for f in diagnosis.findings]
-    return Examination(moved, joints, texts[0] if texts else "", bool(found.faults))
+    return Examination(moved, texts[0] if texts else "", bool(found.faults))

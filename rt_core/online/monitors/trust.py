@@ -178,7 +178,7 @@ class TrustMonitor:
         self._torque, self._same = np.full(self.n, np.nan), np.zeros(self.n)
         self._constant: BoolArray | None = None
         self.wrong = np.zeros(self.n, dtype=np.bool_)
-        self.examined = Examination.passed(self.n, self.p)
+        self.examined = Examination.passed(self.p)
         self._count = dict.fromkeys(_COUNTERS, 0)
         self.joints = np.zeros(self.n, dtype=np.bool_)
         self.measured = {"noise": 0.0, "signs": 0.0, "agreement": 0.0, "left": 0.0}
@@ -386,7 +386,7 @@ class TrustMonitor:
         self._recent[:] = np.nan
         self._known[_BEFORE:] = 0.0
         self.shaped[:] = False
-        self.examined = Examination.passed(self.n, self.p)
+        self.examined = Examination.passed(self.p)
         if level is not None:
             c["noise"] = c["hold"] = 0
             grown = np.where(level > 0.0, level / state["sigma2"], 1.0)
@@ -470,6 +470,6 @@ class TrustMonitor:
             self.shaped, self.velocity.sums, (self._torque, self._same),
         ) = arrays[:-1]  # fmt: skip
         self.velocity.hold(held)
-        self.examined = Examination.restored(saved, self.n, self.p)
+        self.examined = Examination.restored(saved, self.p)
         self._count = dict(zip(_COUNTERS, arrays[-1].tolist(), strict=True))
         self._count["velocity"] = int(self.velocity.joints.any())

@@ -40,10 +40,10 @@ def test_nothing_is_supported_by_frames_that_are_wrong_from_the_first_one(what: 
 
 def test_what_was_found_is_told_kept_with_the_state_and_ended_by_the_next() -> None:
     estimator = estimator_of()
-    std, n = estimator.report().std, estimator.model.n
+    std = estimator.report().std
     other = OnlineEstimator(estimator.model, SETTINGS, RATE)
     for moved, wrong in ((std, True), (100.0 * std, False), (0.0 * std, False)):
-        estimator.take_examination(Examination(moved, np.ones(n, dtype=bool), "why", wrong))
+        estimator.take_examination(Examination(moved, "why", wrong))
         other.restore(estimator.state())
         for mine in (estimator, other):
             report = mine.report(note=False)
@@ -51,7 +51,7 @@ def test_what_was_found_is_told_kept_with_the_state_and_ended_by_the_next() -> N
             assert ("why" in mine.trust.text(("a", "b", "c"))) == wrong
             assert ("estimated" in report.status) == (not wrong and not moved.any())
             np.testing.assert_allclose(report.std, np.hypot(std, moved))
-    estimator.take_examination(Examination(std, np.ones(n, dtype=bool), "why", True))
+    estimator.take_examination(Examination(std, "why", True))
     estimator.reset()
     assert estimator.trust.reasons == ()
 
