@@ -37,13 +37,13 @@ ENCODER = 1e-5  # rad
 Channels = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 KINDS = (
     "clean", "stribeck", "gears_yield", "tilt", "gravity_turned", "zero", "torque_late", "velocity_late",
-    "torque_scale", "torque_sign", "torques_swapped",
+    "torque_scale", "torque_sign", "torques_swapped", "clock",
 )  # fmt: skip
 #: What counts as right for each kind of error; nothing does where the error has no name.
 RIGHT = {
     "tilt": ("tilt", "gravity"), "gravity_turned": ("tilt", "gravity"), "zero": ("zero",),
     "torque_late": ("torque_late",), "velocity_late": ("velocity_late",), "torque_scale": ("torque_scale",),
-    "torque_sign": ("torque_channels",), "torques_swapped": ("torque_channels",),
+    "torque_sign": ("torque_channels",), "torques_swapped": ("torque_channels",), "clock": ("clock",),
 }  # fmt: skip
 
 
@@ -102,6 +102,8 @@ def recording(model: RobotModel, rng: np.random.Generator, kind: str, amount: fl
         dq = np.stack([np.interp(t - amount * 10e-3, t, x) for x in dq.T], axis=1)
     if kind == "torque_scale":
         tau[:, wrong] *= 1.0 + 0.1 * amount
+    if kind == "clock":
+        t = t * (1.0 + 0.05 * amount)
     if kind == "torque_sign":
         tau[:, wrong] *= -1.0
     if kind == "torques_swapped":
@@ -121,7 +123,9 @@ def one(kind: str, seed: int) -> tuple[Identification, int, int]:
         believed = replace(true, gravity=tilted(true.gravity, angle * np.array([np.cos(turn), np.sin(turn)])))
     t, q, dq, tau = recording(true, rng, kind, amount)
     settings = SignalSettings(min_velocity=believed.standstill_velocity)
-    signals = prepare(t, q, tau, settings, dq=dq if kind == "velocity_late" or rng.random() < 0.5 else None)
+    signals = prepare(
+        t, q, tau, settings, dq=dq if kind == "velocity_late" or (rng.random() < 0.5 and kind != "clock") else None
+    )
     found = identify(believed, base_parameters(believed), signals, settings)
     truth = found.base.theta(standard_parameters(true, found.base.standard))
     determined = np.array([s == "determined" for s in found.status])
