@@ -7,12 +7,8 @@ what they move, as those of `identify`.
 
 from __future__ import annotations
 
-from itertools import groupby
-
 import numpy as np
 
-from rt_core.identification.diagnostics.added_variables import IDENTIFIABLE
-from rt_core.identification.diagnostics.diagnosis import SIGNIFICANT
 from rt_core.identification.estimate import EstimatorOptions
 from rt_core.identification.identify import finding_text, identify
 from rt_core.identification.preprocess import Signals, SignalSettings
@@ -25,11 +21,6 @@ def examine(model: RobotModel, base: BaseParameters, signals: Signals, settings:
     """Fit and diagnose `signals`, with the velocity constants of `base`; `DataError` if the motion does not suffice."""
     found = identify(model, base, signals, settings, EstimatorOptions(constants="given"))
     diagnosis = found.diagnosis
-    present = [r for r in diagnosis.tests if r.z > SIGNIFICANT and r.identifiable > IDENTIFIABLE]
-    # errors of one kind at several joints act together; of friction and springs the last row is what all move
-    kinds = groupby(sorted(present, key=lambda r: r.kind), key=lambda r: r.kind)
-    shifts = [np.sum([r.shift for r in of_kind], axis=0) for _, of_kind in kinds]
-    shifts += list(diagnosis.shifts[len(shifts) :])
-    moved = np.sqrt(np.sum(np.square(shifts), axis=0)) if shifts else np.zeros(len(found.base))
+    moved = np.sqrt(np.sum(np.square(diagnosis.shifts), axis=0))
     texts = found.faults or [finding_text(f, model) for f in diagnosis.findings]
     return Examination(moved, texts[0] if texts else "", bool(found.faults))
