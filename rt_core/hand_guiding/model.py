@@ -87,6 +87,8 @@ class GuidingModel:
             rotor += phi[c] * np.outer(layout.motor[c], layout.motor[c])
         effects, weights = _effects(layout, phi, warmth)
         coordinates = np.array([_coordinate(model, effects, k, w) for k, w in enumerate(weights)])
+        if not np.isfinite(coordinates).all():
+            raise ValueError(f"friction in the model of {model.name} is too large to be computed")
         return cls(
             model,
             np.ascontiguousarray(np.hstack((model.geometry, inertial))),

@@ -52,7 +52,8 @@ class HandGuidingModelSource:
         name, theta, base = self._given(args) if _brings_model(args) else self._active_values()
         present = estimator.temperature
         try:
-            model = GuidingModel.of(estimator.model, base, theta, temperature=present)
+            with np.errstate(over="ignore", invalid="ignore"):  # what comes of numbers of a request is checked
+                model = GuidingModel.of(estimator.model, base, theta, temperature=present)
         except ValueError as error:
             raise ControlError("unavailable", str(error)) from error
         invalid_reason = self._given_invalid_reason(args)

@@ -31,7 +31,7 @@ from service.estimator._hand_guiding_model import HandGuidingModelSource
 from service.estimator._prior import PriorSource
 from service.estimator._trust import TrustEvents
 from service.estimator.elastic_tracking import elastic_tracking
-from service.io.state_file import FILE_NAME, StateError, StateWriter, load_state, set_aside
+from service.io.state_file import FILE_NAME, StateWriter, load_state, set_aside
 from service.protocol.control import ControlError
 from service.protocol.messages import (
     BodyMessage,
@@ -377,10 +377,13 @@ class EstimatorProcess:
             position = int(state.pop("feed_epoch")), int(state.pop("feed_expected"))
             saved = self.active.read(state)
             self.estimator.restore(state)
-        except (StateError, ValueError, TypeError, KeyError) as error:
-            bad = set_aside(self.path)
+        except (OSError, ValueError, TypeError, KeyError) as error:
             self.estimator.reset()
-            self.worker.log.warning("state_set_aside", reason=str(error), kept_as=str(bad))
+            try:
+                kept_as = str(set_aside(self.path))
+            except OSError as problem:  # the arm does without it, and saving says what is wrong
+                kept_as = f"cannot be set aside: {problem.strerror}"
+            self.worker.log.warning("state_set_aside", reason=str(error), kept_as=kept_as)
             return False, None
         self.elastic.restore(state, self._on_elastic_ignored)
         self.breakaway.restore(state, self._on_breakaway_ignored)

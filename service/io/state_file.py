@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import stat
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +46,8 @@ def save_state(path: Path, state: State, owner: str) -> None:
     values = {name: _packed(value) for name, value in state.items()}
     digest = hashlib.sha256()
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as stream:
+    temporary.unlink(missing_ok=True)
+    with temporary.open("xb") as stream:  # anew: nothing is written through a link, nor into a pipe
         stream.write(MAGIC + bytes(_DIGEST))
         for piece in _pieces(values, owner):
             digest.update(piece)
@@ -64,7 +66,10 @@ def load_state(path: Path, owner: str) -> dict[str, NDArray[Any] | int | float |
     Raises `StateError`: the file is torn, damaged, of another format, or belongs to another model or other settings;
     `OSError`: the file cannot be read.
     """
-    if path.stat().st_size > MAX_BYTES:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise StateError(f"{path}: is no file")
+    if found.st_size > MAX_BYTES:
         raise StateError(f"{path}: larger than {MAX_BYTES} bytes")
     data = path.read_bytes()
     if not data.startswith(MAGIC):
@@ -84,7 +89,10 @@ def load_state(path: Path, owner: str) -> dict[str, NDArray[Any] | int | float |
 
 
 def set_aside(path: Path) -> Path:
-    """Rename an unusable file to `<name>.bad`, replacing an older one, and return the new path."""
+    """Rename an unusable file, or what is in its place, to `<name>.bad`, replacing an older one; return the new path.
+
+    Raises `OSError`: it cannot be renamed.
+    """
     bad = path.with_name(path.name + ".bad")
     path.replace(bad)
     return bad

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from service.config.jobs import JobsConfig
 from service.jobs._path_policy import PathPolicy
 from service.jobs.queue.artifacts import Artifacts
 from service.jobs.queue.queue import Queue
-from service.jobs.queue.retention import needed_files, purge
+from service.jobs.queue.retention import DAY_S, age_clock_ns, needed_files, purge
 from service.jobs.queue.salvage import Salvaged, finish_salvage, salvage
 from service.jobs.queue.store import FILE_NAME, Store, StoreCorruptError, StoreError
 from service.jobs.references import References
@@ -80,9 +79,9 @@ class JobStorage:
 
     def purge(self, config: JobsConfig) -> int:
         """Delete old jobs, and results and windows that no job needs; return the number of deleted jobs."""
-        gone = purge(self.queue.store, self.queue.clock(), config.keep_days, config.keep_jobs)
+        gone = purge(self.queue.store, age_clock_ns(config.keep_days * DAY_S), config.keep_days, config.keep_jobs)
         needed = needed_files(self.queue.store)
-        before = time.time() - _NEW_S
+        before = 1e-9 * age_clock_ns(_NEW_S) - _NEW_S
         with _disk(self.directory):
             self.artifacts.sweep(needed.artifacts)
             for window in self.windows.iterdir():

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-_DAY_S = 86_400.0
+from service.jobs.queue.retention import DAY_S, age_clock_ns
+
 _QUIET_S = 60.0  # a file written to more recently is being recorded
 
 
@@ -45,9 +46,10 @@ def to_delete(
     total = sum(one.bytes for one in files)
     gone = []
     for one in files:
-        if str(one.path) in needed or now_s - one.written_s < _QUIET_S:
+        if str(one.path) in needed or abs(now_s - one.written_s) < _QUIET_S:  # the clock may have been set back
             continue
-        old = keep_days is not None and now_s - one.written_s > keep_days * _DAY_S
+        keep_s = None if keep_days is None else keep_days * DAY_S
+        old = keep_s is not None and min(now_s, 1e-9 * age_clock_ns(keep_s)) - one.written_s > keep_s
         if old or (max_gb is not None and total > max_gb * 1e9):
             gone.append(one)
             total -= one.bytes

@@ -35,7 +35,7 @@ from service.security.files import replacement_risk
 from service.security.keys import KeyPair, server_pair
 from service.security.registry import Registry
 from service.worker.bind import bind_tcp
-from service.worker.resources import release_memory, resident_mb
+from service.worker.resources import files_used_up, release_memory, resident_mb
 
 MESSAGES_A_TURN = 64  # received before each request
 REQUESTS_A_TURN = 8
@@ -43,6 +43,7 @@ QUEUE = 100  # messages of one client, in each direction, and of its requests th
 MAX_WAITING = 10 * QUEUE  # of all clients; twice as many where each is its client's only one
 REOPEN_S = 3.0  # a port that was closed is free after a moment
 MEMORY_NS = 500_000_000  # between two looks at the memory
+TOO_MANY_FILES = "connections take half of the files that it may open"
 RESTART_NS = 100_000_000  # from the end of an authenticator to the next
 
 #: Takes the route to a client and its request; raises `ControlError` to refuse it.
@@ -219,24 +220,30 @@ class ControlSocket:
             self._socket.send_multipart([*route, payload], zmq.NOBLOCK)
 
     def limit_memory(self) -> None:
-        """Free the memory that clients occupy by disconnecting them; they reconnect by themselves."""
+        """Free memory and files that clients occupy by disconnecting them; they reconnect by themselves."""
         now_ns = time.monotonic_ns()
         if now_ns < self._next_memory_ns:
             return
         self._next_memory_ns = now_ns + MEMORY_NS
-        if resident_mb(os.getpid()) <= self._memory_mb:
-            return
-        release_memory()  # free memory is no reason to disconnect anybody
-        if resident_mb(os.getpid()) <= self._memory_mb:
-            return
-        limit_mb = self._daemon.memory_mb
+        limit_mb, own = self._daemon.memory_mb, os.getpid()
+        reason = TOO_MANY_FILES if files_used_up(own) else ""
+        if not reason:
+            if resident_mb(own) <= self._memory_mb:
+                return
+            release_memory()  # free memory is no reason to disconnect anybody
+            if resident_mb(own) <= self._memory_mb:
+                return
+            reason = f"clients make it larger than {limit_mb:g} MB"
         self.reopened += 1
-        self.log.error("control_reopened", reason=f"clients make it larger than {limit_mb:g} MB")
+        self.log.error("control_reopened", reason=reason)
         self._socket.close(linger=0)
         self._waiting.clear()
+        deadline = time.monotonic() + REOPEN_S
+        while files_used_up(own) and time.monotonic() < deadline:  # connections end one by one
+            time.sleep(0.01)
         self._socket = self._open(REOPEN_S)
         release_memory()
-        self._memory_mb = max(limit_mb, 1.5 * resident_mb(os.getpid()))
+        self._memory_mb = max(limit_mb, 1.5 * resident_mb(own))
 
     def describe(self) -> dict[str, Any]:
         """Return the counters for the reply to `status`."""

@@ -72,7 +72,10 @@ class WorkerHandle:
         return f"{self.name}#{self.pid}".encode()
 
     def start(self, runtime: Path, epoch: int, now_ns: int, config: Config) -> None:
-        """Start the process, identified by its id, its messages by `epoch`; its stdin is `config`, in memory."""
+        """Start the process, identified by its id, its messages by `epoch`; its stdin is `config`, in memory.
+
+        Raises `OSError`: there is no file, memory or process for it.
+        """
         command = [sys.executable, "-m", "service.worker.entry", self.role]
         command += ["--runtime", str(runtime), "--parent", str(os.getpid()), "--config", "/proc/self/fd/0"]
         command += ["--epoch", str(epoch), "--restarts", str(self.restarts)]
@@ -82,7 +85,13 @@ class WorkerHandle:
         with os.fdopen(os.memfd_create("config"), "wb", 0) as given:
             given.write(config.model_dump_json().encode())
             self.process = subprocess.Popen(command, stdin=given, stdout=sys.stderr.fileno(), env=environment)
-        self.pidfd = os.pidfd_open(self.process.pid)
+        try:
+            self.pidfd = os.pidfd_open(self.process.pid)
+        except OSError:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+            raise
         self.state = "starting"
         self.started_ns = now_ns
         self.info = {}
@@ -147,12 +156,16 @@ class WorkerHandle:
         self.process = None
         if self.state == "ready" and now_ns - self.ready_ns > STEADY_S * 1e9:
             self.failures = 0
-        delay_s = min(FIRST_DELAY_S * 2**self.failures, LAST_DELAY_S)
-        self.failures = min(self.failures + 1, 20)
+        self.put_off(now_ns)
         self.restarts += 1
         self.state = "waiting"
-        self.next_start_ns = now_ns + int(delay_s * 1e9)
         return code
+
+    def put_off(self, now_ns: int) -> None:
+        """Plan the next start, later with each failure."""
+        delay_s = min(FIRST_DELAY_S * 2**self.failures, LAST_DELAY_S)
+        self.failures = min(self.failures + 1, 20)
+        self.next_start_ns = now_ns + int(delay_s * 1e9)
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal if the process runs."""

@@ -18,7 +18,7 @@ from service.config.load import Config, load_config
 from service.io.log import LineWriter, crash_fd
 from service.protocol.transient_errors import is_transient
 from service.supervisor.supervisor import StartError, Supervisor
-from service.worker.resources import die_with_parent
+from service.worker.resources import allow_files, die_with_parent
 from service.worker.worker import is_own
 
 EXIT_INPUT = 2
@@ -47,6 +47,7 @@ def serve(config: Config) -> None:
         announce("ready", endpoints=dict(endpoints))
 
     faulthandler.enable(crash_fd())  # systemd's watchdog ends a hung daemon by SIGABRT: its stack goes to the log
+    allow_files()
     supervisor = Supervisor(config)
     try:
         supervisor.run(on_ready)

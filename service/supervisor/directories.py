@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import stat
+import time
 from pathlib import Path
 
 from service.config.load import MAX_SOCKET_PATH, Config, ConfigError
 from service.worker.worker import ROLES, Runtime
+
+LEFT_S = 5.0  # for processes whose supervisor was killed: as long as for arms to come to rest when it ends in order
 
 
 class AlreadyRunningError(RuntimeError):
@@ -37,7 +42,7 @@ class StateLock:
     def __init__(self, directory: Path) -> None:
         try:
             make_closed(directory)
-            self._file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise DirectoryError(f"daemon.state_dir: {directory}: cannot be used: {error.strerror}") from error
         try:
@@ -60,8 +65,8 @@ class StateLock:
 def make_runtime(config: Config) -> Runtime:
     """Make a directory of this process for private sockets, open to its user alone.
 
-    Directories of daemons that were killed are removed. Raises `ConfigError` if the directory belongs to somebody else,
-    is open to others, or its path is too long for a socket.
+    Directories of daemons that were killed are removed, after the last of their processes. Raises `ConfigError` if the
+    directory belongs to somebody else, is open to others, or its path is too long for a socket.
     """
     parent = runtime_parent(config)
     try:
@@ -71,6 +76,7 @@ def make_runtime(config: Config) -> Runtime:
             raise ConfigError(f"daemon.runtime_dir: {parent} is not a directory of this user")
         for old in parent.iterdir():
             if old.name.isdecimal() and not Path("/proc", old.name).exists():
+                _end_processes(old)
                 shutil.rmtree(old, ignore_errors=True)
         directory = parent / str(os.getpid())
         if directory.exists():
@@ -86,6 +92,19 @@ def make_runtime(config: Config) -> Runtime:
             "choose a shorter one"
         )
     return Runtime(directory)
+
+
+def _end_processes(runtime: Path) -> None:
+    """Wait for the processes of a killed daemon to end in order, and kill those that stand still or hang."""
+    words, began, left = {b"service.worker.entry", os.fsencode(runtime)}, time.monotonic(), True
+    while left and (waited_s := time.monotonic() - began) < 2.0 * LEFT_S:  # one that waits for a disk cannot be killed
+        left = False
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has gone, or is another user's
+                if words <= set((entry / "cmdline").read_bytes().split(b"\0")):
+                    left = True
+                    os.kill(int(entry.name), signal.SIGKILL if waited_s > LEFT_S else 0)
+        time.sleep(0.05 if left else 0.0)
 
 
 def runtime_parent(config: Config) -> Path:

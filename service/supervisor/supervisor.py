@@ -31,14 +31,14 @@ from service.protocol.control import VERBS, ControlError, Request, encode_result
 from service.protocol.messages import MAX_REPLY, WireError, pack_map
 from service.protocol.worker_messages import GATEWAY_PORTS, decode_worker_message
 from service.supervisor._boot_counter import BootCounter
-from service.supervisor._control_server import ControlSocket
+from service.supervisor._control_server import TOO_MANY_FILES, ControlSocket
 from service.supervisor._preflight import check_reachable
 from service.supervisor._routing import Routing
 from service.supervisor._systemd_notify import ServiceManager
 from service.supervisor._worker_handle import LOG_NS, MAX_START_FAILURES, WorkerHandle, scheduled_ns
 from service.supervisor.capabilities import Capabilities, capability_names
 from service.supervisor.directories import StateLock, make_runtime
-from service.worker.resources import kernel_state, resident_mb, usage
+from service.worker.resources import files_used_up, kernel_state, resident_mb, usage
 from service.worker.worker import STACK_DUMP_SIGNAL
 
 POLL_MS = 100
@@ -264,8 +264,13 @@ class Supervisor:
         limits = self.config.daemon
         for process in self.processes:
             if process.state == "waiting" and now_ns >= process.next_start_ns:
-                with self._capabilities.lent() if process.role == "acquisition" else contextlib.nullcontext():
-                    process.start(self.runtime.directory, self._boot_counter.next(), now_ns, self.config)
+                try:
+                    with self._capabilities.lent() if process.role == "acquisition" else contextlib.nullcontext():
+                        process.start(self.runtime.directory, self._boot_counter.next(), now_ns, self.config)
+                except OSError as error:  # no file, memory or process to be had for the moment
+                    process.put_off(now_ns)
+                    self.log.error("process_not_started", name=process.name, reason=error.strerror)
+                    continue
                 self.log.info("process_started", name=process.name, pid=process.pid, restarts=process.restarts)
             elif process.state == "ready" and now_ns - process.heartbeat_ns > self._hang_ns:
                 self._on_silence(process, now_ns)
@@ -281,15 +286,19 @@ class Supervisor:
             self._fail(f"not ready within daemon.start_s = {limits.start_s:g} s: {', '.join(late)}")
 
     def _limit_memory(self) -> None:
-        """Free the memory that subscribers occupy by disconnecting them; they reconnect by themselves."""
+        """Free memory and files that subscribers occupy by disconnecting them; they reconnect by themselves."""
         now_ns = time.monotonic_ns()
         if now_ns < self._next_memory_ns:
             return
         self._next_memory_ns = now_ns + MEMORY_NS
         limit_mb = self.config.daemon.memory_mb
         for process in self.processes:
-            if process.role in ("gateway", "web") and process.state == "ready" and resident_mb(process.pid) > limit_mb:
+            if process.role not in ("gateway", "web") or process.state != "ready":
+                continue
+            if resident_mb(process.pid) > limit_mb:
                 self._kill(process, f"clients make it larger than {limit_mb:g} MB")
+            elif files_used_up(process.pid):
+                self._kill(process, TOO_MANY_FILES)
 
     def _on_silence(self, process: WorkerHandle, now_ns: int) -> None:
         """Have a process that hangs log its stacks, if it still can, and kill it; one that is starved is told of."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import resource
 import signal
@@ -47,15 +48,33 @@ def kernel_state(pid: int) -> str:
     return next((line.partition("(")[2].rstrip(")") for line in status.splitlines() if line.startswith("State:")), "")
 
 
+def allow_files() -> None:
+    """Allow this process and its children as many open files as the system does: each connection takes one."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _files(pid: int) -> tuple[int, int]:
+    """Return how many files a process has open, and may have; zero and the latter if it has gone."""
+    own, most = pid == os.getpid(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd")) - own, most  # without that of the listing
+    except OSError as error:
+        return most if own and error.errno == errno.EMFILE else 0, most
+
+
+def files_used_up(pid: int) -> bool:
+    """Return whether a process that has this one's limit has half of its files open: as many may follow in a moment."""
+    opened, most = _files(pid)
+    return 2 * opened > most
+
+
 def usage() -> dict[str, float]:
     """Return processor time [s], resident memory [bytes], open files and how many there may be, of this process."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return {
-        "cpu_s": time.process_time(),
-        "resident_bytes": pages * _PAGE,
-        "open_fds": len(os.listdir("/proc/self/fd")) - 1,  # without that of the listing
-        "max_fds": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-    }
+    pid = os.getpid()
+    opened, most = _files(pid)
+    used = {"cpu_s": time.process_time(), "resident_bytes": round(resident_mb(pid) * 1e6)}
+    return {**used, "open_fds": opened, "max_fds": most}
 
 
 def release_memory() -> None:

@@ -22,7 +22,7 @@ from service.jobs.kinds import find_kind
 from service.jobs.kinds.promote import ACTIVE
 from service.jobs.queue.artifacts import ArtifactError
 from service.jobs.queue.queue import PromotionConflictError
-from service.jobs.queue.state import Job, StaleTokenError
+from service.jobs.queue.state import FIRST_DELAY_NS, Job, StaleTokenError
 from service.jobs.queue.store import Model, Promotion, StoreError
 from service.jobs.references import MODEL, file_input
 from service.operations.errors import OperationError
@@ -66,6 +66,7 @@ class Executor:
         self._log, self._on_promoted, self._configured = log, on_promoted, configured
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{time.time_ns() // 1000}"
         self._renew_at = self._look_at = 0.0
+        self._ahead_ns = _ahead_ns()
 
     def wake(self) -> None:
         """Search for jobs at the next step."""
@@ -88,10 +89,18 @@ class Executor:
             self._renew_at = now + self._lease_s / _RENEWALS
         if now >= self._look_at:
             self._look_at = now + _IDLE_S
+            self._follow_clock()
             self.storage.queue.expire({id: held.job.token for id, held in self.held.items()})
             self._start_some()
         if problem is not None:
             raise problem
+
+    def _follow_clock(self) -> None:
+        """Bring forward what is due by a clock that has been set back, by more than the shortest wait of a job."""
+        ahead_ns = _ahead_ns()
+        if self._ahead_ns - ahead_ns > FIRST_DELAY_NS:
+            self.storage.queue.bring_forward(self._ahead_ns - ahead_ns)
+        self._ahead_ns = ahead_ns
 
     def stop(self) -> None:
         """End all runs and hand their jobs back; raises `StoreError`."""
@@ -288,6 +297,11 @@ class Executor:
         method, verdict = str(metrics.get("method", "")), str(metrics.get("verdict", ""))
         error, origin = metrics.get("relative_error"), f"job {job.id}"
         return Model(sha256, str(job.arm), time.time_ns(), job.id, method, verdict, error, origin)
+
+
+def _ahead_ns() -> int:
+    """Return the time since 1970 less that of a clock that nobody sets."""
+    return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def _version(outcome: Mapping[str, Any]) -> str:

@@ -9,11 +9,11 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Set
 from pathlib import Path
 
 from drivers.files.atomic_write import sync_folder
+from service.jobs.queue.retention import age_clock_ns
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _PREFIX = 2  # characters of the hash that name an object's folder
@@ -138,6 +138,6 @@ def _bad(path: Path) -> Path:
 def _age(path: Path) -> float:
     """Return the time since a file was written [s]; 0 if it is gone."""
     try:
-        return time.time() - path.lstat().st_mtime
+        return 1e-9 * age_clock_ns(MIN_AGE_S) - path.lstat().st_mtime
     except FileNotFoundError:
         return 0.0

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from service.jobs.queue.state import Job
 from service.jobs.queue.store import Store
 
-_DAY_NS = 86_400_000_000_000
+DAY_S = 86_400.0
+_BEGAN_NS = time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def age_clock_ns(keep_s: float) -> int:
+    """Return the time since 1970 [ns] by which something is older than `keep_s`, or is not.
+
+    A clock that is set forward, by mistake or to correct one, makes nothing old: time passes as this process has run,
+    until it has run for `keep_s`.
+    """
+    ran_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - _BEGAN_NS[1]
+    return time.time_ns() if ran_ns >= keep_s * 1e9 else min(time.time_ns(), _BEGAN_NS[0] + ran_ns)
 
 
 @dataclass
@@ -23,7 +35,7 @@ def purge(store: Store, now_ns: int, keep_days: float, keep_jobs: int) -> int:
 
     Jobs that others still wait for stay, and those whose parts are being stopped. Returns the number of deleted jobs.
     """
-    before_ns = now_ns - round(keep_days * _DAY_NS)
+    before_ns = now_ns - round(keep_days * DAY_S * 1e9)
     with store.write() as tx:
         finished = tx.jobs("parent IS NULL AND state IN ('succeeded', 'failed', 'cancelled')", order="id DESC")
         active = tx.jobs("state IN ('queued', 'running')")

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.lab.daemon.daemons import await_message, await_status, config, log_li
 from tests.lab.web.http_client import ask
 
 HOUR_S = 3600
+WAIT_S = 1800.0  # of a job that is not due meanwhile
 RATE_HZ = 200.0
 QUICK = {"robot": "space6", "methods": ["ols"], "seconds": 2.0, "seeds": 1}
 
@@ -80,6 +82,7 @@ def test_frames_estimates_jobs_and_answers_go_on(daemon: DaemonProcess, clock: C
         await_message(estimates)
         id = jobs.submit("compare", QUICK)["id"]
         await_status(control, lambda found: found["jobs"]["info"]["running"] > 0)
+        later = jobs.submit("compare", QUICK, due_s=WAIT_S)["id"]
         clock.set(hours * HOUR_S)
         after = await_message(frames, lambda message: message.envelope.seq >= before.seq + 2 * RATE_HZ).envelope
         assert after.epoch == before.epoch
@@ -90,6 +93,8 @@ def test_frames_estimates_jobs_and_answers_go_on(daemon: DaemonProcess, clock: C
         assert jobs.wait(id, 120.0)["state"] == "succeeded"
         told = {event["kind"]: event["t_ns"] for event in jobs.events(job=id)}
         assert clock.shown_by(told["job_succeeded"])  # it was set indeed
+        due = jobs.cancel(later)["due"]
+        assert datetime.fromisoformat(str(due)).timestamp() <= time.time() + clock.ahead_s + WAIT_S  # not hours later
         found = processes(control)
         assert all((process["restarts"], process["state"]) == (0, "ready") for process in found.values())
         for reader in ("estimator", "recorder"):

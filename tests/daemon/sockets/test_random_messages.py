@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import random
 import socket
@@ -21,6 +20,7 @@ from service.protocol.control import VERBS as CONTROL_VERBS
 from tests.lab.daemon.daemons import await_status
 from tests.lab.daemon.shared import Keeper, Site
 from tests.lab.daemon.sockets import PORTS, TOKENS, keyed, plain
+from tests.lab.odd_values import ODD
 
 MESSAGES = int(os.environ.get("THETAD_FUZZ", "2000"))  # to each socket
 AT_ONCE = 50  # bare connections of strangers
@@ -29,7 +29,6 @@ IN_FLIGHT = 50  # the daemon queues a hundred answers for a client
 HELD = 10_000  # messages of one subscriber: what it subscribes to is kept as long as it is connected
 #: Among them all of arms: what an estimator or an acquisition cannot take must not end it.
 VERBS = (*sorted(ARM_VERBS - {"record", "set_aside"}), "status", "submit", "events", "models", "\xff", "")
-ODD = (None, [], {}, -1, 1e308, 5e-324, -0.0, math.nan, 1 << 63, -(1 << 63), True, "x" * 50, [1e308] * 500)
 
 
 @pytest.fixture(scope="module", params=["plain", "keyed"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from service.estimator._hand_guiding_model import HandGuidingModelSource
 from service.models.hand_guiding_arrays import guiding_model
 from service.protocol.control import ControlError
 from tests.lab.hand_guiding.rig import exact
+from tests.lab.odd_values import REQUESTS, changed
 
 ARM = {"name": "one", "robot": "space6", "driver": {"kind": "sim", "mode": "csp"}, "guiding": {}}
 
@@ -112,3 +115,11 @@ def test_a_model_that_comes_with_the_request(robot: RobotFile) -> None:
         assert error.value.type == "bad_argument"
     with pytest.raises(ControlError, match="not physical"):
         source.ask("guiding_model", **given | {"theta": (-source.theta).tolist()})
+    rng, known = random.Random(1), given | {"speeds": [1.0] * 6}
+    handlers = {**source.handlers, "activate": source.active.activate}
+    more = {"covariance": np.eye(len(constants)).tolist(), "model": "m", "adopt": True}
+    requests = {"guiding_model": known, "validity": known | {"started": [25.0] * 6}, "activate": known | more}
+    for _ in range(REQUESTS):  # whatever the numbers are
+        verb = rng.choice(tuple(requests))
+        with contextlib.suppress(ControlError):
+            handlers[verb]({**changed(rng, requests[verb]), "arm": "one"})

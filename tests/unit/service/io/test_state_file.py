@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from service.io.state_file import StateError, StateWriter, load_state, save_state, set_aside
+from service.supervisor.directories import DirectoryError, StateLock
 
 STATE = {"theta": np.arange(6.0).reshape(2, 3), "frames": 12, "mask": np.array([True, False]), "note": "x", "lam": 0.5}
 
@@ -57,13 +59,25 @@ def test_any_damage_is_noticed(tmp_path_factory: pytest.TempPathFactory, data: s
         load_state(path, "owner")
 
 
-def test_a_bad_file_is_set_aside(tmp_path: Path) -> None:
-    path = tmp_path / "a.state"
-    path.write_bytes(b"rubbish")
-    with pytest.raises(StateError, match="not a state file"):
+@pytest.mark.parametrize(
+    "make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.write_bytes(b"x")]
+)
+def test_what_is_no_state_is_set_aside_and_never_written_through(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    path, beside, other = tmp_path / "a.state", tmp_path / "a.state.new", tmp_path / "other"
+    make(path)
+    with pytest.raises(StateError, match=r"is no file|not a state file"):
         load_state(path, "owner")
-    assert set_aside(path).read_bytes() == b"rubbish"
-    assert not path.exists()
+    other.write_bytes(b"of somebody else")
+    beside.symlink_to(other)
+    save_state(set_aside(path).with_name("a.state"), STATE, "owner")
+    (tmp_path / "lock").symlink_to(other)
+    with pytest.raises(DirectoryError, match="symbolic links"):
+        StateLock(tmp_path)
+    assert other.read_bytes() == b"of somebody else"
+    assert not path.is_symlink()
+    assert load_state(path, "owner")["frames"] == 12
+    os.mkfifo(beside)
+    save_state(path, STATE, "owner")  # which nobody reads from
 
 
 def test_a_writer_does_not_lose_what_came_while_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,8 +106,10 @@ def test_a_model_of_another_robot_is_refused(tmp_path: Path, candidate: Path, un
         run_here("promote", parameters(other), tmp_path / "run", model=candidate, recording=unseen)
 
 
-def test_the_oldest_recordings_go_first_and_none_that_is_needed(tmp_path: Path) -> None:
-    now = time.time()
+def test_the_oldest_recordings_go_first_and_none_that_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, year_s = time.time(), 3.2e7
     names = [f"arm-2026010{day}T000000.mcap" for day in range(1, 6)]
     for age, name in zip((50.0, 40.0, 30.0, 20.0, 0.0), names, strict=True):
         (tmp_path / name).write_bytes(b"x" * 1_000_000)
@@ -118,11 +120,17 @@ def test_the_oldest_recordings_go_first_and_none_that_is_needed(tmp_path: Path) 
     found = recordings_of("arm", tmp_path)
     assert [one.path.name for one in found] == names
 
-    def gone(**limits: float | None) -> list[str]:
-        chosen = to_delete(found, now, limits.get("keep_days"), limits.get("max_gb"), {str(tmp_path / names[1])})
+    def gone(at: float = now, **limits: float | None) -> list[str]:
+        monkeypatch.setattr(time, "time_ns", lambda: round(at * 1e9))
+        chosen = to_delete(found, at, limits.get("keep_days"), limits.get("max_gb"), {str(tmp_path / names[1])})
         return [one.path.name for one in chosen]
 
     assert gone() == []
     assert gone(keep_days=25.0) == [names[0], names[2]]
     assert gone(max_gb=0.0035) == [names[0], names[2]]
     assert gone(max_gb=1e-9) == [names[0], names[2], names[3]]  # the newest is being written
+    assert gone(now + year_s, keep_days=25.0) == [
+        names[0],
+        names[2],
+    ]  # the clock was set forward: nothing is older by that
+    assert gone(now - year_s, max_gb=1e-9) == [names[0], *names[2:]]  # or back: none of the future is being written

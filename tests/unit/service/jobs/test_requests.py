@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,11 @@ from service.jobs._background import SOON_BYTES
 from service.jobs._job_storage import JobStorage
 from service.jobs._requests import Requests
 from service.jobs.queue.artifacts import sha256_of
-from service.protocol.control import ControlError
-from service.protocol.messages import MAX_REPLY, unpack_map
+from service.protocol.control import ControlError, Request, decode_request, encode_request
+from service.protocol.messages import MAX_REPLY, WireError, unpack_map
 from service.worker.worker import Worker
 from tests.lab.jobs.jobs_process import configuration
+from tests.lab.odd_values import REQUESTS, changed
 
 
 class Desk:
@@ -146,3 +149,23 @@ def test_a_backup_goes_on_beside_the_requests(desk: Desk, tmp_path: Path) -> Non
     assert desk.ask("backup", directory="/proc/nowhere") is None
     error = later(desk)["error"]
     assert (error["type"], "directory" in error["message"]) == ("bad_argument", True)
+
+
+def test_any_values_are_taken_or_refused(desk: Desk, files: dict[str, str]) -> None:
+    rng = random.Random(1)
+    compared = {"methods": ["ols"], "seeds": 2, "first_seed": 1, "seconds": 2.0, "noise": [0.1] * 6, "outliers": 0.1}
+    designed = {"harmonics": 5, "period_s": 10.0, "rate_hz": 100.0, "seed": 1, "acceleration": [1.0] * 6, "starts": 2}
+    fitted = {"recording": files["recording"], "cutoff_hz": 9.0, "min_velocity": [0.1] * 6, "multi_start": 2}
+    limits = {"after": [1], "priority": 0, "due_s": 1.0, "time_s": 9.0, "memory_mb": 500.0}
+    kinds = {"compare": compared, "excite": designed, "identify": fitted, "validate": files | {"span": "0:0.5"}}
+    requests = [("submit", {"kind": kind, "parameters": kinds[kind], **limits}) for kind in kinds] * 4
+    requests += [("events", {"job": 1, "limit": 9, "after": 0}), ("jobs", {"states": ["queued"], "limit": 9})]
+    requests += [(verb, {"id": 1}) for verb in ("job", "cancel", "retry")] + [("rollback", {"reason": "x"})]
+    assert desk.ask("submit", kind="compare") is not None
+    for _ in range(REQUESTS):
+        verb, args = rng.choice(requests)
+        with contextlib.suppress(WireError):
+            args = decode_request(encode_request(Request(1, verb, changed(rng, args)))).args
+            with contextlib.suppress(ControlError):
+                desk.ask(verb, **args)
+    assert desk.storage.queue.counts()["queued"] > 1

@@ -259,6 +259,7 @@ def test_a_key_is_written_whole_and_once(keys: Path) -> None:
         ('public-key = "short"', "public-key is not a key"),
         ("public-key = {a}\n", "has no secret-key"),
         ("public-key = {a}\nsecret-key = {b}\n", "is not that of its secret key"),
+        ("public-key = {a}\nsecret-key = " + 40 * "#", "is not that of its secret key"),  # more than 32 bytes
         ("public-key = {a}\npublic-key = {a}\n", "two entries 'public-key'"),
     ],
 )

@@ -8,6 +8,7 @@ import math
 import os
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from service.config.daemon import DaemonConfig
 from service.protocol.control import VERBS, ControlError, Reply, Request, decode_reply, encode_request, encode_result
 from service.protocol.messages import MAX_REPLY, WireError, pack_map, unpack_map
 from service.protocol.worker_messages import MAX_EVENT, MAX_INFO, decode_worker_message
+from service.supervisor import directories
 from service.supervisor._routing import Routing
 from service.supervisor._worker_handle import WorkerHandle
 from service.supervisor.supervisor import MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
@@ -457,3 +459,42 @@ def test_clients_have_turns_and_whoever_waits_when_the_daemon_stops_is_told(supe
     assert len(said) > 900
     assert {reply.error.type for _, reply in said if reply.error} == {"unavailable"}
     assert not control.busy
+
+
+#: Connects 300 times when it is told to, with all that belongs to it.
+CROWD = "import sys, zmq; input(); c = zmq.Context(); s = [c.socket(zmq.DEALER) for _ in range(300)];"
+CROWD += "[(each.set(zmq.RECONNECT_IVL, -1), each.connect(sys.argv[1])) for each in s]; input()"
+
+
+def test_connections_leave_the_daemon_files_to_open(supervisor: Supervisor) -> None:
+    """Nothing that needs one ends it while there is none; and who has taken them is hung up on."""
+    control, before = supervisor._control, resource.getrlimit(resource.RLIMIT_NOFILE)
+    command = [sys.executable, "-c", CROWD, supervisor.endpoints["control"]]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as crowd, contextlib.ExitStack() as stack:
+        stack.callback(crowd.kill)
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 100, before[1]))
+        print(file=crowd.stdin, flush=True)
+        with contextlib.suppress(OSError):
+            while True:
+                os.close(os.dup(0))
+                time.sleep(0.001)
+        supervisor._keep_running()
+        assert [process.pid for process in supervisor.processes if process.pid or not process.next_start_ns] == []
+        assert supervisor._status()["daemon"]["usage"]["open_fds"] > 100
+        control.limit_memory()
+        assert control.reopened == 1
+        os.close(os.dup(0))
+
+
+def test_what_a_killed_daemon_has_left_standing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was stopped, or hangs, does not hear of the end of its supervisor."""
+    monkeypatch.setattr(directories, "LEFT_S", 0.2)
+    old = tmp_path / "r" / str(1 << 23)  # more than any process has
+    old.mkdir(parents=True)
+    command = [sys.executable, "-c", "input()", "service.worker.entry", str(old)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        process.send_signal(signal.SIGSTOP)
+        directories.make_runtime(config(tmp_path, ARM, runtime_dir=str(old.parent)))
+        assert process.wait(10.0) == -signal.SIGKILL
+    assert not old.exists()
