@@ -241,3 +241,14 @@ def test_a_drive_that_stays_in_another_mode(drives: SegmentProcess) -> None:
     drives.tell("show_mode", 0, 9)
     fails(config(), DriverConfigError, "joint 'joint_1' .*6060:00 = 8.*6061:00 = 9")
     drives.tell("show_mode", 0, 0)
+
+
+def test_complete_access_that_does_not_pad_is_put_up_with_and_told(drives: SegmentProcess) -> None:
+    drives.tell("unpadded", 0, True)
+    with PatientDriver(config()) as driver:
+        driver.read(5.0)
+        (warning,) = driver.report()["warnings"]
+        assert driver.notices[0].kind == "bus_warning"
+    drives.tell("unpadded", 0, False)
+    drives.tell("heal")
+    assert "position 0: complete access to 1C00: 5 bytes instead of 6" in warning
