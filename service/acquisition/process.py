@@ -261,10 +261,9 @@ class Acquisition:
                 failure = self.driver.report().get("enable_failure") if isinstance(self.driver, Reporting) else ""
                 player.reason += f" ({failure})" if failure else ""
                 driver.disable()
+                self.worker.event("motion_stopped", f"the motion was stopped: {player.reason}", reason=player.reason)
             self._next_report_ns = 0
             self.worker.log.info("motion_" + player.state, reason=player.reason)
-            if player.state == "stopped":
-                self.worker.event("motion_stopped", f"the motion was stopped: {player.reason}", reason=player.reason)
         return not (player.state == "ended" and self._stops_at_end)
 
     def _publish_frame(self, frame: JointFrame) -> None:
