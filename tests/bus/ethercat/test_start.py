@@ -237,6 +237,14 @@ def test_a_watchdog_that_is_not_set(drives: SegmentProcess) -> None:
     drives.tell("let_go")
 
 
+def test_a_watchdog_whose_divider_is_not_set_has_its_time_all_the_same(drives: SegmentProcess) -> None:
+    drives.tell("poke", 0, 0x0400, "0000")
+    with PatientDriver(config(watchdog_ms=600.0)) as driver:
+        assert driver._bus.registers(0, 0x0400, 2) == (2498).to_bytes(2, "little")
+        assert driver._bus.registers(0, 0x0420, 2) == (6000).to_bytes(2, "little")
+    drives.tell("heal")
+
+
 def test_a_drive_that_stays_in_another_mode(drives: SegmentProcess) -> None:
     drives.tell("show_mode", 0, 9)
     fails(config(), DriverConfigError, "joint 'joint_1' .*6060:00 = 8.*6061:00 = 9")
