@@ -7,7 +7,9 @@ due; it returns each frame once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -64,6 +66,15 @@ class DriverInfo:
         return len(self.joint_names)
 
 
+@dataclass(frozen=True)
+class Notice:
+    """What a driver has to tell people: an event of `kind` concerning `subject`, of which the newest one counts."""
+
+    kind: str  # "bus_lost", "slave_recovered", ...
+    subject: str
+    text: str
+
+
 @runtime_checkable
 class Driver(Protocol):
     """Interface of every source of frames."""
@@ -93,10 +104,18 @@ class Driver(Protocol):
 
 
 class OpenedInWith(ABC):
-    """Base of drivers: context manager, and `info`, which is set while the driver is open."""
+    """Base of drivers: context manager, `info`, which is set while the driver is open, and notices."""
 
     _label = "driver"  # name in messages
     _info: DriverInfo | None = None
+
+    @cached_property
+    def notices(self) -> deque[Notice]:
+        """Notices, oldest first, which the user of the driver removes."""
+        return deque(maxlen=1000)
+
+    def _notice(self, kind: str, subject: str, text: str) -> None:
+        self.notices.append(Notice(kind, subject, f"{self._label}: {text}"))
 
     @abstractmethod
     def open(self) -> None:

@@ -301,6 +301,7 @@ class AdsDriver(OpenedInWith):
     def _on_stall(self) -> None:
         if self._state == "running":
             self._outage_ns = now_ns()
+        before = self._problem
         state, _ = self._link.state()
         if state == RUN:
             self._state = "not counting"
@@ -310,6 +311,8 @@ class AdsDriver(OpenedInWith):
         else:
             name = STATES.get(state, str(state))
             self._state, self._problem = f"PLC in {name}", f"the PLC is in {name} mode: start it"
+        if self._problem != before:
+            self._notice("bus_lost", "bus", self._problem)
         self._axis_group.lost(self._problem)
 
     def _lose(self, state: str, problem: str, keep_link: bool = False) -> None:
@@ -318,6 +321,8 @@ class AdsDriver(OpenedInWith):
         if not self._outage_ns:
             self._outage_ns = at_ns
         was_there = self._attached is not None
+        if state != self._state:
+            self._notice("bus_lost", "bus", f"{state}: {problem}")
         self._detach()
         self._axis_group.lost(problem or state)
         self._state, self._problem = state, problem
@@ -350,9 +355,9 @@ class AdsDriver(OpenedInWith):
 
     def _recovered(self, at_ns: int) -> None:
         if self._outage_ns:
-            self._recoveries.append(
-                {"cause": self._problem or self._state, "duration_ms": (at_ns - self._outage_ns) * 1e-6}
-            )
+            lasted_ms = (at_ns - self._outage_ns) * 1e-6
+            self._recoveries.append({"cause": self._problem or self._state, "duration_ms": lasted_ms})
+            self._notice("bus_recovered", "bus", f"samples come again, after {lasted_ms * 1e-3:.3g} s")
         self._outage_ns, self._retry_ns = 0, _FIRST_RETRY_NS
         self._state, self._problem = "running", ""
 

@@ -19,6 +19,8 @@ from drivers.ethercat.errors import BusStateError
 from drivers.ethercat.pdo import SdoWrite
 
 _REG_WATCHDOG_DIVIDER, _REG_WATCHDOG_TIME = 0x0400, 0x0420
+#: 100 us a step, the default of ETG.1000.4.
+_USUAL_DIVIDER = 2498
 _REG_FMMU_COUNT, _REG_FMMU, _FMMU_BYTES = 0x0004, 0x0600, 16
 _REG_SYNC_MANAGER, _SYNC_MANAGER_BYTES = 0x0800, 8
 _SM_OUTPUTS, _SM_WATCHDOG_TRIGGER = 2, 0x40
@@ -120,18 +122,24 @@ def _check_clocks(bus: Bus, config: EthercatConfig, all_positions: range) -> Non
         reference = False
 
 
-def _set_watchdog(bus: Bus, config: EthercatConfig, position: int) -> bytes:
+def _set_watchdog(bus: Bus, config: EthercatConfig, position: int) -> list[tuple[int, bytes]]:
+    """Set the time of the watchdog; return what was written: address and data."""
     step_ns = 40 * (int.from_bytes(bus.registers(position, _REG_WATCHDOG_DIVIDER, 2), "little") + 2)
-    data = min(max(round(config.watchdog_ms * 1e6 / step_ns), 1), 0xFFFF).to_bytes(2, "little")
+    wanted_ns = config.watchdog_ms * 1e6
+    writes: list[tuple[int, bytes]] = []
+    if wanted_ns > 0xFFFF * step_ns:  # a slave without the usual divider
+        writes, step_ns = [(_REG_WATCHDOG_DIVIDER, _USUAL_DIVIDER.to_bytes(2, "little"))], 40 * (_USUAL_DIVIDER + 2)
+    writes.append((_REG_WATCHDOG_TIME, min(max(round(wanted_ns / step_ns), 1), 0xFFFF).to_bytes(2, "little")))
     for _ in range(TRIES):
-        bus.write_register(position, _REG_WATCHDOG_TIME, data)
-        if bus.read_register(position, _REG_WATCHDOG_TIME, 2) == data:
-            return data
+        for address, data in writes:
+            bus.write_register(position, address, data)
+        if all(bus.read_register(position, address, 2) == data for address, data in writes):
+            return writes
     if position not in config.positions:  # a coupler may have none
-        return data
+        return writes
     raise DriverConnectionError(
-        f"{slave_name(position, config)} does not take the time of its watchdog (register 0x0420): without it the "
-        "drive would run on when the master is gone"
+        f"{slave_name(position, config)} does not take the time of its watchdog (registers 0x0400, 0x0420): without "
+        "it the drive would run on when the master is gone"
     )
 
 
@@ -146,7 +154,7 @@ def _check_watchdogs(config: EthercatConfig, images: list[SlaveImage]) -> None:
             )
 
 
-def _image(bus: Bus, position: int, watchdog: bytes, sdos: list[SdoWrite]) -> SlaveImage:
+def _image(bus: Bus, position: int, watchdog: list[tuple[int, bytes]], sdos: list[SdoWrite]) -> SlaveImage:
     fmmu_count, manager_count = bus.registers(position, _REG_FMMU_COUNT, 2)
     managers = []
     for k in range(min(manager_count, 4)):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from drivers.driver import CommandRefusedError, DriverInfo, DriverTimeoutError, OpenedInWith
+from drivers.ethercat._outages import Outages, needs_recovery
 from drivers.ethercat._startup import StartedBus, start, state_problems
 from drivers.ethercat.bus.al_status import INIT, OP, SAFEOP, AlStatus
 from drivers.ethercat.bus.bus import Bus
@@ -67,6 +68,7 @@ class EthercatDriver(OpenedInWith):
         self._mailbox_turn = 0
         self._ends: set[int] = set()  # of an open ring: slaves with a link on one side only
         self._ends_turn = 0
+        self._outages = Outages(self._bus, config, self._notice)
 
     # --- the protocol Driver
 
@@ -92,6 +94,8 @@ class EthercatDriver(OpenedInWith):
         except BaseException:
             self._release()
             raise
+        for text in self._bus.warnings:
+            self._notice("bus_warning", text, text)
         self._info = DriverInfo(
             source="ethercat", joint_names=tuple(drive.joint for drive in config.drive), channels=self._data.channels,
             rate_hz=float(config.cycle_hz), clock="dc" if started.has_dc else "monotonic", lossless=False,
@@ -103,18 +107,26 @@ class EthercatDriver(OpenedInWith):
         """Run cycles until the next frame, and return it.
 
         Raises `DriverTimeoutError` without one within `timeout_s`: the bus does not answer.  The next call tries again.
+        `DriverConnectionError`: the driver has to be closed and opened.
         """
         self._require_open("read")
         limit_ns = now_ns() + round(timeout_s * 1e9)
         while True:
-            self._between_cycles(now_ns())
-            if not self._exchange.wait(limit_ns):
+            self._outages.look(self._exchange.silent)
+            if self._outages.problem:
+                sleep_until(min(limit_ns, self._outages.look_ns))
+                over = now_ns() >= limit_ns
+            else:
+                self._between_cycles(now_ns())
+                over = not self._exchange.wait(limit_ns)
+            if over:
                 unanswered = self._exchange.unanswered_in_a_row
                 raise DriverTimeoutError(
                     f"{self._label}: no frame within {timeout_s:g} s"
                     + (f"; the last {unanswered} frames had no answer" if unanswered else "")
+                    + (f"; {self._outages.problem}" if self._outages.problem else "")
                 )
-            frame = self._cycle()
+            frame = None if self._outages.problem else self._cycle()
             if frame is not None:
                 return frame
 
@@ -174,6 +186,8 @@ class EthercatDriver(OpenedInWith):
             drives.append({"joint": joint_name, "position": position, "al_state": status_text(status), **drive})
         return {
             "state": "no answer" if exchange.silent else ("recovering" if repair.positions else "operational"),
+            "problem": self._outages.problem,
+            "warnings": list(self._bus.warnings),
             "enabled": self._drives.enabled and not exchange.silent,
             "enable_failure": self._drives.failure,
             "drives": drives,
@@ -261,8 +275,9 @@ class EthercatDriver(OpenedInWith):
         elif (result := self._repair.run(at_ns, self._complete)) is not None:
             position, status, repaired = result
             self._statuses[position] = status
-            if _needs_recovery(status) and position in self.config.positions:
+            if needs_recovery(status) and position in self.config.positions:
                 self._drives.lost(self.config.positions.index(position))
+            self._outages.slave(position, status, repaired)
             if repaired is not None:
                 self._repaired.append(repaired)
         elif self._mailbox_due_ns <= at_ns:
@@ -275,12 +290,17 @@ class EthercatDriver(OpenedInWith):
     def _update_statuses(self, statuses: list[AlStatus | None], at_ns: int) -> None:
         self._statuses = statuses
         for position, status in enumerate(statuses):
-            if _needs_recovery(status):
+            if needs_recovery(status):
                 self._repair.begin(position, status, at_ns)  # it reads the status of this slave again
 
     def _check_cables(self) -> None:
-        """Check whether the next slave of the ring has a link on both sides."""
+        """Check whether the next slave of the ring has a link on both sides; once a turn also the interfaces.
+
+        Raises `DriverConnectionError` while the drives are off.
+        """
         self._ends_turn = position = (self._ends_turn + 1) % len(self._statuses)
+        if position == 0 and not self._drives.enabled:
+            self._bus.interface_problem()
         raw = self._bus.read_register(position, _REG_DL_STATUS, 1)
         if raw is not None and (raw[0] & _LINKS).bit_count() < 2:
             self._ends.add(position)
@@ -364,7 +384,3 @@ class EthercatDriver(OpenedInWith):
             for position in self.config.positions:
                 self._bus.set_sync0(position, 0, 0)
         self._bus.request_all(INIT)
-
-
-def _needs_recovery(status: AlStatus | None) -> bool:
-    return status is None or status.state != OP or status.error

@@ -20,11 +20,13 @@ from drivers.driver import (
     DriverError,
     DriverTimeoutError,
     EndOfStream,
+    OpenedInWith,
     Reporting,
 )
 from drivers.ethercat.config import EthercatConfig
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
+from service.acquisition._notices import NoticeTeller
 from service.acquisition._torque_range import Clipped, TorqueRange
 from service.acquisition.sources import check_source, make_driver
 from service.config.arm_robot import load_arm_robot
@@ -126,6 +128,7 @@ class Acquisition:
         self.robot = model.name
         self.joint_names = [joint.name for joint in model.joints]
         self.state: State = "held" if arm.hold else "waiting"
+        self._notices = NoticeTeller(worker.event)
         self.torque_range = None if arm.torque_range is None else TorqueRange(arm.torque_range, model)
         self.required = {marker("estimator")} | ({marker("recorder")} if arm.recorder else set())
         self.present: set[bytes] = set()
@@ -168,6 +171,8 @@ class Acquisition:
             "source_open", source=info.source, joints=info.n, rate_hz=info.rate_hz, lossless=info.lossless
         )
         self.worker.ready(source=info.source)
+        if self.worker.restarts:
+            self.worker.event("source_reopened", f"the {info.source} source is open again")
         self._idle(until_running=True)
         if not self.keeps_cycle:
             gc.collect()
@@ -256,6 +261,7 @@ class Acquisition:
                 failure = self.driver.report().get("enable_failure") if isinstance(self.driver, Reporting) else ""
                 player.reason += f" ({failure})" if failure else ""
                 driver.disable()
+                self.worker.event("motion_stopped", f"the motion was stopped: {player.reason}", reason=player.reason)
             self._next_report_ns = 0
             self.worker.log.info("motion_" + player.state, reason=player.reason)
         return not (player.state == "ended" and self._stops_at_end)
@@ -330,6 +336,8 @@ class Acquisition:
         self._read_subscriptions()
         self.worker.serve_urgent(self._handlers)  # also while there are no frames, and before what came with them
         self.worker.serve(self._handlers)
+        if isinstance(self.driver, OpenedInWith):
+            self._notices.turn(self.driver.notices, now_ns)
         if self.worker.heartbeat_due(now_ns):
             info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}
             info["clipping"] = self._clipping()

@@ -13,6 +13,7 @@ from typing import Any
 
 import zmq
 
+from drivers.files.recordings.format import UNIX_OFFSET
 from drivers.files.recordings.recording import RecordingError, RecordingExistsError, RecordingMeta, RecordingWriter
 from service.config.arm_tables import RecorderConfig
 from service.protocol.control import ControlError
@@ -51,6 +52,7 @@ class Recorder:
         self.error = ""
         self._longest_ns = round(self.settings.max_minutes * 60e9)
         self._begin_ns = 0  # of the file being written, by the frames' clock
+        self._ahead_ns: list[int] = []  # least CLOCK_MONOTONIC at arrival minus the frames' clock, of the last seconds
         self._lost_before = 0
         self._seq = 0
         self._next_tick_ns = self._next_report_ns = self._flush_ns = 0
@@ -73,9 +75,12 @@ class Recorder:
                 self._tick(now_ns)
 
     def _on_frame(self, message: FrameMessage, restart: int | None) -> None:
+        t_ns = message.frame.t_bus_ns
+        if restart is not None or not self._ahead_ns:
+            self._ahead_ns = [message.frame.t_host_ns - t_ns]
+        self._ahead_ns[-1] = min(self._ahead_ns[-1], message.frame.t_host_ns - t_ns)
         if not self.recording:
             return
-        t_ns = message.frame.t_bus_ns
         if restart is not None or abs(t_ns - self._begin_ns) >= self._longest_ns:
             self._close()
         try:
@@ -97,6 +102,10 @@ class Recorder:
 
     def _open(self, message: FrameMessage) -> RecordingWriter:
         source = self.frame_subscriber.meta
+        offset: dict[str, str] = {}
+        if message.envelope.clock in ("dc", "plc", "monotonic"):  # others have a pace of their own
+            # The frame that was on its way for the least time tells it.
+            offset[UNIX_OFFSET] = str(min(self._ahead_ns) + time.time_ns() - time.monotonic_ns())
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         meta = RecordingMeta(
             robot=self.arm.name,
@@ -110,6 +119,7 @@ class Recorder:
                 "epoch": str(message.envelope.epoch),
                 "first_seq": str(message.envelope.seq),
                 "part": str(self.files),
+                **offset,
             },
         )
         self._lost_before = self.frame_subscriber.lost
@@ -153,6 +163,7 @@ class Recorder:
             self.worker.heartbeat(now_ns, self._status())
         if now_ns >= self._next_report_ns:
             self._next_report_ns = now_ns + REPORT_NS
+            self._ahead_ns = [*self._ahead_ns[-1:], 1 << 63]
             envelope = Envelope("recorder", self.worker.epoch, self._seq, time.time_ns(), "unix", now_ns)
             self._seq += 1
             self.socket.send_multipart(

@@ -28,7 +28,7 @@ def build_plc(settings: PlcSettings, now_ns: int, wall_ns: int | None = None, or
         check_axes(settings.fault, [axis.joint for axis in settings.axis])
     except (RobotError, SimulationConfigError) as error:
         raise PlcFileError(f"{origin}: {error}") from error
-    wall_ns = time.time_ns() if wall_ns is None else wall_ns
+    wall_ns = time.time_ns() - (time.monotonic_ns() - now_ns) if wall_ns is None else wall_ns
     wall_ns += round(settings.clock_offset_ms * 1e6)
     schedule = FaultSchedule(settings.fault, settings.cycle_ns)
     return SimulatedPlc(settings, model, machine, schedule, now_ns, wall_ns)

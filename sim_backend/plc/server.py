@@ -6,6 +6,7 @@ answers its clients meanwhile, so that they can keep up.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import socket
@@ -97,13 +98,20 @@ class Server:
         return result
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until `stop`, SIGTERM or SIGINT; `ready` is called when the server is ready.
+        """Serve until `stop`, SIGTERM or SIGINT; `ready` is called when the server is ready: its clients are answered.
 
         Raises `SimulationDivergedError`.
         """
         with stop_on_signals(self.stop):
-            self.plc.advance(time.monotonic_ns())  # since it was made, and its kernels loaded
-            self._now_ns = self._paced_ns = time.monotonic_ns()
+            # The first cycle loads the kernels, which takes seconds: what falls due meanwhile runs now as long as it
+            # becomes less, and what a slow computer leaves of it beside the clients.
+            late_ns: float = math.inf
+            while late_ns and not self._stop:
+                self.plc.advance(time.monotonic_ns())
+                before_ns, late_ns = late_ns, max(time.monotonic_ns() - self.plc.due_ns(), 0)
+                if late_ns >= before_ns:
+                    break
+            self._now_ns, self._paced_ns = time.monotonic_ns(), self.plc.due_ns()
             self.latest_ns = 0
             if ready is not None:
                 ready()

@@ -229,7 +229,9 @@ def test_the_time_without_a_source_is_no_latency(process: LoneProcess) -> None:
 
 
 def test_the_recorder_writes_each_frame_once_and_in_order(tmp_path: Path) -> None:
+    began_ns = time.time_ns()
     with LoneProcess("recorder", settings(tmp_path), tmp_path / "log") as process:
+        process.clock = "dc"
         stream = Stream(process.begin(RATE_HZ, JOINT))
         stream.run()
         told = {key: stream.counts[key] for key in COUNTS}
@@ -237,6 +239,8 @@ def test_the_recorder_writes_each_frame_once_and_in_order(tmp_path: Path) -> Non
     (path,) = (tmp_path / "recorded").glob("*.mcap")
     recording = read_recording(path)
     np.testing.assert_array_equal(recording.seq, [k for k, _, _ in stream.taken])
+    assert recording.unix_offset_ns is not None
+    assert began_ns <= recording.unix_offset_ns + int(recording.t_ns[0]) <= time.time_ns()
     wanted = np.array([(q, tau) for _, q, tau in stream.taken])
     finite = np.isfinite(wanted).all(axis=1)
     found = np.stack([recording.channels[name][:, 0] for name in ("q", "tau")], axis=1)

@@ -35,6 +35,11 @@ class FrameSockets:
     def __len__(self) -> int:
         return len(self._sockets)
 
+    @property
+    def dead(self) -> bool:
+        """Whether a network device was removed: its socket stays dead, also if there is another one of its name."""
+        return not all(one.getsockname()[0] for one in self._sockets)
+
     def admit(self, image_bytes: int | None = None) -> None:
         """Accept only consistent frames, with `image_bytes` of process data unless None.
 

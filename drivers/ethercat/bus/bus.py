@@ -21,6 +21,7 @@ from drivers.ethercat.errors import SdoError, SdoTimeoutError, StreamingError
 IO_MAP_BYTES = 4096
 #: Largest SDO; pysoem's default is 256, and a longer object fails.
 SDO_BYTES = 1 << 16
+_SYNC_MANAGER_TYPES = 0x1C00
 T = TypeVar("T")
 
 
@@ -36,10 +37,14 @@ def with_retries(transfer: Callable[[], T]) -> T:
 
 
 class Bus(Master):
-    """A master with mailboxes, distributed clocks and process data; attributes as of `Master`."""
+    """A master with mailboxes, distributed clocks and process data; attributes as of `Master`.
+
+    `warnings` are deviations of slaves that the mapping has put up with.
+    """
 
     def __init__(self, interface: str, redundant_interface: str | None = None) -> None:
         super().__init__(interface, redundant_interface)
+        self.warnings: list[str] = []
         self._mapped = False
         self._output_bytes: list[int] = []
         self._objects: dict[int, dict[int, Any]] = {}
@@ -194,45 +199,73 @@ class Bus(Master):
     def map_process_data(self, expected: dict[int, tuple[int, int]]) -> None:
         """Map process data and request SAFE-OP of all slaves.
 
-        `expected` are the lengths (bytes out, bytes in) by position; other slaves are not checked.  Raises
-        `DriverConfigError` if the image is too large, or a slave has other lengths; `SdoError` if one refused to return
-        its mapping.
+        `expected` are the lengths (bytes out, bytes in) by position; other slaves are not checked.  SOEM reads each map
+        in one way or another until it has one: what fails meanwhile is a warning if the lengths agree.  Raises
+        `DriverConfigError` if the image is too large, or a slave has other lengths; `SdoError` if that is because it
+        did not return its mapping.
         """
         master = self._opened()
         total = sum(out + in_ for out, in_ in expected.values())
         if total > IO_MAP_BYTES:
             raise DriverConfigError(f"{total} bytes of process data do not fit into SOEM's {IO_MAP_BYTES}")
+        self.warnings.clear()
+        for position in expected:
+            self._check_complete_access(position)
         self.drain()
+        failures: dict[int, list[str]] = {}
         try:
             size = master.config_map()
         except pysoem.ConfigMapError as error:
-            refusals = [self._map_failure(cause) for cause in error.error_list]
-            texts = [text for text in refusals if text]
-            if texts:
-                raise SdoError("mapping the process data: " + "; ".join(texts)) from error
-            size = 0  # emergencies only, counted
+            size = 0  # not known
+            for cause in error.error_list:
+                self._note_map_failure(cause, failures)
         if size > IO_MAP_BYTES:  # memory was overwritten
             raise DriverConfigError(f"{size} bytes of process data overran SOEM's {IO_MAP_BYTES}")
         self._output_bytes = [len(slave.output) for slave in self._slaves]
         self._mapped = True
         for position, (out, in_) in expected.items():
-            slave = self._slaves[position]
+            slave, failed = self._slaves[position], failures.get(position)
             if (len(slave.output), len(slave.input)) != (out, in_):
-                raise DriverConfigError(
+                lengths = (
                     f"the slave at position {position} has {len(slave.output)} bytes out and {len(slave.input)} in, "
-                    f"configured are {out} and {in_}: compare rx and tx of its device with what it maps"
+                    f"configured are {out} and {in_}"
                 )
+                if failed:
+                    raise SdoError(f"mapping the process data: {lengths}: {'; '.join(failed)}")
+                raise DriverConfigError(f"{lengths}: compare rx and tx of its device with what it maps")
+        for position, failed in failures.items():  # slaves that are not expected have to accept theirs in SAFE-OP
+            text = f"the slave at position {position}: its map was not read at once"
+            self.warnings.append(f"{text}: {'; '.join(failed)}")
         if self._sockets is not None:
             self._sockets.admit(size if 0 < size <= ONE_FRAME_BYTES else None)
 
-    def _map_failure(self, cause: Exception) -> str:
+    def _check_complete_access(self, position: int) -> None:
+        """Keep SOEM from complete access to a slave whose subindex 0 has not 16 bits in it (ETG.1000.6, 5.6.2)."""
+        slave, problem = self._for_sdo("SDO", position), ""
+        try:
+            raw = slave.sdo_read(_SYNC_MANAGER_TYPES, 0, SDO_BYTES, True, release_gil=True)
+            if len(raw) == 2 + int.from_bytes(raw[:1], "little"):
+                return
+            problem = f"{len(raw)} bytes instead of {2 + int.from_bytes(raw[:1], 'little')}"
+        except pysoem.PacketError:
+            problem = "the answer does not fit the question"
+        except _SDO_FAILURES:  # refused, as it may be
+            pass
+        self.drain()
+        slave._disable_complete_access()
+        if problem:
+            where = f"the slave at position {position}: complete access to {_SYNC_MANAGER_TYPES:04X}"
+            self.warnings.append(f"{where}: {problem}: its map is read entry by entry")
+
+    def _note_map_failure(self, cause: Exception, failures: dict[int, list[str]]) -> None:
         if isinstance(cause, pysoem.SdoError):
-            where = f"{cause.index:04X}:{cause.subindex:02X} of the slave at position {cause.slave_pos - 1}"
-            return f"{where} refused with 0x{cause.abort_code:08X}: {cause.desc}"
-        if isinstance(cause, (pysoem.MailboxError, pysoem.PacketError)):
-            return f"mailbox error of the slave at position {cause.slave_pos - 1}"
-        self.mailbox_errors += 1
-        return ""
+            text = f"{cause.index:04X}:{cause.subindex:02X} refused with 0x{cause.abort_code:08X}: {cause.desc}"
+        elif isinstance(cause, (pysoem.MailboxError, pysoem.PacketError)):  # SOEM does not tell the object
+            text = f"1C00, 1C12, 1C13 or a PDO: {type(cause).__name__} 0x{cause.error_code:04X}"
+        else:  # an emergency
+            self.mailbox_errors += 1
+            return
+        failures.setdefault(cause.slave_pos - 1, []).append(text)
 
     @property
     def stale_frames(self) -> int:

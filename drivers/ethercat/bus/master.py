@@ -15,7 +15,7 @@ import pysoem
 from drivers.driver import DriverClosedError, DriverConnectionError, DriverError
 from drivers.ethercat.bus._sockets import FrameSockets, open_sockets
 from drivers.ethercat.bus.al_status import AlStatus
-from drivers.ethercat.bus.interface import InterfaceClaim, check_link, check_name, permission_text
+from drivers.ethercat.bus.interface import InterfaceClaim, check_link, permission_text
 from drivers.ethercat.bus.network import FoundSlave
 
 _TIMEOUTS = ("ret", "safe", "eeprom", "tx_mailbox", "rx_mailbox", "state")
@@ -111,6 +111,10 @@ class Master:
 
     # --- opening and closing
 
+    @property
+    def _names(self) -> list[str]:
+        return [self.interface] + ([self.redundant_interface] if self.redundant_interface else [])
+
     def open(self) -> None:
         """Open the interfaces, without sending a frame.
 
@@ -119,11 +123,9 @@ class Master:
         """
         if self._master is not None:
             raise DriverError(f"EtherCAT on {self.interface}: already open")
-        names = [self.interface] + ([self.redundant_interface] if self.redundant_interface else [])
-        for name in names:
-            check_name(name)  # SOEM copies a longer name over its stack
-        for name in names:
-            check_link(name)  # without a link SOEM opens it and finds no slave
+        names = self._names
+        for name in names:  # SOEM copies a longer name over its stack, and finds no slave without a link
+            check_link(name)
         try:
             for name in names:
                 self._claims.append(InterfaceClaim(name))
@@ -163,6 +165,23 @@ class Master:
         for claim in self._claims:
             claim.release()
         self._claims.clear()
+
+    def interface_problem(self) -> str:
+        """Return what is wrong with an interface now, empty if nothing is.
+
+        Raises `DriverConnectionError` if one was removed (a USB adapter, a driver that was loaded again) and is there
+        again, with a link.
+        """
+        try:
+            for name in self._names:
+                check_link(name)
+        except DriverConnectionError as error:
+            return str(error)
+        if self._sockets is not None and self._sockets.dead:
+            raise DriverConnectionError(
+                f"EtherCAT on {self.interface}: the interface was removed and is there again: it is to be opened anew"
+            )
+        return ""
 
     @property
     def is_open(self) -> bool:

@@ -18,7 +18,6 @@ from drivers.ethercat.errors import SdoError
 from drivers.ethercat.pdo import SdoWrite
 
 _REG_EEPROM_OWNER, _REG_FMMU, _REG_SYNC_MANAGER, _SYNC_MANAGER_BYTES = 0x0500, 0x0600, 0x0800, 8
-_REG_WATCHDOG_TIME = 0x0420
 _REG_DC_TIME, _REG_DC_OFFSET, _REG_DC_DELAY = 0x0910, 0x0920, 0x0928
 _EEPROM_TO_DRIVE = b"\x01"
 #: Share of the watchdog time that sending an SDO may take, and its answer.
@@ -151,7 +150,7 @@ class SlaveImage:
     sync_managers: list[bytes]  # as written: status and PDI byte 0
     fmmus: list[bytes]
     dc_delay: bytes
-    watchdog: bytes  # register 0x0420
+    watchdog: list[tuple[int, bytes]]  # registers and data
     sdos: list[SdoWrite]
 
 
@@ -271,7 +270,7 @@ class SlaveRecoveries:
         managers = b"".join(image.sync_managers[2:])
         done = (not managers) or bus.write_register(position, _REG_SYNC_MANAGER + 2 * _SYNC_MANAGER_BYTES, managers)
         done = done and (not image.fmmus or bus.write_register(position, _REG_FMMU, b"".join(image.fmmus)))
-        done = done and bus.write_register(position, _REG_WATCHDOG_TIME, image.watchdog)
+        done = done and all([bus.write_register(position, register, data) for register, data in image.watchdog])
         if done and self._config.dc:
             done = self._set_clock(position, image)
         return done

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from drivers.driver import DriverError
 from drivers.ethercat.bus.eeprom import Sii, SiiPdo, read_sii
 from drivers.ethercat.bus.master import status_text
 from drivers.ethercat.bus.objects import ObjectEntry, Value, decode
@@ -105,6 +107,23 @@ def rated_values(inspection: Inspection, position: int) -> dict[str, float]:
     return found
 
 
+def identity_differences(inspection: Inspection, position: int) -> list[str]:
+    """Return what a slave says in 1018 otherwise than in its EEPROM, as far as it answers."""
+    slave = inspection.slaves[position]
+    differences: list[str] = []
+    eeprom = (
+        ("vendor", slave.vendor_id), ("product", slave.product_code), ("revision", slave.revision),
+        ("serial", slave.serial),
+    )  # fmt: skip
+    with contextlib.suppress(DriverError):
+        if has_coe(inspection, position, read_sii(inspection, position)):
+            for subindex, (name, stored) in enumerate(eeprom, 1):
+                value = read_value(inspection, position, 0x1018, subindex, "u32")
+                if value not in (None, stored):
+                    differences.append(f"{name} 0x{value:X} in 1018:{subindex:02X}, 0x{stored:X} in its EEPROM")
+    return differences
+
+
 def unit_of(name: str) -> str:
     """Return the unit of one of `rated_values`."""
     return _RATED[name][4]
@@ -125,6 +144,7 @@ def information(inspection: Inspection, position: int) -> dict[str, Any]:
         "revision": slave.revision,
         "serial": slave.serial,
         "alias": slave.alias,
+        "identity_differences": identity_differences(inspection, position),
         "state_found": status_text(inspection.found[position]),
         "state_now": status_text(inspection.al_status(position)),
         "controller": _controller(inspection, position),

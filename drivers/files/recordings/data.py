@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.files.recordings.format import VERIFIED, RecordingMeta
+from drivers.files.recordings.format import UNIX_OFFSET, VERIFIED, RecordingMeta
 from drivers.files.recordings.span import Span, SpanError
 from drivers.frame import JointFrame
 from rt_core.types import BoolArray, FloatArray, IntArray
@@ -74,6 +75,17 @@ class Recording:
         """What has to be said of results from this recording: that nothing proves its metadata."""
         unproven = any(r.metadata.get(VERIFIED) == "no" for r in self.parts or (self,))
         return (UNVERIFIED,) if unproven else ()
+
+    @property
+    def unix_offset_ns(self) -> int | None:
+        """Unix time minus `t_ns` [ns], by the clock of the computer that recorded; None if it was not recorded."""
+        text = self.metadata.get(UNIX_OFFSET, "")
+        return int(text) if re.fullmatch(r"-?\d{1,19}", text) and not self.parts else None
+
+    @property
+    def stamps(self) -> IntArray:
+        """Unix time of each sample (N,) [ns] if the offset is known, otherwise `t_ns`."""
+        return self.t_ns + (self.unix_offset_ns or 0)
 
     @property
     def robot(self) -> str:

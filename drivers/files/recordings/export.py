@@ -2,7 +2,8 @@
 
 `ros2` is an MCAP file of `sensor_msgs/msg/JointState` in CDR (OMG DDS-XTypes 1.3, section 7.4, little endian),
 `foxglove` one of `foxglove.JointStates` in JSON, and `csv` has one line per sample.  Unmeasured channels are empty
-arrays, missing keys or empty fields; a missing value is NaN in `ros2`.
+arrays, missing keys or empty fields; a missing value is NaN in `ros2`.  Times are Unix times where the recording has
+the offset of its clock, and otherwise that clock's.
 """
 
 from __future__ import annotations
@@ -101,12 +102,12 @@ def _messages(recording: Recording) -> Iterator[tuple[int, int, list[FloatArray]
     """Yield time [ns], seq, and position, velocity and effort of each sample, (0,) if not measured."""
     none = np.empty((recording.samples, 0))
     fields = [none if (values := usable(recording, name)) is None else values for name in STATE_FIELDS.values()]
-    for k, (t_ns, seq) in enumerate(zip(recording.t_ns.tolist(), recording.seq.tolist(), strict=True)):
+    for k, (t_ns, seq) in enumerate(zip(recording.stamps.tolist(), recording.seq.tolist(), strict=True)):
         yield t_ns, seq, [of_joints[k] for of_joints in fields]
 
 
 def _ros2(recording: Recording, stream: BinaryIO) -> None:
-    last = int(recording.t_ns[-1])
+    last = int(recording.stamps[-1])
     if last // _BILLION >= 2**31:
         raise RecordingFormatError(
             f"{recording.path}: {last} ns is later than ROS 2 can tell; export as foxglove or csv"
@@ -133,15 +134,19 @@ def _foxglove(recording: Recording, stream: BinaryIO) -> None:
 
 
 def _csv(recording: Recording, stream: BinaryIO) -> None:
-    """Write columns `t` [s], `seq`, then each channel, `q_NAME` for each joint."""
+    """Write columns `t` [s], `seq`, then each channel, `q_NAME` for each joint; last `t_unix_ns` if it is known."""
     channels = [name for name in CHANNELS if name in recording.channels]
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["t", "seq", *(f"{channel}_{joint}" for channel in channels for joint in recording.joint_names)])
+    last = [] if recording.unix_offset_ns is None else ["t_unix_ns"]
+    names = [f"{channel}_{joint}" for channel in channels for joint in recording.joint_names]
+    table.writerow(["t", "seq", *names, *last])
     fields = [usable(recording, channel) for channel in channels]
     values = np.hstack([field for field in fields if field is not None])
-    for t, seq, row in zip(recording.t.tolist(), recording.seq.tolist(), values.tolist(), strict=True):
-        table.writerow([repr(t), seq, *("" if value != value else repr(value) for value in row)])
+    columns = (recording.t.tolist(), recording.seq.tolist(), values.tolist(), recording.stamps.tolist())
+    for t, seq, row, stamp in zip(*columns, strict=True):
+        shown = ("" if value != value else repr(value) for value in row)
+        table.writerow([repr(t), seq, *shown, *[stamp] * len(last)])
     text.detach()
 
 

@@ -17,6 +17,8 @@ METADATA_NAME = "thetad.recording"
 SCHEMA_NAME = "thetad.JointFrame"
 #: Entry of a metadata record: "no" after a recovery that could not tell whether the record had changed.
 VERIFIED = "verified"
+#: Entry of a metadata record: Unix time minus the source's clock [ns], by the computer that recorded.
+UNIX_OFFSET = "unix_offset_ns"
 _DIGEST = "sha256"
 TOPIC_SUFFIX = "/frame"
 

@@ -72,6 +72,7 @@ class RecordingInfo:
     sha256: str
     robots: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    unix_offset_ns: int | None = None  # see `Recording.unix_offset_ns`
 
 
 def read_recording(path: str | Path, span: Span | None = None, robot: str | None = None) -> Recording:
@@ -144,6 +145,7 @@ def recording_info(path: str | Path, robot: str | None = None) -> RecordingInfo:
         invalid=0 if recording.valid is None else int(np.count_nonzero(~recording.valid)),
         clock=recording.meta.clock, source=recording.meta.source, complete=whole, damage=scan.damage,
         chunks=scan.chunks, bytes=scan.size, sha256=recording.sha256, robots=robots, notes=recording.notes,
+        unix_offset_ns=recording.unix_offset_ns,
     )  # fmt: skip
 
 

@@ -59,6 +59,8 @@ def run_info(args: argparse.Namespace) -> int:
             f"  lost      {info.lost} frames in {info.gaps} gaps",
             f"  file      {info.bytes} bytes, {info.chunks} chunks, content {info.sha256[:12]}",
         ]
+        if info.unix_offset_ns is not None:
+            lines.append(f"  offset    Unix time is {info.unix_offset_ns} ns more than clock {info.clock}")
         lines += [f"  source    {info.source}"] * bool(info.source)
         lines += [f"  invalid   {info.invalid} joint samples"] * bool(info.invalid)
         lines += [f"  restarts  the count of frames starts again {info.restarts} times"] * bool(info.restarts)

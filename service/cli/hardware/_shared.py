@@ -39,7 +39,7 @@ def slave_table(slaves: Sequence[dict[str, Any]]) -> str:
     rows = [
         (
             str(s["position"]), s["name"], *(f"0x{s[key]:08X}" for key in ("vendor_id", "product_code", "revision")),
-            str(s["serial"]), str(s["alias"]), s["state"] + (f"; {s['problem']}" if s["problem"] else ""),
+            str(s["serial"]), str(s["alias"]), "; ".join(filter(None, (s["state"], s["problem"], *s["differences"]))),
         )
         for s in slaves
     ]  # fmt: skip
@@ -55,6 +55,7 @@ def info_text(facts: dict[str, Any]) -> str:
         ("name", facts["name"]),
         ("identity", f"vendor 0x{facts['vendor_id']:X}, product 0x{facts['product_code']:X}, revision "
                      f"0x{facts['revision']:X}, serial {facts['serial']}, alias {facts['alias']}"),
+        *(("differs", text) for text in facts["identity_differences"]),
         ("state", facts["state_found"]),
         ("controller", f"type 0x{esc['type']:02X}, revision 0x{esc['revision']:02X}, {esc['fmmus']} FMMUs, "
                        f"{esc['sync_managers']} sync managers, {esc['ram_kib']} KiB, link at ports "

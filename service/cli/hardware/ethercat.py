@@ -126,12 +126,14 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _slaves(inspection: Inspection) -> list[dict[str, Any]]:
     from drivers.ethercat.bus.master import status_text
+    from drivers.ethercat.diagnostics.inspect import identity_differences
 
     names = ("position", "name", "vendor_id", "product_code", "revision", "serial", "alias")
     problems = {place: f"does not reach PRE-OP: {status_text(why)}" for place, why in inspection.refusing.items()}
     return [
         {name: getattr(slave, name) for name in names}
         | {"state": status_text(found), "problem": problems.get(slave.position)}
+        | {"differences": identity_differences(inspection, slave.position)}
         for slave, found in zip(inspection.slaves, inspection.found, strict=True)
     ]
 

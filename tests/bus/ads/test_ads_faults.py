@@ -84,6 +84,8 @@ def test_a_state_in_which_nothing_comes_is_named_and_gone_on_from(
         got += read_until(driver, lambda: driver.report()["state"] == "running")
         got += more(driver, 200)
         steady(driver, got)
+        told = [notice.kind for notice in driver.notices]
+        assert (told[0], told[-1]) == ("bus_lost", "bus_recovered")
 
 
 @pytest.mark.parametrize(("transfer", "keep_handles"), [("poll", True), ("poll", False), ("notification", False)])

@@ -61,6 +61,24 @@ class TestClock:
         assert 480 < turns < 500
         assert server.latest_ns == 499 * MS
 
+    @pytest.mark.parametrize("cycle_ms", [0.0, 2.0])
+    def test_ready_means_that_clients_are_answered(self, now, server, monkeypatch, cycle_ms):
+        costs = [300.0]  # of the first cycle, which loads the kernels
+        advance = server.plc.machine.advance
+
+        def slow(period_s):
+            now[0] += round((costs.pop() if costs else cycle_ms) * MS)
+            advance(period_s)
+
+        monkeypatch.setattr(server.plc.machine, "advance", slow)
+        ready = []
+        now[0] = 2 * MS
+        server.run(ready=lambda: (ready.append(server.plc.due_ns() - now[0]), server.stop()))
+        before = server.plc.next_cycle
+        server.serve()
+        assert server.plc.next_cycle - before <= 11  # beside clients, and not before them
+        assert cycle_ms or ready[0] > 0
+
 
 @pytest.fixture(scope="module")
 def served():

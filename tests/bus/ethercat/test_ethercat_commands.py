@@ -87,11 +87,17 @@ def test_interfaces_are_listed_with_their_links() -> None:
     assert [line.split()[0] for line in lines] == ["interface", *found]
 
 
-def test_scan_says_who_is_there() -> None:
+def test_scan_says_who_is_there_and_what_differs_between_eeprom_and_1018(drives: SegmentProcess) -> None:
+    drives.tell("state", 2, 0x1018, 3, 9)
     done = ethercat("scan", "m0", "--json")
     assert done.code == 0
     slaves = done.json["slaves"]
     assert [(s["vendor_id"], s["product_code"], s["revision"]) for s in slaves] == IDENTITIES
+    differs = "revision 0x9 in 1018:03, 0x20000 in its EEPROM"
+    assert [slave["differences"] for slave in slaves] == [[], [], [differs]]
+    assert f"INIT; {differs}\n" in ethercat("scan", "m0").out
+    assert differs in ethercat("info", "m0", 2).out
+    drives.tell("state", 2, 0x1018, 3, 0x20000)
     assert [(s["position"], s["name"], s["serial"], s["alias"], s["state"], s["problem"]) for s in slaves] == [
         (k, name, 101 + k, 11 + k, "INIT", None) for k, name in enumerate(DEVICES)
     ]

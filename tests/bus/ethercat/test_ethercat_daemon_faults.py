@@ -149,6 +149,10 @@ def test_a_bus_that_nobody_answers_on_has_no_frames_and_comes_back(rig: Rig) -> 
     rig.drives.fault("mend")
     rig.back()
     assert rig.stopped()["motion"]["reason"]
+    deadline = time.monotonic() + DEADLINE_S
+    while not rig.control.request("status")["events"].keys() >= {"bus_lost", "bus_recovered", "motion_stopped"}:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_a_drive_that_trips_stops_the_arm(rig: Rig) -> None:

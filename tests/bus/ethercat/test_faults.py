@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.driver import CommandRefusedError, DriverTimeoutError
+from drivers.driver import CommandRefusedError, DriverConnectionError, DriverTimeoutError
 from drivers.ethercat.config import EthercatConfig
 from drivers.frame import JointFrame
 from tests.lab.ethercat.configs import settings
-from tests.lab.ethercat.network import SegmentProcess, Segments, ip
+from tests.lab.ethercat.network import SegmentProcess, Segments, await_link, ip
 from tests.lab.ethercat.patient_driver import PatientDriver
 
 N = 3
@@ -165,6 +165,7 @@ def test_a_slave_that_was_without_power_is_configured_again(driver: PatientDrive
     frame = driver.read()
     assert all_valid(frame)
     np.testing.assert_allclose(frame.q, position, atol=1e-3)
+    assert [n.kind for n in driver.notices if n.subject == "slave 2"] == ["slave_lost", "slave_recovered"]
     enable(driver)
     accounted(driver, driver.read())
 
@@ -318,6 +319,25 @@ def test_the_cable_at_the_master(driver: PatientDriver, drives: SegmentProcess) 
             continue
     until(driver, lambda r: r["state"] == "operational" and all(d["al_state"] == "OP" for d in r["drives"]))
     accounted(driver, driver.read())
+    told = [notice.kind for notice in driver.notices if notice.subject == "bus"]
+    assert (told[0], told[-1]) == ("interface_lost", "bus_recovered")
+
+
+def test_an_interface_that_is_there_again_is_opened_again(driver: PatientDriver, drives: SegmentProcess) -> None:
+    ip("link", "delete", "m0")
+    with pytest.raises(DriverTimeoutError, match="there is no network interface 'm0'"):
+        run(driver, 1000, 2.0)
+    ip("link", "add", "m0", "type", "veth", "peer", "name", "s0")
+    for name in ("m0", "s0"):
+        ip("link", "set", name, "up")
+    drives.tell("plug_in", "s0")
+    await_link("m0", True)
+    with pytest.raises(DriverConnectionError, match="removed and is there again"):
+        driver.read(5.0)
+    assert "interface_lost" in {notice.kind for notice in driver.notices}
+    driver.close()
+    driver.open()
+    assert all_valid(run(driver, 20)[-1])
 
 
 def test_close_with_nobody_there(drives: SegmentProcess) -> None:

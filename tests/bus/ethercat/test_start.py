@@ -237,7 +237,26 @@ def test_a_watchdog_that_is_not_set(drives: SegmentProcess) -> None:
     drives.tell("let_go")
 
 
+def test_a_watchdog_whose_divider_is_not_set_has_its_time_all_the_same(drives: SegmentProcess) -> None:
+    drives.tell("poke", 0, 0x0400, "0000")
+    with PatientDriver(config(watchdog_ms=600.0)) as driver:
+        assert driver._bus.registers(0, 0x0400, 2) == (2498).to_bytes(2, "little")
+        assert driver._bus.registers(0, 0x0420, 2) == (6000).to_bytes(2, "little")
+    drives.tell("heal")
+
+
 def test_a_drive_that_stays_in_another_mode(drives: SegmentProcess) -> None:
     drives.tell("show_mode", 0, 9)
     fails(config(), DriverConfigError, "joint 'joint_1' .*6060:00 = 8.*6061:00 = 9")
     drives.tell("show_mode", 0, 0)
+
+
+def test_complete_access_that_does_not_pad_is_put_up_with_and_told(drives: SegmentProcess) -> None:
+    drives.tell("unpadded", 0, True)
+    with PatientDriver(config()) as driver:
+        driver.read(5.0)
+        (warning,) = driver.report()["warnings"]
+        assert driver.notices[0].kind == "bus_warning"
+    drives.tell("unpadded", 0, False)
+    drives.tell("heal")
+    assert "position 0: complete access to 1C00: 5 bytes instead of 6" in warning

@@ -161,6 +161,7 @@ class LoneProcess(SupervisorSide):
 
     def __init__(self, role: str, config: Config, log: Path) -> None:
         self.arm = config.arm[0].name
+        self.clock = "test"  # of the frames
         super().__init__(config, log, role, self.arm)
         self._frames = self._context.socket(zmq.XPUB)
         self._frames.setsockopt(zmq.SNDHWM, 0)  # nothing is lost but what the test leaves out
@@ -199,7 +200,7 @@ class LoneProcess(SupervisorSide):
         """The two parts of a frame."""
         arrays = {name: np.atleast_1d(np.asarray(value, np.float64)) for name, value in channels.items()}
         made = JointFrame(seq, t_ns, time.monotonic_ns(), **arrays)
-        return encode_frame(topic(self.arm, "frame"), "acquisition", epoch, "test", made)
+        return encode_frame(topic(self.arm, "frame"), "acquisition", epoch, self.clock, made)
 
     def send(self, parts: Sequence[bytes]) -> None:
         """Publish a message."""

@@ -81,6 +81,23 @@ class Process:
         else:
             del mailbox.request
 
+    def unpadded(self, slave: int, unpadded: bool) -> None:
+        """Let complete access give subindex 0 in its own size."""
+        dictionary = self.segment.controllers[slave].dictionary
+        vars(dictionary).pop("read_complete", None)
+        if unpadded:
+            dictionary.read_complete = lambda index, first, state: b"".join(
+                entry.encode() for entry in dictionary.object(index).entries.values() if entry.subindex >= first
+            )
+
+    def state(self, slave: int, index: int, subindex: int, value: int) -> None:
+        """Let an object have another value."""
+        self.segment.controllers[slave].dictionary.entry(index, subindex).value = value
+
+    def plug_in(self, *interfaces: str) -> None:
+        """Go on at interfaces of the same names that are new."""
+        self.sockets = [open_interface(name) for name in interfaces]
+
     def poke(self, slave: int, address: int, data: str) -> None:
         """Write memory of a slave, given in hexadecimal, as the device itself does."""
         raw = bytes.fromhex(data)

@@ -28,6 +28,7 @@ from tests.lab.recordings.frames import write
 from tests.unit.service.cli.test_recording_commands import run
 
 SAMPLES = 25
+OFFSET_NS = 90_000_123_456_789
 
 
 @pytest.fixture
@@ -39,22 +40,28 @@ def recording(tmp_path: Path) -> Recording:
     return replace(whole, valid=valid)
 
 
+@pytest.fixture
+def dated(recording: Recording) -> Recording:
+    """The same, of a clock whose offset from Unix time was recorded."""
+    return replace(recording, metadata={"unix_offset_ns": str(OFFSET_NS)})
+
+
 def messages(path: Path, *decoders: Any) -> list[tuple[Any, Any, Any, Any]]:
     with path.open("rb") as stream:
         return list(make_reader(stream, decoder_factories=list(decoders)).iter_decoded_messages())
 
 
-def test_ros2_reads_joint_states(recording: Recording, tmp_path: Path) -> None:
-    named = replace(recording, meta=replace(recording.meta, robot="6.axis-b"))  # no name that ROS allows
+def test_ros2_reads_joint_states(recording: Recording, dated: Recording, tmp_path: Path) -> None:
+    named = replace(dated, meta=replace(recording.meta, robot="6.axis-b"))  # no name that ROS allows
     export_recording(named, tmp_path / "out.mcap", "ros2")
     found = messages(tmp_path / "out.mcap", DecoderFactory())
     assert len(found) == SAMPLES
     for k, (schema, channel, message, state) in enumerate(found):
         assert (schema.name, schema.encoding) == ("sensor_msgs/msg/JointState", "ros2msg")
         assert (channel.topic, channel.message_encoding) == ("/arm_6_axis_b/joint_states", "cdr")
-        assert message.log_time == message.publish_time == recording.t_ns[k]
+        assert message.log_time == message.publish_time == recording.t_ns[k] + OFFSET_NS
         assert message.sequence == recording.seq[k]
-        assert state.header.stamp.sec * 10**9 + state.header.stamp.nanosec == recording.t_ns[k]
+        assert state.header.stamp.sec * 10**9 + state.header.stamp.nanosec == message.log_time
         assert state.name == ["shoulder", "slide"]
         for field, name in (("position", "q"), ("velocity", "dq"), ("effort", "tau")):
             wanted = recording.channels[name][k].copy()
@@ -84,12 +91,13 @@ def test_foxglove_reads_joint_states(recording: Recording, tmp_path: Path) -> No
             }
 
 
-def test_table_holds_every_bit(recording: Recording, tmp_path: Path) -> None:
-    export_recording(recording, tmp_path / "out.csv", "csv")
+def test_table_holds_every_bit(recording: Recording, dated: Recording, tmp_path: Path) -> None:
+    export_recording(dated, tmp_path / "out.csv", "csv")
     with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     columns = [f"{channel}_{joint}" for channel in ("q", "dq", "tau") for joint in ("shoulder", "slide")]
-    assert list(rows[0]) == ["t", "seq", *columns]
+    assert list(rows[0]) == ["t", "seq", *columns, "t_unix_ns"]
+    assert [int(row["t_unix_ns"]) for row in rows] == (recording.t_ns + OFFSET_NS).tolist()
     assert [float(row["t"]) for row in rows] == recording.t.tolist()
     assert [int(row["seq"]) for row in rows] == recording.seq.tolist()
     for k, row in enumerate(rows):
