@@ -156,14 +156,13 @@ class SafetyState:
         elif self.phase in ("arming", "armed"):
             self.off(reason)
 
-    def give_up(self, reason: str) -> None:
-        """Disarm during a stop that cannot go on; `reason` is appended to the first one."""
-        if self.phase == "stopping":
-            self.reason += f"; then {reason}"
-        self.off(reason)
-
     def off(self, reason: str) -> None:
-        """Disarm at once: a stop is complete, or nothing can be commanded.  The first reason stays."""
-        if self.phase not in ("disarmed", "stopping"):
+        """Disarm at once: a stop is complete, or nothing can be commanded.
+
+        The first reason stays; what ends a stop before it is complete is appended.
+        """
+        if self.phase == "stopping" and reason != self.reason:
+            self.reason += f"; then {reason}"
+        elif self.phase != "disarmed":
             self.reason = reason
         self.phase, self.permit = "disarmed", None

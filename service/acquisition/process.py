@@ -27,6 +27,7 @@ from drivers.ethercat.config import EthercatConfig
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from service.acquisition._notices import NoticeTeller
+from service.acquisition._returned_drives import ReturnedDrives
 from service.acquisition._torque_range import Clipped, TorqueRange
 from service.acquisition.sources import check_source, make_driver
 from service.config.arm_robot import load_arm_robot
@@ -121,7 +122,10 @@ class Acquisition:
     def _set_up(self, arm: ArmConfig, model: RobotModel) -> None:
         worker = self.worker
         runs = refusing(arm, self.driver, self.info) if self.runs is None else self.runs.handlers
+        self._returned = ReturnedDrives(model, worker.event)
         self._handlers = {"start": self._start, "enable": self._enable, "disable": self._disable, **runs}
+        self._handlers |= {verb: self._returned.guarded(verb, self._handlers[verb]) for verb in ("enable", "arm")}
+        self._handlers["confirm_positions"] = self._returned.confirm
         # Evaluated once: the check against a protocol computes all of its properties.
         self._commandable = self.driver if isinstance(self.driver, Commandable) else None
         self.units = ["rad" if joint.kind == "revolute" else "m" for joint in model.joints]
@@ -179,7 +183,7 @@ class Acquisition:
             gc.freeze()
         while self.state == "running" and not self._may_end():
             try:
-                frame = self.driver.read(READ_S)
+                frame = self._read()
             except DriverTimeoutError:
                 self.timeouts += 1
                 if self.runs is not None and self.runs.silent():
@@ -206,6 +210,10 @@ class Acquisition:
             if cost_ns > self._cost_max_ns:
                 self._cost_max_ns = cost_ns
         self._idle(until_running=False)
+
+    def _read(self) -> JointFrame:
+        frame = self.driver.read(READ_S)
+        return self._returned.marked(frame) if self.keeps_cycle else frame
 
     def _move(self, runs: RunRequests, frame: JointFrame) -> None:
         """Pass a frame to the motion; hand guiding is published before the frames that it concerns."""
@@ -241,7 +249,7 @@ class Acquisition:
         """Run the bus until the next tick is due; frames before the start are dropped."""
         while time.monotonic_ns() < self._next_tick_ns:
             try:
-                self.driver.read(READ_S)
+                self._read()
             except DriverTimeoutError:
                 self.timeouts += 1
 
@@ -340,7 +348,7 @@ class Acquisition:
             self._notices.turn(self.driver.notices, now_ns)
         if self.worker.heartbeat_due(now_ns):
             info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}
-            info["clipping"] = self._clipping()
+            info |= {"clipping": self._clipping(), "unconfirmed": self._returned.names}
             if self.player is not None:
                 info |= {"motion": self.player.state, "motion_s": self.player.time_s}
             if self.runs is not None:
@@ -437,6 +445,7 @@ class Acquisition:
         if self.torque_range is not None:
             status["clipped"] = self.torque_range.counts.tolist()
             status["clipping"] = self._clipping()
+        status["unconfirmed"] = self._returned.names
         if self.player is not None:
             status["motion"] = {"state": self.player.state, "reason": self.player.reason}
         if self.runs is not None:

@@ -303,7 +303,7 @@ class MotionController:
         behind = known & (deviation > most)
         if behind.any():
             joint = int(np.argmax(behind))
-            self.state.give_up(str(self.limits.violation("following error", joint, deviation[joint], most[joint])))
+            self.state.off(str(self.limits.violation("following error", joint, deviation[joint], most[joint])))
 
     def _watch_time(self, now_s: float) -> None:
         """Stop where frames, the permit or the client fail; make a slow end of guiding a quick one."""

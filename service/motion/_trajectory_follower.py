@@ -172,7 +172,7 @@ class TrajectoryFollower:
             # Drives have come to rest meanwhile, where the last set positions left them.
             self.set_position(self.position if frame.setpoint is None else frame.setpoint)
         elif lost and not self._lead_s:
-            self._follow_drives(lost)
+            self._follow_drives(lost, frame.setpoint)
         apart = 1 + lost if self._lead_s else 1
         for _ in range(2):
             before, wanted = self._next(apart)
@@ -188,16 +188,16 @@ class TrajectoryFollower:
             break
         self._arrive(frame, now_s)
 
-    def _follow_drives(self, lost: int) -> None:
-        """Update the state after drives have extrapolated for some cycles."""
+    def _follow_drives(self, lost: int, reached: FloatArray | None) -> None:
+        """Update the state after drives have extrapolated for some cycles, to `reached` (n,) where that is known."""
         run = self.run
         assert run is not None
         step = self.position - self._before
-        self.position = self.position + lost * step
+        ahead = inside = self.position + lost * step
         if self._bounds is not None:  # as in the driver; a joint stands there
-            inside = np.clip(self.position, self._bounds.lower, self._bounds.upper)
-            step = np.where(inside == self.position, step, 0.0)
-            self.position = inside
+            inside = np.clip(ahead, self._bounds.lower, self._bounds.upper)
+            step = np.where(inside == ahead, step, 0.0)
+        self.position = inside if reached is None else reached  # a driver may count a late cycle as another one
         self._before = self.position - step
         if self._state.phase != "stopping":
             run.cycle = min(run.cycle + lost, run.cycles - 1)
@@ -223,11 +223,15 @@ class TrajectoryFollower:
             state.stop(str(found))
         run.outcome = "stopping"
         wanted, v = brake(self._limits, self._period_s, q, (q - self._before) / self._period_s)
-        if apart == 1:
-            return q, wanted
-        # One change of speed for all of the line: `SafetyLimits.blind_s` leaves room for that.
-        wanted = q + apart * self._period_s * v
-        return wanted - self._period_s * v, wanted
+        before = q
+        if apart > 1:  # one change of speed for all of the line: `SafetyLimits.blind_s` leaves room for that
+            wanted = q + apart * self._period_s * v
+            before = wanted - self._period_s * v
+        if self._bounds is None:
+            return before, wanted
+        # Gap after gap may leave no room: a joint stops at its bound, for a refusal would end the stop of all joints.
+        held = np.clip(wanted, np.minimum(self._bounds.lower, q), np.maximum(self._bounds.upper, q))
+        return np.where(held == wanted, before, held), held
 
     def _arrive(self, frame: JointFrame, now_s: float) -> None:
         """Handle the end of the approach, of the trajectory, or of a stop."""

@@ -18,7 +18,7 @@ from mcap.reader import make_reader
 from mcap.summary import Summary
 from mcap.writer import Writer
 
-from drivers.files.recordings.format import METADATA_NAME
+from drivers.files.recordings.format import METADATA_NAME, with_digest
 from drivers.files.recordings.recording import (
     RecordingError,
     RecordingExistsError,
@@ -165,7 +165,7 @@ def unchecked(path: Path) -> tuple[bytearray, Summary]:
     with path.open("wb") as file:
         writer = Writer(file, chunk_size=4096, enable_crcs=False)
         writer.start()
-        writer.add_metadata(METADATA_NAME, META.to_metadata())
+        writer.add_metadata(METADATA_NAME, with_digest(META.to_metadata()))
         schema = writer.register_schema("s", "jsonschema", b"{}")
         channel = writer.register_channel(META.topic, "json", schema)
         for k in range(200):
@@ -204,6 +204,7 @@ TAMPERED: dict[str, tuple[Callable[[bytearray, Summary], None], str]] = {
         )(data, summary),
         "disagree at byte",
     ),
+    "another rate": (lambda data, _: data.__setitem__(data.index(b"000.0") + 1, ord("4")), "metadata of .* is wrong"),
     "no end of data": (lambda data, _: data.__setitem__(data.rindex(b"\x0f\x04" + bytes(11)), 0x8F), "opcode 0x0b"),
 }
 

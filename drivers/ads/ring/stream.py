@@ -42,7 +42,7 @@ class SampleStream:
         self._dc = dc
         self._dc_ahead_ns = 0  # distributed clock minus PLC time, as last seen
         self._timeline = Timeline(cycle_ns)
-        self._tries = 0
+        self._tries, self._anew = 0, False  # anew: no frame has come since the program began anew
         self._corrupt = 0
         self._gone = {"overruns": 0, "skipped": 0, "torn": 0}  # counts of former rings
         self._ring: RingReader | None = None
@@ -60,6 +60,7 @@ class SampleStream:
         elif restarted:
             self._timeline.restart()
             self.clock.restart()
+            self._anew = True
             self._exceeded_block = -1
         else:
             self._ring.next = old.next
@@ -205,7 +206,10 @@ class SampleStream:
         for row, (counter, time, values) in enumerate(zip(counters, times, every, strict=False)):
             if row in wanted:
                 seq, time_ns = self._timeline.place(counter, time, received_ns - (last - row) * cycle_ns, exceeded)
-                self.frames.append((JointFrame(seq, time_ns, received_ns, *values), counter))
+                frame = JointFrame(seq, time_ns, received_ns, *values)
+                if self._anew:  # drives may have been without power as well: what they deliver is to be looked at
+                    frame.valid, self._anew = np.zeros(block.status_word.shape[1], np.bool_), False
+                self.frames.append((frame, counter))
 
     def _times(self, block: Block) -> IntArray:
         """Return the times of the samples on the clock of this source."""

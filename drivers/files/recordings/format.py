@@ -147,9 +147,14 @@ def with_digest(record: Mapping[str, str]) -> dict[str, str]:
     return rest | {_DIGEST: hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
 
 
+def altered(record: Mapping[str, str]) -> bool:
+    """Return whether a metadata record has a digest, and another one than it states."""
+    return _DIGEST in record and with_digest(record) != record
+
+
 def recovered(record: Mapping[str, str], intact: bool) -> dict[str, str]:
     """Return a metadata record as it is, or marked if neither its digest nor an `intact` file proves it."""
-    proven = with_digest(record) == record if _DIGEST in record else intact
+    proven = not altered(record) if _DIGEST in record else intact
     return dict(record) if proven else with_digest({**record, VERIFIED: "no"})
 
 

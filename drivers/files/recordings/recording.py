@@ -24,6 +24,7 @@ from drivers.files.recordings.format import (
     RecordingNotFoundError,
     RecordingTruncatedError,
     RecordingWriteError,
+    altered,
 )
 from drivers.files.recordings.mcap_scan import Scan
 from drivers.files.recordings.span import Span, SpanError
@@ -188,7 +189,10 @@ def _read(path: Path, robot: str | None) -> tuple[Scan, Recording | None]:
         if scan.whole and not scan.corrupt:
             _choose(path, robot, _metas(scan), set())
         return scan, None
-    return scan, collected.recording(meta, _metas(scan)[meta.robot])
+    if altered(record := _metas(scan)[meta.robot]):
+        scan.corrupt = True
+        scan.damage = scan.damage or f"the file contradicts itself: the digest of the metadata of {meta.robot} is wrong"
+    return scan, collected.recording(meta, record)
 
 
 def _meta_of(path: Path, record: Mapping[str, str]) -> RecordingMeta:

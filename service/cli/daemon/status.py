@@ -34,6 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
         for joint in process["info"].get("clipping", ()):
             where = f"{process['arm']}: the torque of {joint} is at the end of torque_range"
             print(f"{where}: nothing is learned meanwhile")
+        for joint in process["info"].get("unconfirmed", ()):
+            print(f"{process['arm']}: {joint} came back elsewhere than it stood: see `thetad events`")
     for name, endpoint in daemon["endpoints"].items():
         print(f"{name:10} {endpoint}")
     return code

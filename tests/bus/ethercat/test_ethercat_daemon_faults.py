@@ -155,6 +155,23 @@ def test_a_bus_that_nobody_answers_on_has_no_frames_and_comes_back(rig: Rig) -> 
         time.sleep(0.1)
 
 
+def test_a_drive_that_comes_back_elsewhere_does_not_count_until_it_is_confirmed(rig: Rig) -> None:
+    rig.control.request("disable")
+    rig.stopped()
+    rig.drives.fault("encoder_jump", slave=2, counts=5_000_000)
+    rig.news(lambda _: len(rig.frames) > 1000)
+    rig.drives.fault("power_off", slave=2)
+    rig.news(lambda body: body["source"]["state"] == "recovering")
+    rig.drives.fault("power_on", slave=2)  # the encoder forgets that it has jumped
+    rig.news(lambda body: body["unconfirmed"] == JOINTS[2:] and operational(body))
+    assert np.array_equal(rig.frames[-1].valid, [True, True, False])  # type: ignore[arg-type]
+    with pytest.raises(ControlError, match=r"joint_3 came back elsewhere.*confirm_positions"):
+        rig.control.request("enable")
+    assert rig.control.request("status")["events"]["position_unconfirmed"] == 1
+    assert rig.control.request("confirm_positions")["confirmed"] == JOINTS[2:]
+    rig.back()
+
+
 def test_a_drive_that_trips_stops_the_arm(rig: Rig) -> None:
     rig.drives.fault("sto", slave=1)
     rig.stopped()

@@ -81,7 +81,7 @@ def test_the_first_reason_stays_and_a_stop_disarms() -> None:
     assert state.overdue(1e6, 0.0) == ""
     with pytest.raises(SafetyError, match="stopping"):
         state.arm("b", 0.0, 60.0)
-    state.off("at rest")
+    state.off("torque")
     assert (state.phase, state.reason) == ("disarmed", "torque")
     state.stop("again")
     assert state.reason == "torque"

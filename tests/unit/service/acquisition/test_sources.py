@@ -1,4 +1,4 @@
-"""A source that lacks what the robot needs is refused; torques at the end of their range are marked invalid."""
+"""A source that lacks what the robot needs is refused; clipped torques, and joints that moved unseen, are invalid."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from drivers.driver import DriverConfigError, DriverInfo
 from drivers.files.recordings.format import RecordingError, RecordingNotFoundError
 from drivers.files.robots.file import load_robot
 from drivers.frame import JointFrame
+from service.acquisition._returned_drives import ReturnedDrives
 from service.acquisition._torque_range import LASTS_NS, Clipped, TorqueRange
 from service.acquisition.sources import check_source
 from service.config.load import ArmConfig, parse_config
+from service.protocol.control import ControlError
 from service.protocol.transient_errors import is_transient
 from tests.lab.daemon.daemons import replayed
 from tests.lab.daemon.ethercat_rig import device
@@ -132,3 +134,27 @@ def test_a_source_of_currents_has_its_torque_by_them() -> None:
     assert watch.marked(frame) == (frame, [])
     frame = JointFrame(0, 0, 0, current=1.01 * current)
     assert [one.joint for one in watch.marked(frame)[1]] == list(range(6))
+
+
+@pytest.mark.parametrize(("speed", "found", "doubted"), [(0.0, 0.6, True), (0.0, 0.52, False), (0.3, 0.6, False)])
+def test_a_joint_that_comes_back_elsewhere_is_doubted(speed: float, found: float, doubted: bool) -> None:
+    told: list[str] = []
+    drives = ReturnedDrives(TX40, lambda kind, text, **data: told.append(data["joint"]))
+    times = iter(range(10**6, 10**10, 10**6))
+
+    def counts(q: float | None, v: float = 0.0) -> bool:
+        """The third joint is at `q` for 0.3 s, or its drive is away: whether its last value is valid."""
+        for k, now in zip(range(300), times, strict=False):
+            place = np.where(np.arange(6) == 2, 0.0 if q is None else q + v * (k - 300) * 1e-3, 1.0)
+            valid = None if q is not None else np.arange(6) != 2
+            valid = drives.marked(JointFrame(0, now, now, q=place, valid=valid)).valid
+        return valid is None or bool(valid[2])
+
+    assert [counts(0.5, speed), counts(None), counts(found)] == [True, False, not doubted]
+    assert told == drives.names == ["joint_3"] * doubted
+    if doubted:
+        with pytest.raises(ControlError, match="arm: joint_3 came back elsewhere"):
+            drives.guarded("arm", lambda _: {})({})
+        # Another absence does not confirm it, being where it stood does.
+        assert [counts(q) for q in (None, found, 0.51, None, found)] == [False, False, True, False, False]
+        assert (drives.confirm({"arm": "a"})["confirmed"], counts(found)) == (["joint_3"], True)

@@ -217,16 +217,23 @@ def test_drives_that_go_on_by_themselves_beside_a_limit_are_stopped_before_it(sp
     assert outcomes == {spare < 1e-3}
 
 
-def test_drives_go_on_to_a_bound_and_joints_that_stand_there_are_not_sent_beyond() -> None:
-    """Gap after gap keeps a stop from braking: it ends in order where the drives have come to stand."""
-    rig = Rig(bridged=20, bounds=CommandBounds(LOW - 0.05, HIGH + 0.05, np.full(N, np.inf)))
-    rig.run(700)
-    rig.stop()
-    for _ in range(20):
-        rig.turn(20)
-    rig.finish()
-    stands = rig.drives.played[-1]
-    assert ((stands == LOW - 0.05) | (stands == HIGH + 0.05)).any()
+@pytest.mark.parametrize(("bridged", "lead", "steps"), [(20, 0, -5.5), (20, 0, 0.5), (0, 100, 0.5)])
+def test_a_stop_without_room_ends_at_a_bound(bridged: int, lead: int, steps: float) -> None:
+    """Gap after gap leaves a stop no room: where drives or the next set position would pass a bound, a joint stops."""
+    upper, joint = HIGH + 9.0, 0
+    for bounded in (False, True):
+        rig = Rig(bridged, lead, bounds=CommandBounds(LOW - 9.0, upper, np.full(N, np.inf)))
+        rig.run(700)
+        rig.stop()
+        sent: list[tuple[float, int, float]] = []
+        while rig.phase == "stopping":
+            rig.turn(bridged or 10)
+            here = rig.drives.played[-1] if bridged else rig.drives._last
+            step = np.zeros(N) if rig.drives.target is None else rig.drives.target - here
+            sent += [(here[j] - HIGH[j], j, (here + steps * step)[j]) for j in np.flatnonzero(step > 1e-4)]
+        if not bounded:
+            _, joint, upper[joint] = max(sent)
+    assert rig.drives.played[-1][joint] == upper[joint]
     assert rig.controller.state.reason == "aborted by request"
     assert rig.drives.rested
 

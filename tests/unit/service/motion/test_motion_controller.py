@@ -79,6 +79,15 @@ def test_drives_that_follow_no_longer_are_left_to_their_ramps(
     bench.stops(words, commanded=False)
 
 
+def test_what_ends_a_stop_is_said(bench: Bench) -> None:
+    bench.run()
+    for _ in range(300):
+        bench.turn()
+    bench.controller.stop("aborted by request", bench.driver)
+    bench.driver.disable()
+    bench.stops("aborted by request; then the drives are no longer enabled", commanded=False)
+
+
 def test_silence_disarms_and_the_drives_stop_by_themselves() -> None:
     bench = Bench({"kind": "silence", "after_s": 1.0, "duration_s": 0.5})
     bench.run()

@@ -28,7 +28,7 @@ EXPECTED: dict[Role, set[str]] = {
         "disable", "disarm", "abort", "snapshot", "reset_estimator", "guiding_model", "set_aside", "record", "submit",
         "reidentify", "cancel", "retry", "rollback",
     },
-    "motion": {"start", "enable", "arm", "run_trajectory", "zero_force", "heartbeat", "activate"},
+    "motion": {"start", "enable", "confirm_positions", "arm", "run_trajectory", "zero_force", "heartbeat", "activate"},
     "admin": {"backup", "shutdown"},
 }  # fmt: skip
 

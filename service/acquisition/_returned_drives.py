@@ -1,0 +1,92 @@
+"""Positions of drives that come back, compared with where their joints stood when they went away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from drivers.frame import JointFrame
+from rt_core.model.robot import Joint, RobotModel
+from service.protocol.control import ControlError
+from service.worker.worker import Handler
+
+#: A joint that moves by less [rad or m] in this time stands still. One that has just begun to move, at 5 rad/s^2, has
+#: 0.14 rad/s then, and goes on by 7 mrad until its brake has closed (50 ms).
+_LOOK_NS, _STILL = 100_000_000, 0.002
+#: Farthest [rad; of a slide m] that it is found from there: a horizontal arm of 0.65 m falls by 19 mrad until its brake
+#: has closed, a slide by 12 mm. An encoder that has lost turns is off by 39 mrad: one turn of a motor, geared 160:1.
+_TURNED, _SLID = 0.03, 0.015
+
+
+class ReturnedDrives:
+    """Marks the joints of frames whose drives came back elsewhere, until they are confirmed.
+
+    A drive that was without power may have lost its position, and what it delivers then looks like any other value.
+    `report` takes events, as `Worker.event`.
+    """
+
+    def __init__(self, model: RobotModel, report: Callable[..., None]) -> None:
+        self._joints, self._report, n = model.joints, report, model.n
+        self._most = np.array([_TURNED if joint.kind == "revolute" else _SLID for joint in model.joints])
+        self._stood = np.full(n, np.nan)  # where a joint stands, or stood when its drive went away; NaN: it moves
+        self._last = self._looked = np.full(n, np.nan)  # when it was valid last, and as of the last look
+        self._look_ns, self._whole = 0, True  # whole: no joint is away or unconfirmed
+        self._away, self._unconfirmed = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the joints that are not confirmed."""
+        return [self._joints[j].name for j in np.flatnonzero(self._unconfirmed)]
+
+    def marked(self, frame: JointFrame) -> JointFrame:
+        """Return a copy of `frame` without the joints that are not confirmed; itself if all are."""
+        if (q := frame.q) is None:
+            return frame
+        if not (self._whole and frame.valid is None):
+            valid = np.ones(len(q), np.bool_) if frame.valid is None else frame.valid
+            still = np.where(np.abs(self._last - self._stood) <= _STILL, self._last, np.nan)
+            self._stood = np.where(valid | self._away | self._unconfirmed, self._stood, still)
+            apart = np.abs(q - self._stood) > self._most
+            found = valid & self._away & apart & ~self._unconfirmed
+            self._unconfirmed = (self._unconfirmed & (apart | ~valid)) | found
+            for k in np.flatnonzero(found):
+                self._tell(self._joints[k], float(self._stood[k]), float(q[k]))
+            self._away, q = ~valid, np.where(valid, q, self._last)
+            self._whole = not (self._away | self._unconfirmed).any()
+            if self._unconfirmed.any():
+                frame = replace(frame, valid=valid & ~self._unconfirmed)
+        self._last = q
+        if frame.t_host_ns - self._look_ns >= _LOOK_NS:
+            stands = np.where(np.abs(q - self._looked) <= _STILL, q, np.nan)
+            self._stood = np.where(self._away | self._unconfirmed, self._stood, stands)
+            self._looked, self._look_ns = q, frame.t_host_ns
+        return frame
+
+    def _tell(self, joint: Joint, stood: float, found: float) -> None:
+        unit = "rad" if joint.kind == "revolute" else "m"
+        text = (
+            f"the drive of {joint.name} went away at {stood:.6g} {unit}, where the joint stood still, and came back at "
+            f"{found:.6g} {unit}: it was moved meanwhile, or its encoder has lost its position. It is not valid until "
+            "it is back there, or `thetad control confirm_positions` says that its position is right"
+        )
+        self._report("position_unconfirmed", text, joint=joint.name, stood=stood, found=found)
+
+    def confirm(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Handle the request to take the present positions for right."""
+        reply = {"arm": args["arm"], "confirmed": self.names}
+        self._unconfirmed[:] = False
+        return reply
+
+    def guarded(self, verb: str, handler: Handler) -> Handler:
+        """Return a handler that refuses while a joint is not confirmed."""
+
+        def handle(args: dict[str, Any]) -> Mapping[str, Any] | None:
+            if names := ", ".join(self.names):
+                todo = "compare q with the arm, put the encoder right, or call confirm_positions"
+                raise ControlError("unavailable", f"{verb}: {names} came back elsewhere than it stood: {todo}")
+            return handler(args)
+
+        return handle
