@@ -81,11 +81,12 @@ class Examiner:
 
     def _examine(self, asked: SaveRequest, task: Mapping[str, Any]) -> _Found:
         """Write the frames and examine them in another process; in a thread of its own."""
-        command = [sys.executable, "-m", "service.estimator.examination_process"]
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        command, pipe = [sys.executable, "-m", "service.estimator.examination_process"], subprocess.PIPE
         try:
             asked.write(self._buffer)
-            with subprocess.Popen(command, env={**os.environ, **SINGLE_THREADED}, text=True, **pipes) as process:
+            with subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **SINGLE_THREADED}, text=True
+            ) as process:
                 self._process = process
                 try:
                     out, err = process.communicate(json.dumps(task), timeout=_LIMIT_S)
