@@ -283,7 +283,7 @@ class Recursion:
         state["R"][:, : len(self.base)] = root
         state["scalars"][m.ROOT_SCALE] = 1.0
         # the excess was that of the replaced estimate
-        state["innovation2"][:] = np.minimum(state["innovation2"], state["sigma2"])
+        state["innovation2"][:] = np.fmin(state["innovation2"], state["sigma2"])
         state["excess"][:] = 0.0
         state["forgetting"][:] = state["scalars"][m.LAMBDA]
         state["leak"][:] = 0.0

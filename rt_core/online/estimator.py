@@ -22,6 +22,7 @@ from rt_core.online.rls.information_matrix import root_of_covariance, triangle_i
 from rt_core.online.status import EXCITED_LIMIT, FROZEN_S, STATUS, STATUSES_WITH_VALUE, judge, supported
 from rt_core.types import BoolArray, FloatArray
 
+_LARGEST = float(np.finfo(np.float64).max) ** 0.25  # of a parameter: squares of squares are formed of it
 _ROUNDING = 1e-9  # of the largest parameter: models that differ by less are the same
 
 
@@ -129,6 +130,8 @@ class OnlineEstimator(Recursion):
         """
         covariance = np.asarray(covariance, dtype=np.float64)
         root = root_of_covariance(covariance, self._start)
+        if not (np.abs(root) < _LARGEST**2).all():
+            raise ValueError("covariance of the model has a variance that is too small: its inverse is no number")
         if self._predict_by(theta, constants):  # rows change their meaning, and noise levels are of another model
             counters = self._state.ints[m.FRAMES : m.UPDATES + 1].copy()
             time = self._state["scalars"][m.TIME]
@@ -147,8 +150,8 @@ class OnlineEstimator(Recursion):
         """Set the active model; return True if rows change their meaning."""
         p = len(self.base)
         for name, given in (("theta", theta), ("constants", constants)):
-            if given is not None and (np.shape(given) != (p,) or not np.isfinite(given).all()):
-                raise ValueError(f"{name} of the active model must be {p} finite values, one per base parameter")
+            if given is not None and (np.shape(given) != (p,) or not (np.abs(given) < _LARGEST).all()):
+                raise ValueError(f"{name} of the active model must be {p} finite values below {_LARGEST:.0e}")
         shape = self.base.layout.shape[:, 0]
         if constants is not None:
             constants = np.where(np.isin(self.base.layout.law, self.model.friction.shaped), constants, shape)

@@ -89,10 +89,7 @@ def load_state(path: Path, owner: str) -> dict[str, NDArray[Any] | int | float |
 
 
 def set_aside(path: Path) -> Path:
-    """Rename an unusable file, or what is in its place, to `<name>.bad`, replacing an older one; return the new path.
-
-    Raises `OSError`: it cannot be renamed.
-    """
+    """Rename what is unusable to `<name>.bad`, replacing an older one, and return the new path; raises `OSError`."""
     bad = path.with_name(path.name + ".bad")
     path.replace(bad)
     return bad

@@ -118,10 +118,13 @@ def test_bad_constants_are_refused_and_change_nothing() -> None:
     for constants, message in (
         (np.zeros(p - 1), "constants of the active model must be"),
         (np.full(p, np.nan), "finite"),
+        (np.full(p, 1e100), "values below 1e"),  # whose squares' squares are none
         (np.full(p, -1.0), "not be negative"),
     ):
         with pytest.raises(ValueError, match=message):
             estimator.set_active(np.zeros(p), constants)
+    with pytest.raises(ValueError, match="too small"):
+        estimator.adopt(np.zeros(p), 5e-324 * np.eye(p))
     after = estimator.state()
     np.testing.assert_array_equal(before["floats"], after["floats"])
 
