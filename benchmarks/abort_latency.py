@@ -48,7 +48,7 @@ SPEED_RAD_S, F0_HZ, HARMONICS = 0.4, 0.5, 4
 IN_FLIGHT = 90  # requests of a client
 PERIOD_S = 1e-3
 BRIDGED = 40  # cycles: drives and clients share their processors here
-LEAD_MS = 200.0
+LEAD_MS = 600.0  # as in the shipped configuration, for the same reason
 AT_REST = 2e-3  # [rad] that a joint may be moved by its brake, and by its following error
 SAFETY = {"heartbeat_s": 3.0, "silence_s": 1.0, "permit_s": 120.0, "permit_max_s": 120.0}  # the clients starve, too
 PERCENTILES = (50, 99, 99.9, 100)
@@ -165,8 +165,9 @@ class Rig:
             if asked["state"] != "stopping":  # it was stopped before: by what the machine has lost
                 self.faults[f"before the abort: {found['reason']}"] += 1
                 continue
-            if found["reason"] != "aborted by request":
+            if found["reason"] != "aborted by request":  # something else has stopped it before it was at rest
                 self.faults[found["reason"]] += 1
+                continue
             at = self._departs(frames, sent_ns)
             if at is None:  # it was nearly at rest, as at the end of each period: there was nothing to brake
                 continue
