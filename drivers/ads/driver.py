@@ -208,27 +208,17 @@ class AdsDriver(OpenedInWith):
         assert head is not None
         here = self._attached is not None
         return {
-            "state": self._state,
-            "problem": self._problem,
-            "enabled": self.enabled,
-            "enable_failure": self._axis_group.failure,
-            "axes_state": self._axis_group.state if here else "unknown",
-            "axes_reason": REASONS.get(head.reason, f"reason {head.reason}"),
-            **stream.counts(),
-            "block_ms": self._block_ns * 1e-6,
-            "requests": self._link.requests,
-            "sum_commands": self._link.sum_commands,
-            "reconnects": self._reconnects,
-            "plc_restarts": self._restarts,
-            "online_changes": self._online_changes,
-            "last_recoveries": list(self._recoveries),
-            "setpoint_buffers": self._axis_group.buffers,
-            "setpoints_refused": head.refused,
-            "setpoint_underruns": head.underruns,
-            "exceeded_cycles": head.exceeded,
+            "state": self._state, "problem": self._problem, "enabled": self.enabled,
+            "enable_failure": self._axis_group.failure, "axes_state": self._axis_group.state if here else "unknown",
+            "axes_reason": REASONS.get(head.reason, f"reason {head.reason}"), **stream.counts(),
+            "block_ms": self._block_ns * 1e-6, "requests": self._link.requests,
+            "sum_commands": self._link.sum_commands, "reconnects": self._reconnects, "plc_restarts": self._restarts,
+            "online_changes": self._online_changes, "last_recoveries": list(self._recoveries),
+            "setpoint_buffers": self._axis_group.buffers, "setpoints_refused": head.refused,
+            "setpoint_underruns": head.underruns, "exceeded_cycles": head.exceeded,
             "clock_drift_ppm": stream.clock.drift_ppm,
             "timing": {"round_trip": stream.round_trip.summary(), "age": stream.age.summary()},
-        }
+        }  # fmt: skip
 
     # --- one step: poll, or reconnect
 

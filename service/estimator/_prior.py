@@ -111,17 +111,11 @@ def friction_curves(
         revolute = joint.kind == "revolute"
         found.append(
             {
-                "joint": joint.name,
-                "unit": "N*m" if revolute else "N",
-                "speed_unit": "rad/s" if revolute else "m/s",
-                "velocity": grid,
-                "described": described,
-                "estimated": estimated,
-                "lower": lower,
-                "upper": upper,
+                "joint": joint.name, "unit": "N*m" if revolute else "N", "speed_unit": "rad/s" if revolute else "m/s",
+                "velocity": grid, "described": described, "estimated": estimated, "lower": lower, "upper": upper,
                 "undetermined": lacking,
             }
-        )
+        )  # fmt: skip
     return found
 
 

@@ -270,25 +270,13 @@ class EstimatorProcess:
             self.active.observe_changes(report.t_ns)
         self._send(
             EstimateMessage(
-                self.arm.name,
-                self._envelope("estimate", report.t_ns),
-                theta=report.theta,
-                validated=report.validated,
-                std=report.std,
-                status=tuple(report.status),
-                excited=report.excited,
-                lam=report.lam,
-                innovation=report.innovation,
-                sigma=report.sigma,
-                delay_s=report.delay_s,
-                frames=report.frames,
-                used=report.used,
-                masked=report.masked,
-                lost=report.lost,
-                resets=report.resets,
+                self.arm.name, self._envelope("estimate", report.t_ns), theta=report.theta,
+                validated=report.validated, std=report.std, status=tuple(report.status), excited=report.excited,
+                lam=report.lam, innovation=report.innovation, sigma=report.sigma, delay_s=report.delay_s,
+                frames=report.frames, used=report.used, masked=report.masked, lost=report.lost, resets=report.resets,
                 hash=str(self.meta["hash"]),
             )
-        )
+        )  # fmt: skip
         if renewed:
             self._latency.add(time.monotonic_ns() - self._renewed_host_ns)
 
@@ -332,16 +320,10 @@ class EstimatorProcess:
     def _status(self) -> dict[str, Any]:
         state = "drained" if self._drained else "running" if self.frame_subscriber.received else "waiting"
         return {
-            "state": state,
-            "resumed": self.resumed,
-            "unusable": self.unusable,
-            "save_error": self._writer.error,
-            **self.active.status(),
-            "breakaway": self.breakaway.document(),
-            "encoders": self.encoders.document(),
-            **self.trust.document(self._time[0]),
-            **self.frame_subscriber.counts(),
-        }
+            "state": state, "resumed": self.resumed, "unusable": self.unusable, "save_error": self._writer.error,
+            **self.active.status(), "breakaway": self.breakaway.document(), "encoders": self.encoders.document(),
+            **self.trust.document(self._time[0]), **self.frame_subscriber.counts(),
+        }  # fmt: skip
 
     def _report(self) -> None:
         self.active.check_temperature()
@@ -420,28 +402,16 @@ class EstimatorProcess:
             raise ControlError("failed", self._writer.error)
         report, temperatures = self.estimator.report(), self.estimator.temperatures
         return {
-            "arm": args["arm"],
-            "t_ns": report.t_ns,
-            "theta": report.theta.tolist(),
-            "validated": report.validated.tolist(),
-            "std": report.std.tolist(),
-            "covariance": self.estimator.covariance.tolist(),
-            "status": list(report.status),
-            "excited": [bool(flag) for flag in report.excited],
-            "lam": report.lam.tolist(),
-            "sigma": report.sigma.tolist(),
-            "frames": report.frames,
-            "used": report.used,
-            "masked": report.masked,
-            "lost": report.lost,
-            "resets": report.resets,
-            "temperatures": None if temperatures is None else temperatures.plain,
-            "elastic": self.elastic.documents(),
-            "breakaway": self.breakaway.document(),
-            "meta": self.meta,
-            "source": self.frame_subscriber.meta,
+            "arm": args["arm"], "t_ns": report.t_ns, "theta": report.theta.tolist(),
+            "validated": report.validated.tolist(), "std": report.std.tolist(),
+            "covariance": self.estimator.covariance.tolist(), "status": list(report.status),
+            "excited": [bool(flag) for flag in report.excited], "lam": report.lam.tolist(),
+            "sigma": report.sigma.tolist(), "frames": report.frames, "used": report.used, "masked": report.masked,
+            "lost": report.lost, "resets": report.resets,
+            "temperatures": None if temperatures is None else temperatures.plain, "elastic": self.elastic.documents(),
+            "breakaway": self.breakaway.document(), "meta": self.meta, "source": self.frame_subscriber.meta,
             "path": str(self.path),
-        }
+        }  # fmt: skip
 
     def _on_reset(self, args: dict[str, Any]) -> dict[str, Any]:
         self.estimator.reset()

@@ -27,30 +27,17 @@ def summary(job: Job, queue: Queue, executor: Executor | None, trouble: str) -> 
     counts = queue.part_counts(job.id) if job.parts else {}
     share, doing, left_s = _progress(job, counts, queue, executor)
     return {
-        "id": job.id,
-        "kind": job.kind,
-        "arm": job.arm,
-        "state": job.state,
-        "origin": job.origin,
-        "priority": job.priority,
-        "created": iso(job.created_ns),
-        "due": iso(job.due_ns),
-        "started": iso(job.started_ns),
-        "finished": iso(job.finished_ns),
-        "attempts": job.attempts,
-        "interruptions": job.interruptions,
-        "after": list(job.after),
-        "waits": _waiting_reason(job, counts, queue, trouble) if job.state == "queued" else "",
-        "share": share,
-        "doing": doing,
-        "left_s": left_s,
+        "id": job.id, "kind": job.kind, "arm": job.arm, "state": job.state, "origin": job.origin,
+        "priority": job.priority, "created": iso(job.created_ns), "due": iso(job.due_ns),
+        "started": iso(job.started_ns), "finished": iso(job.finished_ns), "attempts": job.attempts,
+        "interruptions": job.interruptions, "after": list(job.after),
+        "waits": _waiting_reason(job, counts, queue, trouble) if job.state == "queued" else "", "share": share,
+        "doing": doing, "left_s": left_s,
         "parts": {"total": job.parts} | {name: counts.get(name, 0) for name in ("succeeded", "running", "failed")}
         if job.parts
         else None,
-        "reason": job.reason,
-        "verdict": outcome.get("verdict"),
-        "summary": outcome.get("summary"),
-    }
+        "reason": job.reason, "verdict": outcome.get("verdict"), "summary": outcome.get("summary"),
+    }  # fmt: skip
 
 
 def details(job: Job, storage: JobStorage, executor: Executor | None, trouble: str) -> dict[str, Any]:

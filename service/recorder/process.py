@@ -108,12 +108,8 @@ class Recorder:
             offset[UNIX_OFFSET] = str(min(self._ahead_ns) + time.time_ns() - time.monotonic_ns())
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         meta = RecordingMeta(
-            robot=self.arm.name,
-            joint_names=tuple(source["joint_names"]),
-            units=tuple(source["joint_units"]),
-            rate_hz=float(source["rate_hz"]),
-            clock=message.envelope.clock,
-            source=str(source["source"]),
+            robot=self.arm.name, joint_names=tuple(source["joint_names"]), units=tuple(source["joint_units"]),
+            rate_hz=float(source["rate_hz"]), clock=message.envelope.clock, source=str(source["source"]),
             extra={
                 "model": str(source["robot"]),
                 "epoch": str(message.envelope.epoch),
@@ -121,7 +117,7 @@ class Recorder:
                 "part": str(self.files),
                 **offset,
             },
-        )
+        )  # fmt: skip
         self._lost_before = self.frame_subscriber.lost
         for attempt in range(1000):
             path = self.directory / f"{self.arm.name}-{stamp}{f'-{attempt}' if attempt else ''}.mcap"

@@ -213,17 +213,10 @@ class Program:
 
     def _write_head(self) -> None:
         values = {
-            "nStart": self.run,
-            "nSamples": self.counter,
-            "nBlocks": self.counter // self._settings.block_samples,
-            "nTime": self._time_100ns,
-            "nState": self.state,
-            "nReason": self.reason,
-            "nUnderruns": self.underruns,
-            "nRefused": self._buffers.refused,
-            "nSequence": self._buffers.sequence,
-            "nExceeded": self.exceeded,
-        }
+            "nStart": self.run, "nSamples": self.counter, "nBlocks": self.counter // self._settings.block_samples,
+            "nTime": self._time_100ns, "nState": self.state, "nReason": self.reason, "nUnderruns": self.underruns,
+            "nRefused": self._buffers.refused, "nSequence": self._buffers.sequence, "nExceeded": self.exceeded,
+        }  # fmt: skip
         head = self._head
         for name, value in values.items():
             if name in self._names:
@@ -232,16 +225,11 @@ class Program:
     def _write_info(self) -> None:
         settings = self._settings
         values = {
-            "nStart": self.run,
-            "nVersion": layout.VERSION,
-            "nAxes": settings.sizes.axes,
-            "nBlockSamples": settings.block_samples,
-            "nBlocks": settings.blocks,
-            "nSetpoints": settings.setpoints,
+            "nStart": self.run, "nVersion": layout.VERSION, "nAxes": settings.sizes.axes,
+            "nBlockSamples": settings.block_samples, "nBlocks": settings.blocks, "nSetpoints": settings.setpoints,
             "nChannels": sum(1 << layout.CHANNEL_BITS[name] for name in set(settings.channels)),
-            "nCycleNs": settings.cycle_ns,
-            "nHeartbeatMs": settings.heartbeat_ms,
-        }
+            "nCycleNs": settings.cycle_ns, "nHeartbeatMs": settings.heartbeat_ms,
+        }  # fmt: skip
         info = self._info
         for name, value in values.items():
             if name in (info.dtype.names or ()):

@@ -121,15 +121,8 @@ def _main() -> list[Variable]:
 REFERENCES = {"MAIN.rLreal": "MAIN.fLreal", "MAIN.rTool": "MAIN.stStation.stTool"}
 #: Initial values of MAIN; the others are 0.
 INITIAL: dict[str, Any] = {
-    "MAIN.nInt": -12,
-    "MAIN.nDint": 100_000,
-    "MAIN.fReal": 0.5,
-    "MAIN.fLreal": 3.25,
-    "MAIN.sText": b"thetad",
-    "MAIN.aNumbers": [1, 2, 3, 4, 5],
-    "MAIN.eMode": 1,
-    "MAIN.stStation.nNumber": 7,
-    "MAIN.stStation.stTool.sName": b"gripper",
-    "MAIN.stStation.stTool.fMass": 1.5,
+    "MAIN.nInt": -12, "MAIN.nDint": 100_000, "MAIN.fReal": 0.5, "MAIN.fLreal": 3.25, "MAIN.sText": b"thetad",
+    "MAIN.aNumbers": [1, 2, 3, 4, 5], "MAIN.eMode": 1, "MAIN.stStation.nNumber": 7,
+    "MAIN.stStation.stTool.sName": b"gripper", "MAIN.stStation.stTool.fMass": 1.5,
     "MAIN.stStation.aTools[1].sName": b"screwdriver",
-}
+}  # fmt: skip

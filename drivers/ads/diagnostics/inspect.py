@@ -118,31 +118,21 @@ def check(config: AdsConfig, duration_s: float = 2.0) -> dict[str, Any]:
         passed_s = (head.time - first.time) * 1e-7
         check_running(link, link.state()[0])
         return {
-            "net_id": config.net_id,
-            "local_net_id": link.local_net_id(),
-            "state": "run",
-            "compared": program.matched.compared,
-            "sum_commands": link.sum_commands,
-            "by_address": program.by_address,
-            "axes": list(info.names),
-            "channels": list(attached.decoder.channels),
-            "clock": "dc" if attached.dc else "plc",
-            "nominal_hz": 1e9 / info.cycle_ns,
+            "net_id": config.net_id, "local_net_id": link.local_net_id(), "state": "run",
+            "compared": program.matched.compared, "sum_commands": link.sum_commands, "by_address": program.by_address,
+            "axes": list(info.names), "channels": list(attached.decoder.channels),
+            "clock": "dc" if attached.dc else "plc", "nominal_hz": 1e9 / info.cycle_ns,
             "rate_hz": (head.samples - first.samples) / passed_s if passed_s > 0.0 else 0.0,
-            "drift_ppm": clock.drift_ppm,
-            "block_samples": program.sizes.block_samples,
-            "blocks": program.sizes.blocks,
-            "ring_s": program.sizes.blocks * attached.block_ns * 1e-9,
-            "heartbeat_ms": info.heartbeat_ms,
-            "axes_state": layout.STATES.get(head.state, str(head.state)),
-            "axes_reason": layout.REASONS.get(head.reason, str(head.reason)),
-            "exceeded_cycles": head.exceeded,
+            "drift_ppm": clock.drift_ppm, "block_samples": program.sizes.block_samples,
+            "blocks": program.sizes.blocks, "ring_s": program.sizes.blocks * attached.block_ns * 1e-9,
+            "heartbeat_ms": info.heartbeat_ms, "axes_state": layout.STATES.get(head.state, str(head.state)),
+            "axes_reason": layout.REASONS.get(head.reason, str(head.reason)), "exceeded_cycles": head.exceeded,
             "round_trip_us": {
                 "p50": trips.quantile_ns(0.5) * 1e-3,
                 "p99": trips.quantile_ns(0.99) * 1e-3,
                 "max": trips.highest_ns * 1e-3,
             },
-        }
+        }  # fmt: skip
     finally:
         if program is not None:
             program.close()

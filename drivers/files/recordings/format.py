@@ -91,18 +91,11 @@ class RecordingMeta:
     def to_metadata(self) -> dict[str, str]:
         """Return the strings of the file's metadata record."""
         return {
-            **self.extra,
-            "format": str(FORMAT_VERSION),
-            "robot": self.robot,
-            "joints": json.dumps(list(self.joint_names)),
-            "units": json.dumps(list(self.units)),
-            "rate_hz": repr(float(self.rate_hz)),
-            "clock": self.clock,
-            "side": "joint",
-            "source": self.source,
-            "source_sha256": self.source_sha256,
-            "mapping": self.mapping,
-        }
+            **self.extra, "format": str(FORMAT_VERSION), "robot": self.robot,
+            "joints": json.dumps(list(self.joint_names)), "units": json.dumps(list(self.units)),
+            "rate_hz": repr(float(self.rate_hz)), "clock": self.clock, "side": "joint", "source": self.source,
+            "source_sha256": self.source_sha256, "mapping": self.mapping,
+        }  # fmt: skip
 
     @classmethod
     def from_metadata(cls, record: Mapping[str, str]) -> Self:
@@ -129,16 +122,11 @@ class RecordingMeta:
             _DIGEST,
         }  # fmt: skip
         return cls(
-            robot=robot,
-            joint_names=tuple(joints),
-            units=tuple(units),
-            rate_hz=rate_hz,
-            clock=record.get("clock", "recording"),
-            source=record.get("source", ""),
-            source_sha256=record.get("source_sha256", ""),
-            mapping=record.get("mapping", ""),
+            robot=robot, joint_names=tuple(joints), units=tuple(units), rate_hz=rate_hz,
+            clock=record.get("clock", "recording"), source=record.get("source", ""),
+            source_sha256=record.get("source_sha256", ""), mapping=record.get("mapping", ""),
             extra={key: value for key, value in record.items() if key not in known},
-        )
+        )  # fmt: skip
 
 
 def with_digest(record: Mapping[str, str]) -> dict[str, str]:

@@ -21,9 +21,7 @@ TIME_SCHEMA: dict[str, Any] = {
     },
 }
 JOINT_STATES_SCHEMA: dict[str, Any] = {
-    "title": JOINT_STATES,
-    "description": "The state of a set of joints at one time",
-    "type": "object",
+    "title": JOINT_STATES, "description": "The state of a set of joints at one time", "type": "object",
     "properties": {
         "timestamp": TIME_SCHEMA,
         "joints": {
@@ -37,7 +35,7 @@ JOINT_STATES_SCHEMA: dict[str, Any] = {
         },
     },
     "required": ["timestamp", "joints"],
-}
+}  # fmt: skip
 
 
 def timestamp(t_ns: int) -> dict[str, int]:

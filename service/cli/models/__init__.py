@@ -5,7 +5,7 @@ Where to start: `identify` fits a model to recordings. Its variants are in modul
 predicts a recording's torque, `payload` finds a payload, `compare` runs all estimators on simulated truth.
 
 `models` finds, shows, exports and promotes models, with `_model_text` to print them;
-`breakaway_text` prints breakaway friction for live tables.
+`robots` lists, checks and shows robot files; `breakaway_text` prints breakaway friction for live tables.
 """
 
-__all__ = ["breakaway_text", "compare", "identify", "models", "payload", "validate"]
+__all__ = ["breakaway_text", "compare", "identify", "models", "payload", "robots", "validate"]

@@ -302,10 +302,7 @@ def _document(
     drive = signals.drive
     constants = ("omega1", "omega_s") if found.stage == "full" else ()
     return {
-        "format": FORMAT,
-        "created": created,
-        "robot": recording.robot,
-        "joint": signals.name,
+        "format": FORMAT, "created": created, "robot": recording.robot, "joint": signals.name,
         "convention": "deflection = theta_in/gear_ratio - theta_out + zero; spring torque = k1*d + k2*d^3 on the link",
         "data": {"sha256": recording.sha256, "span": "0:1" if p.span is None else p.span},
         "drive": {
@@ -318,11 +315,9 @@ def _document(
             **{name: getattr(p, name) for name in constants},
             "min_velocity": min_velocity,
         },
-        "stage": found.stage,
-        **fits[-1],
-        "other_fits": fits[:-1],
+        "stage": found.stage, **fits[-1], "other_fits": fits[:-1],
         "online_start": _online_start(p, signals, min_velocity, found),
-    }
+    }  # fmt: skip
 
 
 def _online_start(
@@ -342,9 +337,7 @@ def fit_document(fit: ElasticFit) -> dict[str, Any]:
     """Return a fit as plain data."""
     sides = fit.fit.terms.sides
     return {
-        "rows": fit.rows,
-        "verdict": fit.verdict,
-        "reasons": list(fit.reasons),
+        "rows": fit.rows, "verdict": fit.verdict, "reasons": list(fit.reasons),
         "parameters": {q.name: {k: getattr(q, k) for k in _FIELDS} for q in fit.parameters},
         "relative_error": fit.metrics.relative_error,
         "rmse_nm": dict(zip(sides, fit.metrics.rmse.tolist(), strict=True)),
@@ -352,8 +345,7 @@ def fit_document(fit: ElasticFit) -> dict[str, Any]:
             side: None if loop is None else {"half_width": loop.half_width, "std": loop.std}
             for side, loop in zip(sides, hysteresis(fit.fit), strict=True)
         },
-        "spring_share": fit.fit.share,
-        "row_count": int(fit.fit.deflection.size),
+        "spring_share": fit.fit.share, "row_count": int(fit.fit.deflection.size),
         "scaled_condition_number": fit.fit.solution.scaled_condition_number,
         "inflation": dict(zip(sides, fit.fit.uncertainty.inflation.tolist(), strict=True)),
-    }
+    }  # fmt: skip

@@ -23,18 +23,11 @@ def target(plc: RunningPlc) -> Target:
 
 
 VALUES: list[tuple[str, Any, Any]] = [
-    ("MAIN.bSwitch", False, True),
-    ("MAIN.nInt", -12, -32768),
-    ("MAIN.fReal", 0.5, 1.25),
-    ("MAIN.fLreal", 3.25, -1e300),
-    ("MAIN.sText", "thetad", "Größe"),
-    ("MAIN.aNumbers", [1, 2, 3, 4, 5], [5, 4, 3, 2, 1]),
-    ("MAIN.aNumbers[2]", 4, 9),
-    ("MAIN.rLreal", -1e300, 2.5),
-    ("MAIN.fLreal", 2.5, 0.0),
-    ("MAIN.stStation.stTool.sName", "gripper", "drill"),
-    ("main.STSTATION.nnumber", 7, 8),
-]
+    ("MAIN.bSwitch", False, True), ("MAIN.nInt", -12, -32768), ("MAIN.fReal", 0.5, 1.25),
+    ("MAIN.fLreal", 3.25, -1e300), ("MAIN.sText", "thetad", "Größe"),
+    ("MAIN.aNumbers", [1, 2, 3, 4, 5], [5, 4, 3, 2, 1]), ("MAIN.aNumbers[2]", 4, 9), ("MAIN.rLreal", -1e300, 2.5),
+    ("MAIN.fLreal", 2.5, 0.0), ("MAIN.stStation.stTool.sName", "gripper", "drill"), ("main.STSTATION.nnumber", 7, 8),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("types", [True, False])

@@ -68,9 +68,7 @@ def random_arm(
         matrix[n - 1, n - 2] = matrix[n - 1, n - 1]
         transmission = Transmission(matrix, rng.normal(size=n), rng.uniform(0.05, 0.2, n))
     return RobotModel(
-        "random",
-        tuple(joints),
-        gravity=9.81 * gravity / np.linalg.norm(gravity),
+        "random", tuple(joints), gravity=9.81 * gravity / np.linalg.norm(gravity),
         inertial=np.array([random_body(rng, 6.0 * 0.8**i, 0.1) for i in range(n)]),
         dynamics=JointDynamics(
             rng.uniform(0.1, 1.0, n),
@@ -79,7 +77,7 @@ def random_arm(
             rng.normal(size=n) * friction,
         ),
         transmission=transmission,
-    )
+    )  # fmt: skip
 
 
 def single_joint(

@@ -7,9 +7,7 @@ from typing import Any
 from drivers.ethercat.config import EthercatConfig
 
 SERVO: dict[str, Any] = {
-    "vendor_id": 0xE5A,
-    "product_code": 0x1001,
-    "revision": 0x10002,
+    "vendor_id": 0xE5A, "product_code": 0x1001, "revision": 0x10002,
     "rx": {"1600": ["6040:00:16 controlword", "607A:00:32 target_position", "6060:00:8 mode", "0000:00:8"]},
     "tx": {
         "1A00": [
@@ -22,7 +20,7 @@ SERVO: dict[str, Any] = {
         ]
     },
     "counts_per_rev": 1_048_576,
-}
+}  # fmt: skip
 
 
 def settings(n: int = 2, **changes: Any) -> dict[str, Any]:

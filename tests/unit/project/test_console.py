@@ -22,22 +22,14 @@ PAGE = (FILES / "console_page.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize(
     ("shown", "lines", "alike"),
     [
-        (["R 0.99991, 62 of 64"], ["R  0.99985, 62 of 64"], True),
-        (["a", "...", "z"], ["a", "b", "c", "z"], True),
-        (["fc1 = 4.21e-05"], ["fc1 = 4.2e-05"], True),
-        (["R 0.9"], ["R 0.8"], True),
-        ([], [], True),
-        (["R 0.9"], ["R 0.7"], False),
-        (["62 of 64"], ["61 of 64"], False),
-        (["fc1 = 4.21e-05"], ["fc1 = 4.21e-06"], False),
-        (["a", "z"], ["a", "b", "z"], False),
-        (["a", "...", "z"], ["a", "b"], False),
-        (["a", "b"], ["a"], False),
-        (["joint_1"], ["joint_2"], False),
-        (["value -0.5"], ["value 0.5"], False),
-        ([], ["something"], False),
+        (["R 0.99991, 62 of 64"], ["R  0.99985, 62 of 64"], True), (["a", "...", "z"], ["a", "b", "c", "z"], True),
+        (["fc1 = 4.21e-05"], ["fc1 = 4.2e-05"], True), (["R 0.9"], ["R 0.8"], True), ([], [], True),
+        (["R 0.9"], ["R 0.7"], False), (["62 of 64"], ["61 of 64"], False),
+        (["fc1 = 4.21e-05"], ["fc1 = 4.21e-06"], False), (["a", "z"], ["a", "b", "z"], False),
+        (["a", "...", "z"], ["a", "b"], False), (["a", "b"], ["a"], False), (["joint_1"], ["joint_2"], False),
+        (["value -0.5"], ["value 0.5"], False), ([], ["something"], False),
     ],
-)
+)  # fmt: skip
 def test_lines_are_those_shown_up_to_the_last_digits(shown: list[str], lines: list[str], alike: bool) -> None:
     assert (differs(shown, lines) == "") == alike
 

@@ -20,9 +20,7 @@ from rt_core.types import FloatArray
 from tests.lab.arms.excitation import three, two
 
 EVERYTHING = ExcitationSettings(
-    f0_hz=0.2,
-    harmonics=3,
-    workspace=((-0.3, 0.3), (-0.3, 0.2), (0.0, 0.2)),
+    f0_hz=0.2, harmonics=3, workspace=((-0.3, 0.3), (-0.3, 0.2), (0.0, 0.2)),
     regions=(
         Sphere((0.1, 0.0, 0.1), 0.3, link=0, point=(0.2, 0.1, 0.3), name="elbow"),
         Sphere((0.3, 0.1, 0.2), 0.25, "outside", name="post"),
@@ -34,9 +32,8 @@ EVERYTHING = ExcitationSettings(
         Capsule("hand", 1, (0.1, 0.1, 0.0), (0.2, 0.1, 0.1), 0.06),
         Capsule("ball", 1, (0.2, 0.1, 0.0), (0.2, 0.1, 0.0), 0.08),
     ),
-    clearance_m=0.02,
-    slow_share=0.3,
-)
+    clearance_m=0.02, slow_share=0.3,
+)  # fmt: skip
 
 
 def coupled() -> RobotModel:

@@ -31,22 +31,14 @@ NOISE = 0.3
 
 def known_arm(friction: Friction, coupled: bool = False) -> RobotModel:
     dynamics = JointDynamics(
-        armature=np.array([0.5, 0.4, 0.2]),
-        viscous=np.array([4.0, 5.0, 2.0]),
-        coulomb=np.array([5.0, 6.0, 3.0]),
-        offset=np.array([0.3, -0.5, 0.2]),
-        breakaway=np.array([8.0, 9.0, 6.0]),
-        stribeck_velocity=np.array([0.2, 0.3, 0.15]),
-        quadratic_friction=np.array([0.5, -0.4, 0.2]),
-        cubic_friction=np.array([0.1, 0.2, 0.05]),
-        load_friction=np.array([0.02, 0.03, 0.01]),
-        tanh_torque=np.array([2.0, 1.0, 3.0]),
-        tanh_velocity=np.array([0.4, 0.5, 0.3]),
-        decaying_viscous=np.array([9.0, 7.0, 8.0]),
-        decay_velocity=np.array([0.3, 0.4, 0.2]),
-        cyclic_sine=np.array([0.5, 0.2, 0.1]),
-        cyclic_cosine=np.array([0.1, 0.3, 0.2]),
-    )
+        armature=np.array([0.5, 0.4, 0.2]), viscous=np.array([4.0, 5.0, 2.0]), coulomb=np.array([5.0, 6.0, 3.0]),
+        offset=np.array([0.3, -0.5, 0.2]), breakaway=np.array([8.0, 9.0, 6.0]),
+        stribeck_velocity=np.array([0.2, 0.3, 0.15]), quadratic_friction=np.array([0.5, -0.4, 0.2]),
+        cubic_friction=np.array([0.1, 0.2, 0.05]), load_friction=np.array([0.02, 0.03, 0.01]),
+        tanh_torque=np.array([2.0, 1.0, 3.0]), tanh_velocity=np.array([0.4, 0.5, 0.3]),
+        decaying_viscous=np.array([9.0, 7.0, 8.0]), decay_velocity=np.array([0.3, 0.4, 0.2]),
+        cyclic_sine=np.array([0.5, 0.2, 0.1]), cyclic_cosine=np.array([0.1, 0.3, 0.2]),
+    )  # fmt: skip
     transmission = None
     if coupled:
         matrix = np.diag([80.0, -50.0, 40.0])

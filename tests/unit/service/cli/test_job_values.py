@@ -69,26 +69,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("pair", "value"),
     [
-        ("seed=3", 3),
-        ("span=0:0.6", "0:0.6"),
-        ('span="0:0.6"', "0:0.6"),
-        ("weight=null", None),
-        ("min_velocity=[0.1, 0.2]", [0.1, 0.2]),
-        ('bounds={"vb1": [0.01, 0.2]}', {"vb1": [0.01, 0.2]}),
-        ("robot=franka_panda", "franka_panda"),
-        ("robot=robot.toml", "{here}/robot.toml"),
-        ('robot={"name": "a=b"}', '{"name": "a=b"}'),
-        ("prior=cad.toml", "{here}/cad.toml"),
-        ("recording=live:60", "live:60"),
-        ("recording=job:12", "job:12"),
-        ("recording=./a=b.mcap", "{here}/a=b.mcap"),
-        ("recording=7", "{here}/7"),
-        ("recording=/tmp/x.mcap", "/tmp/x.mcap"),
-        ("recording=nowhere", "{here}/nowhere"),
-        ("recording=../live:60", "{here}/../live:60"),
+        ("seed=3", 3), ("span=0:0.6", "0:0.6"), ('span="0:0.6"', "0:0.6"), ("weight=null", None),
+        ("min_velocity=[0.1, 0.2]", [0.1, 0.2]), ('bounds={"vb1": [0.01, 0.2]}', {"vb1": [0.01, 0.2]}),
+        ("robot=franka_panda", "franka_panda"), ("robot=robot.toml", "{here}/robot.toml"),
+        ('robot={"name": "a=b"}', '{"name": "a=b"}'), ("prior=cad.toml", "{here}/cad.toml"),
+        ("recording=live:60", "live:60"), ("recording=job:12", "job:12"), ("recording=./a=b.mcap", "{here}/a=b.mcap"),
+        ("recording=7", "{here}/7"), ("recording=/tmp/x.mcap", "/tmp/x.mcap"),
+        ("recording=nowhere", "{here}/nowhere"), ("recording=../live:60", "{here}/../live:60"),
         ("recording=active", "active"),
     ],
-)
+)  # fmt: skip
 def test_values_of_parameters(here: Path, pair: str, value: Any) -> None:
     pairs = [pair] if pair.startswith("recording=") else ["recording=live:60", pair]
     wanted = value.replace("{here}", str(here)) if isinstance(value, str) and "{here}" in value else value

@@ -84,24 +84,19 @@ def test_without_a_daemon_each_command_says_so(command: str) -> None:
         (("jobs", "submit", "identify", "rec.mcap"), ("'rec.mcap'", "NAME=VALUE")),
         ((*SUBMIT, "recording=b"), ("recording is given twice",)),
         ((*SUBMIT, "methods=ols"), ("methods: is no parameter", "method,")),
-        ((*SUBMIT, "weight=NaN"), ("weight", "got 'NaN'")),
-        ((*SUBMIT, "starts=1" + "0" * 5000), ("starts",)),
-        ((*SUBMIT, "bounds=" + "[" * 100_000), ("bounds",)),
-        ((*SUBMIT, "span=0.6:0.2"), ("span", "0.6:0.2")),
-        ((*SUBMIT, "--in", "soon"), ("'soon'", "10m")),
-        ((*SUBMIT, "--timeout", "nan"), ("--timeout nan",)),
-        (("jobs", "list", "--limit", "1001"), ("'1001'", "1000")),
-        (("jobs", "list", "--state", "lost"), ("'lost'",)),
+        ((*SUBMIT, "weight=NaN"), ("weight", "got 'NaN'")), ((*SUBMIT, "starts=1" + "0" * 5000), ("starts",)),
+        ((*SUBMIT, "bounds=" + "[" * 100_000), ("bounds",)), ((*SUBMIT, "span=0.6:0.2"), ("span", "0.6:0.2")),
+        ((*SUBMIT, "--in", "soon"), ("'soon'", "10m")), ((*SUBMIT, "--timeout", "nan"), ("--timeout nan",)),
+        (("jobs", "list", "--limit", "1001"), ("'1001'", "1000")), (("jobs", "list", "--state", "lost"), ("'lost'",)),
         (("jobs", "show", "9" * 30), ("is not the number of a job",)),
-        (("jobs", "log", "1", "--follow", "--json"), ("--follow",)),
-        (("jobs", "cancel"), ("ID",)),
+        (("jobs", "log", "1", "--follow", "--json"), ("--follow",)), (("jobs", "cancel"), ("ID",)),
         (("models", "show", "nope"), ("nope: no such file", "thetad models list")),
         (("models", "promote", "active", "--recording", "r.mcap", "--span", "1:0"), ("span", "1:0")),
         (("models", "promote", "m.yaml"), ("--recording",)),
         (("models", "diff", "a.yaml", "b.yaml", "--z", "x"), ("--z", "'x'")),
     ],
     ids=lambda value: " ".join(value)[:60],
-)
+)  # fmt: skip
 def test_nonsense_is_refused_in_one_line(command: tuple[str, ...], words: tuple[str, ...]) -> None:
     thetad(*command, "--control", NOBODY).refused(*words)
 

@@ -76,10 +76,8 @@ def sim(**settings: Any) -> Change:
         (lambda d: d["daemon"].update(bind="0.0.0.0"), ["daemon.bind", "loopback"]),
         (lambda d: d["daemon"].update(bind="localhost"), ["daemon.bind", "loopback"]),
         (lambda d: d["daemon"].update(hang_s=float("nan")), ["daemon.hang_s", "finite"]),
-        (lambda d: d.update(demon={}), ["demon", "did you mean 'daemon'"]),
-        (lambda d: d.update(base="/"), ["base"]),
-        (lambda d: d.pop("arm"), ["no [[arm]]"]),
-        (lambda d: d["arm"].append(d["arm"][0]), ["'a'", "differ"]),
+        (lambda d: d.update(demon={}), ["demon", "did you mean 'daemon'"]), (lambda d: d.update(base="/"), ["base"]),
+        (lambda d: d.pop("arm"), ["no [[arm]]"]), (lambda d: d["arm"].append(d["arm"][0]), ["'a'", "differ"]),
         (lambda d: d["arm"][0].update(name="a/b"), ["arm[0].name", "a/b"]),
         (lambda d: d["arm"][0].pop("robot"), ["arm[0].robot", "missing"]),
         (lambda d: d["arm"][0]["driver"].update(kind="canopen"), ["arm[0].driver", "canopen", "replay", "ads"]),
@@ -100,7 +98,7 @@ def sim(**settings: Any) -> Change:
         (lambda d: d["arm"][0].update(safety={"silence_s": 0.05}), ["arm[0].safety.silence_s", "0.1"]),
         (lambda d: d["arm"][0].update(state={"every_s": 1e9}), ["arm[0].state.every_s", "3600"]),
     ],
-)
+)  # fmt: skip
 def test_each_mistake_is_named(change: Change, words: list[str]) -> None:
     content = table()
     change(content)

@@ -81,21 +81,17 @@ def cell(line: int, column: int, value: str) -> Change:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (cell(0, 0, "t"), "first column is 't'"),
-        (cell(0, 1, "q1"), "column 2 is 'q1'"),
+        (cell(0, 0, "t"), "first column is 't'"), (cell(0, 1, "q1"), "column 2 is 'q1'"),
         (cell(0, 1, "shoulder q [°]"), "joint shoulder is in degrees"),
         (cell(0, 2, "shoulder q [rad]"), "different names"),
         (cell(7, 1, "nan"), "joint shoulder: nan is no position, at 0.12 s"),
-        (cell(7, 1, "half"), "line 8: could not convert"),
-        (cell(7, 0, "nan"), "line 8: nan is no time"),
-        (cell(7, 0, "0.125"), "equidistant"),
-        (cell(1, 0, "0.01"), "begin at 0"),
-        (lambda lines: lines[:3], "2 rows"),
+        (cell(7, 1, "half"), "line 8: could not convert"), (cell(7, 0, "nan"), "line 8: nan is no time"),
+        (cell(7, 0, "0.125"), "equidistant"), (cell(1, 0, "0.01"), "begin at 0"), (lambda lines: lines[:3], "2 rows"),
         (lambda lines: [*lines[:9], lines[9] + ",1.0", *lines[10:]], "line 10 has 8 values"),
         (lambda lines: [line.split(",")[0] for line in lines], "no column holds positions"),
         (cell(3, 1, 200_000 * "1"), "no table of comma-separated values"),
     ],
-)
+)  # fmt: skip
 def test_a_table_that_cannot_be_used(tmp_path: Path, change: Change, words: str) -> None:
     path = written(tmp_path / "t.csv", "\n".join(change(table())))
     with pytest.raises(TrajectoryError) as error:

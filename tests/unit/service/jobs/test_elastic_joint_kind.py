@@ -120,22 +120,18 @@ def test_torque_computed_from_current_is_no_sensor(measured: Recording, tmp_path
     ("parameters", "message"),
     [
         ({"joint": "wrist", **DRIVE}, "no joint 'wrist'; it has slide, elbow"),
-        ({"joint": 3, **DRIVE}, "3 of a recording of 2 joints"),
-        ({"joint": "slide", **DRIVE}, "slide slides"),
-        ({"torque_constant": KM}, "gear_ratio: is not given"),
-        ({"gear_ratio": N}, "torque_constant: is not given"),
-        ({"gear_ratio": 0.0}, "gear ratio 0"),
-        ({"gear_ratio": 1e200}, "gear_ratio"),
+        ({"joint": 3, **DRIVE}, "3 of a recording of 2 joints"), ({"joint": "slide", **DRIVE}, "slide slides"),
+        ({"torque_constant": KM}, "gear_ratio: is not given"), ({"gear_ratio": N}, "torque_constant: is not given"),
+        ({"gear_ratio": 0.0}, "gear ratio 0"), ({"gear_ratio": 1e200}, "gear_ratio"),
         ({"torque_constant": KM, "gear_ratio": 1e-300}, "gear ratio 1e-300"),
         ({"gear_ratio": N, "torque_constant": 0.0}, "torque_constant: 0 N*m/A"),
         ({"gear_ratio": N, "torque_constant": 1e-300}, "torque_constant: 1e-300 N*m/A"),
         ({"cutoff_hz": 0.01, **DRIVE}, "no stretch of 400 s"),
         ({"min_velocity": 1.0, **DRIVE}, "rig.mcap, joint elbow: only 0 rows remain"),
-        ({"cutoff_hz": 400.0, **DRIVE}, "cut-off 400 Hz is too high"),
-        ({"stage": "d", **DRIVE}, "stage: should be"),
+        ({"cutoff_hz": 400.0, **DRIVE}, "cut-off 400 Hz is too high"), ({"stage": "d", **DRIVE}, "stage: should be"),
         ({"lag": 0.5, **DRIVE}, "lag"),
     ],
-)
+)  # fmt: skip
 def test_wrong_parameters(recording: Path, tmp_path: Path, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(OperationError, match=re.escape(message)):
         run(recording, tmp_path, **parameters)

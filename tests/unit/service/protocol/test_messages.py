@@ -179,18 +179,12 @@ def frame_body(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"q": [1.0, "2.0"]}, "q"),
-        ({"q": [1.0, True]}, "q"),
-        ({"q": [1.0, None]}, "q"),
-        ({"tau": [1.0]}, "tau"),
-        ({"q": [], "tau": []}, "joints"),
-        ({"valid": [1, 2.5]}, "valid"),
-        ({"status_word": [1, 2**63]}, "status_word"),
-        ({"seq": True}, "seq"),
-        ({"t_ns": 2**63}, "t_ns"),
+        ({"q": [1.0, "2.0"]}, "q"), ({"q": [1.0, True]}, "q"), ({"q": [1.0, None]}, "q"), ({"tau": [1.0]}, "tau"),
+        ({"q": [], "tau": []}, "joints"), ({"valid": [1, 2.5]}, "valid"),
+        ({"status_word": [1, 2**63]}, "status_word"), ({"seq": True}, "seq"), ({"t_ns": 2**63}, "t_ns"),
         ({"kind": "torque"}, "kind"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_field_is_named(changes: dict[str, Any], word: str) -> None:
     with pytest.raises(wire.WireError, match=word):
         wire.decode([b"a/frame", frame_body(**changes)])

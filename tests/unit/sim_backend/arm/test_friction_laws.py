@@ -38,22 +38,14 @@ def with_friction(model: RobotModel, law: Friction, seed: int = 0) -> RobotModel
     n = model.n
     coulomb = rng.uniform(1.0, 4.0, n)
     dynamics = JointDynamics(
-        armature=model.dynamics.armature,
-        viscous=rng.uniform(2.0, 5.0, n),
-        coulomb=coulomb,
-        offset=model.dynamics.offset,
-        breakaway=coulomb * rng.uniform(1.1, 1.6, n),
-        stribeck_velocity=rng.uniform(0.03, 0.08, n),
-        quadratic_friction=rng.uniform(-0.3, 0.5, n),
-        cubic_friction=rng.uniform(-0.1, 0.2, n),
-        load_friction=rng.uniform(0.02, 0.2, n),
-        tanh_torque=rng.uniform(0.5, 2.0, n),
-        tanh_velocity=rng.uniform(0.02, 0.1, n),
-        decaying_viscous=rng.uniform(-0.5, 1.0, n),
-        decay_velocity=rng.uniform(0.05, 0.3, n),
-        cyclic_sine=rng.normal(size=n),
-        cyclic_cosine=rng.normal(size=n),
-    )
+        armature=model.dynamics.armature, viscous=rng.uniform(2.0, 5.0, n), coulomb=coulomb,
+        offset=model.dynamics.offset, breakaway=coulomb * rng.uniform(1.1, 1.6, n),
+        stribeck_velocity=rng.uniform(0.03, 0.08, n), quadratic_friction=rng.uniform(-0.3, 0.5, n),
+        cubic_friction=rng.uniform(-0.1, 0.2, n), load_friction=rng.uniform(0.02, 0.2, n),
+        tanh_torque=rng.uniform(0.5, 2.0, n), tanh_velocity=rng.uniform(0.02, 0.1, n),
+        decaying_viscous=rng.uniform(-0.5, 1.0, n), decay_velocity=rng.uniform(0.05, 0.3, n),
+        cyclic_sine=rng.normal(size=n), cyclic_cosine=rng.normal(size=n),
+    )  # fmt: skip
     return replace(model, friction=law, dynamics=dynamics)
 
 

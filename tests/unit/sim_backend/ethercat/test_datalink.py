@@ -198,15 +198,9 @@ def test_registers_of_the_device_cannot_be_written() -> None:
 
 
 datagrams = st.builds(
-    wire.Datagram,
-    st.integers(0, 14),
-    st.integers(0, 2**32 - 1),
-    st.binary(max_size=60),
-    st.integers(0, 255),
-    st.integers(0, 65535),
-    st.integers(0, 65535),
-    st.booleans(),
-)
+    wire.Datagram, st.integers(0, 14), st.integers(0, 2**32 - 1), st.binary(max_size=60), st.integers(0, 255),
+    st.integers(0, 65535), st.integers(0, 65535), st.booleans(),
+)  # fmt: skip
 
 
 def test_known_bytes() -> None:

@@ -311,21 +311,16 @@ def test_several_robots(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"meta": {"format": "2"}}, "version '2'; this thetad reads version 1"),
-        ({"without": ["joints"]}, "lacks 'joints'"),
-        ({"meta": {"joints": "[1, 2]"}}, "not a list of strings"),
-        ({"meta": {"rate_hz": "-5"}}, "rate"),
-        ({"metadata": False}, "no metadata record"),
-        ({"suffix": "/other"}, "without a channel"),
-        ({"encoding": "protobuf"}, "encoded as 'protobuf'"),
-        ({"count": 0}, "without a channel|no complete frame"),
-        ({"count": 1}, "single frame"),
-        ({"data": b"\xff\x00"}, "not as its schema says"),
-        ({"data": b"{}"}, "lacks 't_ns'"),
+        ({"without": ["joints"]}, "lacks 'joints'"), ({"meta": {"joints": "[1, 2]"}}, "not a list of strings"),
+        ({"meta": {"rate_hz": "-5"}}, "rate"), ({"metadata": False}, "no metadata record"),
+        ({"suffix": "/other"}, "without a channel"), ({"encoding": "protobuf"}, "encoded as 'protobuf'"),
+        ({"count": 0}, "without a channel|no complete frame"), ({"count": 1}, "single frame"),
+        ({"data": b"\xff\x00"}, "not as its schema says"), ({"data": b"{}"}, "lacks 't_ns'"),
         ({"content": {"q": [1.0]}}, "does not have 2 numbers"),
         ({"content": {"t_ns": 10**30}}, "not as its schema says"),
         ({"content": {"t_ns": 7}}, "time stamps do not increase at 4 of 5 frames, first at frame 1"),
     ],
-)
+)  # fmt: skip
 def test_files_that_are_no_recording(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     path = foreign(tmp_path / "r.mcap", **changes)  # type: ignore[arg-type]
     with pytest.raises(RecordingFormatError, match=message) as caught:
