@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from drivers.files.recordings.recording import read_recording
@@ -18,6 +19,7 @@ from service.cli import _common as common
 from service.cli import main
 from service.cli.daemon import serve
 from service.config.load import ConfigError
+from service.demo.demo import coverage
 from service.protocol.messages import WireError
 from service.supervisor.launch import DaemonProcess
 from service.supervisor.supervisor import StartError, Supervisor
@@ -320,3 +322,24 @@ def test_errors_become_exit_codes(
     result = thetad("serve", "-c", "x.toml")
     assert result.code == code
     assert ("Traceback" in result.err) == isinstance(error, (ZeroDivisionError, ValueError))
+
+
+def test_coverage_counts_values_within_their_intervals() -> None:
+    truth = np.array([1.0, -2.0, 0.0, 5.0])
+    std = np.array([0.1, 0.1, 0.1, 0.0])
+    off = (0.0, 1.95 * std, -1.97 * std, [0.1, 0.3, 0.1, 1e-9], np.nan)
+    assert [coverage(truth, truth + np.array(each), std) for each in off] == [1.0, 1.0, 0.25, 0.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--excite", "5"), "--excite: '5' is no number from 10"),
+        (("--validate", "1e9"), "--validate: '1e9' is no number"),
+        (("--excite", "nan"), "--excite: 'nan' is no number"),
+        (("--seed", "-1"), "--seed"),
+        (("--robot", "franka_panda"), "inertial"),  # an arm without link figures cannot be simulated
+    ],
+)
+def test_wrong_options_of_the_demonstration(thetad: Any, options: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    thetad("demo", "--output", tmp_path / "out", *options).refused(words)

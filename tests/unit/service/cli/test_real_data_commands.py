@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from drivers.files.recordings.recording import read_recording
-from drivers.files.robots.file import load_robot
 from rt_core.model.base import base_parameters
 from service.models.document import load_model
-from tests.lab.command_line import mounted, rewrite, thetad
+from tests.lab.command_line import mounted, thetad
 from tests.lab.files import FILES
 
 
@@ -166,18 +164,6 @@ def test_wrong_mounting_direction(imported: Path, tmp_path: Path, name: str, gra
     recording = imported / f"{SETS[name].file}.mcap"
     reasons = trapped(recording, mounted(name, gravity, tmp_path), SETS[name].fit, tmp_path / "m.yaml")
     assert any(words in reason for reason in reasons)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["franka_panda", "kuka_lwr4"])
-def test_torque_channel_without_signal(imported: Path, tmp_path: Path, name: str) -> None:
-    recording = read_recording(imported / f"{SETS[name].file}.mcap")
-    model = load_robot(name).model
-    tau = recording.channels["tau"].copy()
-    tau[:, 1] = 0.5
-    path = rewrite(recording, tmp_path / "r.mcap", model, tau=tau)
-    reasons = trapped(path, name, SETS[name].fit, tmp_path / "m.yaml")
-    assert any(f"joint {model.joints[1].name}" in reason and "no signal" in reason for reason in reasons)
 
 
 def test_a_model_of_another_seven_joint_arm_does_not_predict(imported: Path, arm7_model: Path) -> None:
