@@ -90,26 +90,6 @@ def test_a_page_may_not_declare_anything_to_vary(varies: str, words: str) -> Non
         varying(page_of("up 12 s, 3 of 4", varies))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ends", [True, False])
-def test_what_stays_has_to_end_with_the_page(ends: bool, tmp_path: Path) -> None:
-    """However much it prints meanwhile: a pipe holds 64 KiB."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    program = programs / "thetad"
-    talk = "echo ready\nhead -c 200000 /dev/zero | tr '\\0' x\necho; echo the last line\n"
-    program.write_text(f"#!/bin/sh\n{talk}while ! [ -e stop ]; do sleep 0.05; done\n[ $(cat stop) = well ]\n")
-    program.chmod(0o755)
-    page = tmp_path / "page.md"
-    last = "echo well > stop" if ends else "echo badly > stop"
-    page.write_text(f"```console\n$ PATH={programs}:$PATH\n$ thetad serve -c x.toml\nready\n$ {last}\n```\n")
-    if ends:
-        assert [ran.lines for ran in check_page(page, tmp_path, os.environ)] == [[], ["ready"], []]
-    else:
-        with pytest.raises(AssertionError, match=r"exit code 1; does the page end it\?(.|\n)*the last line$"):
-            check_page(page, tmp_path, os.environ)
-
-
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 PAGES = sorted(
     [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]
