@@ -60,14 +60,9 @@ def random_arm(seed: int) -> tuple[RobotModel, pin.Model]:
     model, twin = (_urdf_arm if kind == "urdf" else _dh_arm)(rng, n, bodies, kind)
     twin.gravity = pin.Motion(gravity, np.zeros(3))
     ours = RobotModel(
-        f"{kind}{seed}",
-        model,
-        gravity=gravity,
-        inertial=np.array([body.toDynamicParameters() for body in bodies]),
-        friction=Friction("none"),
-        armature=False,
-        offset=False,
-    )
+        f"{kind}{seed}", model, gravity=gravity, inertial=np.array([body.toDynamicParameters() for body in bodies]),
+        friction=Friction("none"), armature=False, offset=False,
+    )  # fmt: skip
     return ours, twin
 
 

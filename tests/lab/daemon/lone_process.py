@@ -171,15 +171,10 @@ class LoneProcess(SupervisorSide):
     def begin(self, rate_hz: float, joint_names: Sequence[str], channels: Sequence[str] = ("q", "tau")) -> Self:
         """Publish the source's description, and wait until the process is ready and subscribed to frames."""
         body = {
-            "arm": self.arm,
-            "robot": "emps",
-            "joint_names": list(joint_names),
-            "joint_units": ["m"] * len(joint_names),
-            "channels": list(channels),
-            "rate_hz": rate_hz,
-            "source": "test",
+            "arm": self.arm, "robot": "emps", "joint_names": list(joint_names),
+            "joint_units": ["m"] * len(joint_names), "channels": list(channels), "rate_hz": rate_hz, "source": "test",
             "lossless": False,
-        }
+        }  # fmt: skip
         heard: set[bytes] = set()
         deadline = time.monotonic() + START_S
         while not self._ready or topic(self.arm, "frame") not in heard or marker(self.role) not in heard:

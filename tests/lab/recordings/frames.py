@@ -20,14 +20,10 @@ def frames(count: int, seed: int = 0) -> Iterator[JointFrame]:
     rng = np.random.default_rng(seed)
     for k in range(count):
         yield JointFrame(
-            seq=k,
-            t_bus_ns=START_NS + k * 1_000_000,
-            t_host_ns=10 + k,
-            q=rng.normal(size=2) * 10.0 ** rng.integers(-12, 3),
-            dq=rng.normal(size=2),
-            tau=rng.normal(size=2),
+            seq=k, t_bus_ns=START_NS + k * 1_000_000, t_host_ns=10 + k,
+            q=rng.normal(size=2) * 10.0 ** rng.integers(-12, 3), dq=rng.normal(size=2), tau=rng.normal(size=2),
             status_word=np.array([k, 2**31 + k]),
-        )
+        )  # fmt: skip
 
 
 def write(path: Path, count: int, chunk_s: float = 0.5, meta: RecordingMeta = META) -> Path:

@@ -191,15 +191,10 @@ def test_frames_that_tell_nothing_are_refused() -> None:
 @pytest.mark.parametrize(
     ("here", "turns", "words"),
     [
-        (0.5, True, ""),
-        (-2.0 + 1e-4, True, ""),
-        (45.0, True, "degrees"),
-        (5000.0, True, "motor"),
-        (-2.5, True, "other sign"),
-        (3.1, True, "check unit, sign and zero"),
-        (2000.0, False, "millimetres"),
+        (0.5, True, ""), (-2.0 + 1e-4, True, ""), (45.0, True, "degrees"), (5000.0, True, "motor"),
+        (-2.5, True, "other sign"), (3.1, True, "check unit, sign and zero"), (2000.0, False, "millimetres"),
     ],
-)
+)  # fmt: skip
 def test_a_position_outside_its_limits(here: float, turns: bool, words: str) -> None:
     lower, upper = (-2.0, 3.0) if turns else (0.0, 3.0)
     text = position_text(here, lower, upper, turns=turns)

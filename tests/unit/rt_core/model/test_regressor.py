@@ -90,10 +90,9 @@ def coupled_arm(seed: int = 3) -> RobotModel:
             st.integers(-600_000, 600_000).map(lambda k: k * np.pi / 2),
             st.floats(-1e-5, 1e-5).map(lambda x: np.pi / 4 + x),
         ),
-        min_size=BLOCK,
-        max_size=BLOCK,
+        min_size=BLOCK, max_size=BLOCK,
     )
-)
+)  # fmt: skip
 @hypothesis_settings(max_examples=100)
 def test_sine_and_cosine(angles: list[float]) -> None:
     S = np.zeros(32 * BLOCK)

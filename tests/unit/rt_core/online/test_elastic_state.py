@@ -70,15 +70,10 @@ def test_what_cannot_serve_is_refused_and_changes_nothing(moved: Recorded, chang
 @pytest.mark.parametrize(
     "changes",
     [
-        {"drive": Drive(N)},
-        {"start": TRUTH | {"k1": 4e5}},
-        {"rate_hz": 250.0},
-        {"settings": ElasticOnlineSettings(constant=0.99)},
-        {"lag_s": 1e-3},
-        {"zero": 0.1},
-        {"errors": None},
+        {"drive": Drive(N)}, {"start": TRUTH | {"k1": 4e5}}, {"rate_hz": 250.0},
+        {"settings": ElasticOnlineSettings(constant=0.99)}, {"lag_s": 1e-3}, {"zero": 0.1}, {"errors": None},
     ],
-)
+)  # fmt: skip
 def test_a_state_is_of_one_start_only(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="another start, drive or settings"):
         make(**changes).restore(make().state())

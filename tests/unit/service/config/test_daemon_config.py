@@ -43,14 +43,10 @@ def test_a_good_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("daemon", "served"),
     [
-        ({}, "127.0.0.1"),
-        ({"bind": "127.0.0.5"}, "127.0.0.5"),
-        ({"http": False}, ""),
-        ({"require_keys": True}, ""),
-        ({"bind": "192.168.7.2"}, ""),
-        ({"bind": "192.168.7.2", "http_token_file": "token"}, "127.0.0.1"),
+        ({}, "127.0.0.1"), ({"bind": "127.0.0.5"}, "127.0.0.5"), ({"http": False}, ""), ({"require_keys": True}, ""),
+        ({"bind": "192.168.7.2"}, ""), ({"bind": "192.168.7.2", "http_token_file": "token"}, "127.0.0.1"),
     ],
-)
+)  # fmt: skip
 def test_http_is_on_loopback_and_never_beside_keys_without_a_token(daemon: dict[str, Any], served: str) -> None:
     found = DaemonConfig.model_validate_json(json.dumps(daemon))
     assert (found.http_bind if found.serves_http else "") == served

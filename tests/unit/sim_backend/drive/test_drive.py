@@ -17,13 +17,8 @@ TOP = 5000.0 / 60.0 * 1_048_576
 SPEED, DECELERATION = 2e6, 10_000_000
 WAY = SPEED**2 / (2 * DECELERATION)
 D, R, S, E, Q, F = (
-    State.SWITCH_ON_DISABLED,
-    State.READY,
-    State.SWITCHED_ON,
-    State.ENABLED,
-    State.QUICK_STOP,
-    State.FAULT,
-)
+    State.SWITCH_ON_DISABLED, State.READY, State.SWITCHED_ON, State.ENABLED, State.QUICK_STOP, State.FAULT,
+)  # fmt: skip
 #: Where each command leads from each state in one cycle (IEC 61800-7-201, table "Transitions"), options at 0.
 NEXT = {
     D: {SHUTDOWN: R, SWITCH_ON: D, ENABLE: D, DISABLE_VOLTAGE: D, QUICK_STOP: D, RESET: D},

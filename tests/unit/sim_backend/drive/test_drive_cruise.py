@@ -27,13 +27,9 @@ def disturb(benches: tuple[Bench, Bench], rng: np.random.Generator) -> None:
     value = int(rng.integers(-3, 4))
     rare = value == 3
     objects = {
-        0: (0x6040, word),
-        1: (0x6060, CSV if rare else CSP),
-        2: (0x6065, [0xFFFFFFFF, 2000, 50][abs(value) % 3]),
-        3: (0x60C2, 1 + abs(value), 1),
-        4: (0x6080, 3000 if value else 1),
-        5: (0x60B2, 10 * value),
-    }
+        0: (0x6040, word), 1: (0x6060, CSV if rare else CSP), 2: (0x6065, [0xFFFFFFFF, 2000, 50][abs(value) % 3]),
+        3: (0x60C2, 1 + abs(value), 1), 4: (0x6080, 3000 if value else 1), 5: (0x60B2, 10 * value),
+    }  # fmt: skip
     attributes = {
         6: ("temperature", 25.0 + 30.0 * abs(value)),
         7: ("limited", value > 1),

@@ -23,13 +23,9 @@ T = 1e-3
 TURN = 2.0 * math.pi
 #: Device, sign, offset [rad], gear ratio of each joint of the arm `space6`; None: the profile's own.
 KINDS = [
-    ("generic_servo", 1, 0.0, None),
-    ("generic_servo", -1, 0.7, 160.0),
-    ("generic_servo", 1, -2.0, None),
-    ("harmonic_actuator", -1, 0.25, None),
-    ("compact_csp", 1, 1.5, None),
-    ("compact_csp", -1, -0.4, 80.0),
-]
+    ("generic_servo", 1, 0.0, None), ("generic_servo", -1, 0.7, 160.0), ("generic_servo", 1, -2.0, None),
+    ("harmonic_actuator", -1, 0.25, None), ("compact_csp", 1, 1.5, None), ("compact_csp", -1, -0.4, 80.0),
+]  # fmt: skip
 
 
 class Rig:
