@@ -238,7 +238,8 @@ class TrajectoryFollower:
         run, state = self.run, self._state
         assert run is not None
         if state.phase == "stopping":
-            if not np.array_equal(self.position, self._before):
+            ahead = self._lead_s > 0.0 and self._settle_until_s is None  # drives still move, whatever is commanded
+            if ahead or not np.array_equal(self.position, self._before):
                 self._settle_until_s = now_s + self._lead_s + _SETTLE_S
             elif self._settle_until_s is None or self._settled(frame, now_s):
                 state.off(state.reason)

@@ -317,15 +317,15 @@ def test_axes_that_set_positions_are_sent_ahead_to_are_switched_off_when_many_ar
     assert rig.drives.target is None
 
 
-@pytest.mark.parametrize(("lead", "what"), [(100, "end"), (1300, "end"), (1300, "abort")])
+@pytest.mark.parametrize(("lead", "what"), [(100, "end"), (1300, "end"), (1300, "abort"), (1300, "abort at its end")])
 def test_axes_come_to_rest_before_they_are_switched_off(lead: int, what: str) -> None:
     rig = Rig(lead=lead)
-    rig.run(600)
-    if what == "abort":
+    rig.run(1999 if what == "abort at its end" else 600)
+    if what != "end":
         rig.stop()
     rig.finish()
     assert rig.drives.rested
-    assert rig.current.outcome == ("stopped" if what == "abort" else "completed")
+    assert rig.current.outcome == ("completed" if what == "end" else "stopped")
 
 
 @pytest.mark.parametrize(("lead", "phase"), [(0, "stopping"), (150, "stopping"), (300, "disarmed")])
