@@ -30,19 +30,13 @@ TEXTS = {
         "and it needs a route to this computer"
     ),
     SYMBOL_NOT_FOUND: "there is no such symbol; `thetad ads symbols` lists those that there are",
-    TIMED_OUT: "no answer in time (timeout_ms)",
-    1793: "the server does not know this service",
-    1796: "reading or writing it is not permitted",
-    1797: "its size is another one",
-    1799: "the PLC is not ready: is it in run mode?",
-    1800: "the server is busy",
-    1809: "an online change moved it",
+    TIMED_OUT: "no answer in time (timeout_ms)", 1793: "the server does not know this service",
+    1796: "reading or writing it is not permitted", 1797: "its size is another one",
+    1799: "the PLC is not ready: is it in run mode?", 1800: "the server is busy", 1809: "an online change moved it",
     1810: "the server is in a state in which it does not answer this: is it in run mode?",
-    1825: "there is no element with this index",
-    1826: "an online change removed it",
-    1827: "access is denied",
+    1825: "there is no element with this index", 1826: "an online change removed it", 1827: "access is denied",
     1828: "the TwinCAT licence is missing or has run out",
-}
+}  # fmt: skip
 
 
 class AdsError(DriverError):

@@ -31,15 +31,10 @@ OFF, ENABLING, ENABLED, STOPPING, FAULT = range(5)
 STATES = {OFF: "off", ENABLING: "enabling", ENABLED: "enabled", STOPPING: "stopping", FAULT: "fault"}
 #: Values of `Head.nReason`: why the axes were last switched off.
 REASONS = {
-    0: "",
-    1: "by command",
-    2: "the heartbeat stopped",
-    3: "no set positions in time",
-    4: "a set position is too far from the one before",
-    5: "an axis reports a fault",
-    6: "the axes were not on in time",
-    7: "the PLC stood still",
-}
+    0: "", 1: "by command", 2: "the heartbeat stopped", 3: "no set positions in time",
+    4: "a set position is too far from the one before", 5: "an axis reports a fault",
+    6: "the axes were not on in time", 7: "the PLC stood still",
+}  # fmt: skip
 
 Structure: TypeAlias = type[ctypes.LittleEndianStructure]
 

@@ -112,7 +112,8 @@ class EthercatDriver(OpenedInWith):
         self._require_open("read")
         limit_ns = now_ns() + round(timeout_s * 1e9)
         while True:
-            self._outages.look(self._exchange.silent)
+            # a process that was held up itself has been answered as long as it asked
+            self._outages.look(self._exchange.silent and self._exchange.unanswered_in_a_row > 0)
             if self._outages.problem:
                 sleep_until(min(limit_ns, self._outages.look_ns))
                 over = now_ns() >= limit_ns

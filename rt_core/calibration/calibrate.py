@@ -120,17 +120,11 @@ def calibrate(
     _check_spacings(spacings, sample.points)
     fitted = set() if sample.point is None else set(sample.point[use].tolist())
     modelled = partial(
-        error_model,
-        base=settings.base and sample.point is None,
-        tool=settings.tool,
-        orientation=sample.width == 6,
-        compliance=settings.compliance,
-        heads=1 if sample.head is None else int(sample.head.max()) + 1,
-        points=sample.points,
-        spacings=[known for known in spacings if {known.first, known.second} <= fitted],
-        stations=1 if sample.station is None else int(sample.station.max()) + 1,
-        offset=sample.length is not None,
-    )
+        error_model, base=settings.base and sample.point is None, tool=settings.tool, orientation=sample.width == 6,
+        compliance=settings.compliance, heads=1 if sample.head is None else int(sample.head.max()) + 1,
+        points=sample.points, spacings=[known for known in spacings if {known.first, known.second} <= fitted],
+        stations=1 if sample.station is None else int(sample.station.max()) + 1, offset=sample.length is not None,
+    )  # fmt: skip
     fresh = modelled(geometry)
     check_excluded(fresh, settings)
     # repeats of a posture are one measurement, in the fit and in every test

@@ -140,14 +140,9 @@ def fibonacci_plan(
     found = np.array(q)
     positions, rotations = model.predict(found, np.zeros(model.size))
     return PosePlan(
-        found,
-        positions,
-        rotations,
-        np.array(layer),
-        radii,
-        counts,
+        found, positions, rotations, np.array(layer), radii, counts,
         dexterity(model, search.nothing, found, 0.5 * reach),
-    )
+    )  # fmt: skip
 
 
 def judged_poses(

@@ -277,6 +277,11 @@ class Recursion:
         inverse = triangle_inverse(root_of(self._state, len(self.base)))
         return np.asarray(inverse @ inverse.T)
 
+    @property
+    def stated_covariance(self) -> FloatArray:
+        """(p, p) `covariance` with the variances that are stated: wider by what the latest examination has found."""
+        return self.trust.examined.widened_covariance(self.covariance)
+
     def _go_on_from(self, root: FloatArray) -> None:
         """Replace the information by `root` (p, p)."""
         state = self._state

@@ -256,17 +256,11 @@ class OnlineEstimator(Recursion):
     def state(self) -> dict[str, Any]:
         """Return the state to save: plain numbers, strings and arrays."""
         return {
-            "format": STATE_FORMAT,
-            "hash": self.state_hash,
-            "floats": self._state.floats.copy(),
-            "ints": self._state.ints.copy(),
-            "validated": self._validated.copy(),
-            "excited_at": self._excited_at.copy(),
-            "lost": self._lost,
-            "resets": self._resets,
-            **self.trust.state(),
+            "format": STATE_FORMAT, "hash": self.state_hash, "floats": self._state.floats.copy(),
+            "ints": self._state.ints.copy(), "validated": self._validated.copy(),
+            "excited_at": self._excited_at.copy(), "lost": self._lost, "resets": self._resets, **self.trust.state(),
             **({"temperatures": self._warmth.seen.copy()} if self.has_temperature else {}),
-        }
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a saved state; clear the filters.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from drivers.driver import Notice
 
-#: Between two events about one subject; doubled while it does not keep quiet for twice as long.
+#: Between two events about one subject; doubled up to the last until it keeps quiet for that long.
 _FIRST_GAP_NS, _LAST_GAP_NS = 1_000_000_000, 60_000_000_000
 
 
@@ -26,10 +26,10 @@ class NoticeTeller:
             left_out = self._waiting[notice.subject][1] + 1 if notice.subject in self._waiting else 0
             self._waiting[notice.subject] = notice, left_out
         for subject, (notice, left_out) in list(self._waiting.items()):
-            next_ns, gap_ns = self._next.get(subject, (now_ns - 1, 0))
+            next_ns, gap_ns = self._next.get(subject, (now_ns - 2 * _LAST_GAP_NS, 0))
             if now_ns >= next_ns:
                 more = f" ({left_out} notices before this one are left out)" if left_out else ""
                 self._tell(notice.kind, notice.text + more)
-                gap_ns = _FIRST_GAP_NS if now_ns - next_ns > gap_ns else min(2 * gap_ns, _LAST_GAP_NS)
+                gap_ns = _FIRST_GAP_NS if now_ns - next_ns > _LAST_GAP_NS else min(2 * gap_ns, _LAST_GAP_NS)
                 self._next[subject] = now_ns + gap_ns, gap_ns
                 del self._waiting[subject]

@@ -19,6 +19,10 @@ _LOOK_NS, _STILL = 100_000_000, 0.002
 #: Farthest [rad; of a slide m] that it is found from there: a horizontal arm of 0.65 m falls by 19 mrad until its brake
 #: has closed, a slide by 12 mm. An encoder that has lost turns is off by 39 mrad: one turn of a motor, geared 160:1.
 _TURNED, _SLID = 0.03, 0.015
+#: A drive may first report what it reported last, until its encoder has started.
+_WATCH_NS = 1_000_000_000
+#: Verbs that are refused while a joint is not confirmed.
+MOVING = ("enable", "arm", "run_trajectory", "zero_force")
 
 
 class ReturnedDrives:
@@ -35,6 +39,7 @@ class ReturnedDrives:
         self._last = self._looked = np.full(n, np.nan)  # when it was valid last, and as of the last look
         self._look_ns, self._whole = 0, True  # whole: no joint is away or unconfirmed
         self._away, self._unconfirmed = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+        self._until_ns = np.zeros(n, np.int64)  # it is compared with where it stood
 
     @property
     def names(self) -> list[str]:
@@ -48,20 +53,24 @@ class ReturnedDrives:
         if not (self._whole and frame.valid is None):
             valid = np.ones(len(q), np.bool_) if frame.valid is None else frame.valid
             still = np.where(np.abs(self._last - self._stood) <= _STILL, self._last, np.nan)
-            self._stood = np.where(valid | self._away | self._unconfirmed, self._stood, still)
+            known = valid | self._away | self._unconfirmed | (frame.t_host_ns < self._until_ns)
+            self._stood = np.where(known, self._stood, still)
+            self._until_ns = np.where(valid & self._away, frame.t_host_ns + _WATCH_NS, self._until_ns)
+            compared = valid & (frame.t_host_ns < self._until_ns)
             apart = np.abs(q - self._stood) > self._most
-            found = valid & self._away & apart & ~self._unconfirmed
-            self._unconfirmed = (self._unconfirmed & (apart | ~valid)) | found
+            found = compared & apart & ~self._unconfirmed
+            self._unconfirmed = (self._unconfirmed & ~(compared & ~apart)) | found
             for k in np.flatnonzero(found):
                 self._tell(self._joints[k], float(self._stood[k]), float(q[k]))
             self._away, q = ~valid, np.where(valid, q, self._last)
-            self._whole = not (self._away | self._unconfirmed).any()
+            self._whole = not (self._away | self._unconfirmed | compared).any()
             if self._unconfirmed.any():
                 frame = replace(frame, valid=valid & ~self._unconfirmed)
         self._last = q
         if frame.t_host_ns - self._look_ns >= _LOOK_NS:
             stands = np.where(np.abs(q - self._looked) <= _STILL, q, np.nan)
-            self._stood = np.where(self._away | self._unconfirmed, self._stood, stands)
+            kept = self._away | self._unconfirmed | (frame.t_host_ns < self._until_ns)
+            self._stood = np.where(kept, self._stood, stands)
             self._looked, self._look_ns = q, frame.t_host_ns
         return frame
 
@@ -70,15 +79,15 @@ class ReturnedDrives:
         text = (
             f"the drive of {joint.name} went away at {stood:.6g} {unit}, where the joint stood still, and came back at "
             f"{found:.6g} {unit}: it was moved meanwhile, or its encoder has lost its position. It is not valid until "
-            "it is back there, or `thetad control confirm_positions` says that its position is right"
+            "it comes back there another time, or `thetad control confirm_positions` says that its position is right"
         )
         self._report("position_unconfirmed", text, joint=joint.name, stood=stood, found=found)
 
     def confirm(self, args: dict[str, Any]) -> dict[str, Any]:
         """Handle the request to take the present positions for right."""
-        reply = {"arm": args["arm"], "confirmed": self.names}
-        self._unconfirmed[:] = False
-        return reply
+        taken = self._unconfirmed & ~self._away
+        self._stood[taken], self._until_ns[taken], self._unconfirmed[taken] = self._last[taken], 0, False
+        return {"arm": args["arm"], "confirmed": [self._joints[j].name for j in np.flatnonzero(taken)]}
 
     def guarded(self, verb: str, handler: Handler) -> Handler:
         """Return a handler that refuses while a joint is not confirmed."""

@@ -27,7 +27,7 @@ from drivers.ethercat.config import EthercatConfig
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from service.acquisition._notices import NoticeTeller
-from service.acquisition._returned_drives import ReturnedDrives
+from service.acquisition._returned_drives import MOVING, ReturnedDrives
 from service.acquisition._torque_range import Clipped, TorqueRange
 from service.acquisition.sources import check_source, make_driver
 from service.config.arm_robot import load_arm_robot
@@ -124,7 +124,7 @@ class Acquisition:
         runs = refusing(arm, self.driver, self.info) if self.runs is None else self.runs.handlers
         self._returned = ReturnedDrives(model, worker.event)
         self._handlers = {"start": self._start, "enable": self._enable, "disable": self._disable, **runs}
-        self._handlers |= {verb: self._returned.guarded(verb, self._handlers[verb]) for verb in ("enable", "arm")}
+        self._handlers |= {verb: self._returned.guarded(verb, self._handlers[verb]) for verb in MOVING}
         self._handlers["confirm_positions"] = self._returned.confirm
         # Evaluated once: the check against a protocol computes all of its properties.
         self._commandable = self.driver if isinstance(self.driver, Commandable) else None

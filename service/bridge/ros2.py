@@ -23,9 +23,8 @@ def description(arms: Sequence[str], frames: str, estimates: str) -> dict[str, A
             "endpoints": {"frames": frames, "estimates": estimates},
             "names": "of <arm>/meta with the same src and epoch, sent every second",
         },
-        "qos": QOS,
-        "topics": [topic for arm in arms for topic in _topics(arm)],
-    }
+        "qos": QOS, "topics": [topic for arm in arms for topic in _topics(arm)],
+    }  # fmt: skip
 
 
 def _topics(arm: str) -> list[dict[str, Any]]:

@@ -86,7 +86,7 @@ class BreakawayTracking:
 
     def _load(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
         e = self.estimator
-        torque, std = rest_torque(e.model, e.base, e.theta, e.covariance, q)
+        torque, std = rest_torque(e.model, e.base, e.theta, e.stated_covariance, q)
         unexplained = np.zeros(torque.size, dtype=np.bool_)
         if not self._explained:
             unexplained[:] = True
@@ -97,7 +97,9 @@ class BreakawayTracking:
     def _sliding(self) -> FloatArray:
         e = self.estimator
         has_value = ~np.isin(e.report().status, ("unestimated", "invalid", "doubted"))
-        return sliding_friction(e.base, np.where(has_value, e.theta, 0.0), e.covariance, e.model.n, e.temperature)
+        return sliding_friction(
+            e.base, np.where(has_value, e.theta, 0.0), e.stated_covariance, e.model.n, e.temperature
+        )
 
     def _report_change(self, joint: int, before: float) -> None:
         now = self.report(joint)

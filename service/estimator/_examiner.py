@@ -77,7 +77,10 @@ class Examiner:
                 "shape": self._estimator.base.layout.shape.tolist(),
             }  # fmt: skip
             self._estimate = trust.generation, self._times.from_ns
-            self._running = self._pool.submit(self._examine, asked, task)
+            try:
+                self._running = self._pool.submit(self._examine, asked, task)
+            except RuntimeError as error:  # no thread can be started
+                self._log.info("not_examined", reason=str(error))
 
     def _examine(self, asked: SaveRequest, task: Mapping[str, Any]) -> _Found:
         """Write the frames and examine them in another process; in a thread of its own."""
@@ -99,7 +102,10 @@ class Examiner:
         about = json.loads(out)
         if "reason" in about:
             raise RuntimeError(about["reason"])
-        return Examination.restored(about, len(self._estimator.base)), about
+        found = Examination.restored(about, len(self._estimator.base))
+        if found.moved.tolist() != about["examined_moved"]:
+            raise RuntimeError("its answer is no examination of this arm")
+        return found, about
 
     def close(self) -> None:
         """End an examination that is running."""

@@ -89,7 +89,7 @@ def friction_curves(
     Y, Y_own = (regressor(model, each.take(columns), still, dq, still, temperature=warm) for each in (layout, own))
     shaped = np.isin(layout.law, model.friction.shaped)
     known = known & ~(shaped & (own.shape[:, 0] == 0.0))
-    covariance = estimator.covariance[np.ix_(columns, columns)]
+    covariance = estimator.stated_covariance[np.ix_(columns, columns)]
     found = []
     for j, (joint, grid) in enumerate(zip(model.joints, grids, strict=True)):
         effects = Y[j * grid.size : (j + 1) * grid.size, j, :]

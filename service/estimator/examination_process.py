@@ -13,9 +13,13 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from service.worker.resources import die_with_parent
+
+if TYPE_CHECKING:
+    from drivers.files.recordings.recording import Recording
+    from rt_core.online.monitors.examination import Examination
 
 _LOCK = "examination.lock"
 
@@ -26,21 +30,34 @@ def examine_window(task: Mapping[str, Any]) -> dict[str, Any]:
 
     from rt_core.identification.preprocess import DataError
     from rt_core.model.base import base_parameters
+    from rt_core.online.monitors.examination import Examination
     from rt_core.online.monitors.frame_diagnosis import examine
-    from service.operations.identify import prepare_recording, signal_settings
+    from service.operations.identify import check_recording, prepare_recording, signal_settings
     from service.operations.inputs import open_recording, open_robot
 
     robot, recording = open_robot(task["robot"]), open_recording(Path(task["window"]))
     slowest = None if task["min_velocity"] is None else np.array(task["min_velocity"])
     settings = signal_settings(robot, cutoff_hz=task["cutoff_hz"], min_velocity=slowest)
     base = base_parameters(robot.model).with_shape(np.array(task["shape"]))
+    needed = {"q", "tau"} | ({"temperature"} if robot.model.friction.temperature != "none" else set())
+    try:
+        check_recording(recording, robot.model)
+    except DataError as error:
+        text = str(error).removeprefix(f"{recording.path}: ")
+        if not needed <= recording.channels.keys():
+            return {"reason": text}
+        return _state(Examination(np.zeros(len(base)), text, wrong=True), recording)
     try:
         signals = prepare_recording(recording, robot.model, settings)
         found = examine(robot.model, base, signals, settings)
     except DataError as error:
         return {"reason": str(error)}
-    state = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in found.state().items()}
-    return state | {"seconds": float(np.ptp(recording.t)), "cpu_s": time.process_time()}
+    return _state(found, recording)
+
+
+def _state(found: Examination, recording: Recording) -> dict[str, Any]:
+    state = found.state() | {"examined_moved": found.moved.tolist()}
+    return state | {"seconds": float(recording.t[-1] - recording.t[0]), "cpu_s": time.process_time()}
 
 
 def main() -> int:

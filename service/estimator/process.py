@@ -404,7 +404,7 @@ class EstimatorProcess:
         return {
             "arm": args["arm"], "t_ns": report.t_ns, "theta": report.theta.tolist(),
             "validated": report.validated.tolist(), "std": report.std.tolist(),
-            "covariance": self.estimator.covariance.tolist(), "status": list(report.status),
+            "covariance": self.estimator.stated_covariance.tolist(), "status": list(report.status),
             "excited": [bool(flag) for flag in report.excited], "lam": report.lam.tolist(),
             "sigma": report.sigma.tolist(), "frames": report.frames, "used": report.used, "masked": report.masked,
             "lost": report.lost, "resets": report.resets,

@@ -115,9 +115,8 @@ def configure(level: str = "info") -> None:
             structlog.processors.JSONRenderer(serializer=_dumps),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.BytesLoggerFactory(file=_writer(2)),
-        cache_logger_on_first_use=True,
-    )
+        logger_factory=structlog.BytesLoggerFactory(file=_writer(2)), cache_logger_on_first_use=True,
+    )  # fmt: skip
 
 
 def get_log(process: str, **bound: Any) -> Log:

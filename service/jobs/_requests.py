@@ -104,17 +104,12 @@ class Requests:
         """Handlers by verb."""
         return {
             "submit": self._guarded(_Submit, self._submit),
-            "reidentify": self._guarded(_Reidentify, self._reidentify),
-            "jobs": self._guarded(_Recent, self._recent),
-            "job": self._guarded(_One, self._job),
-            "cancel": self._guarded(_One, self._cancel),
-            "retry": self._guarded(_One, self._retry),
-            "events": self._guarded(_History, self._events),
-            "models": self._guarded(_OfArm, self._models),
-            "robot": self._guarded(_OfArm, self._description),
-            "rollback": self._guarded(_Rollback, self._rollback),
-            "backup": self._guarded(_Backup, self._backup),
-        }
+            "reidentify": self._guarded(_Reidentify, self._reidentify), "jobs": self._guarded(_Recent, self._recent),
+            "job": self._guarded(_One, self._job), "cancel": self._guarded(_One, self._cancel),
+            "retry": self._guarded(_One, self._retry), "events": self._guarded(_History, self._events),
+            "models": self._guarded(_OfArm, self._models), "robot": self._guarded(_OfArm, self._description),
+            "rollback": self._guarded(_Rollback, self._rollback), "backup": self._guarded(_Backup, self._backup),
+        }  # fmt: skip
 
     def _guarded(
         self, form: type[Any], handle: Callable[[Any, JobStorage], Mapping[str, Any] | None]

@@ -44,8 +44,7 @@ def details(job: Job, storage: JobStorage, executor: Executor | None, trouble: s
     """Return all of a job."""
     parts = storage.queue.parts(job.id) if job.parts else []
     return summary(job, storage.queue, executor, trouble) | {
-        "parameters": dict(job.parameters),
-        "inputs": dict(job.inputs),
+        "parameters": dict(job.parameters), "inputs": dict(job.inputs),
         "limits": {"time_s": job.limits.seconds, "memory_mb": job.limits.memory_mb},
         "log": job.log
         if executor is None or job.id not in executor.held
@@ -55,7 +54,7 @@ def details(job: Job, storage: JobStorage, executor: Executor | None, trouble: s
         "parts": [
             {"part": p.part, "id": p.id, "state": p.state, "reason": p.reason, "attempts": p.attempts} for p in parts
         ],
-    }
+    }  # fmt: skip
 
 
 def _outcome(job: Job, storage: JobStorage) -> dict[str, Any] | None:

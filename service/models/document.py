@@ -180,27 +180,19 @@ def batch_document(
     where = friction_constants(result.model)
     return with_digest(
         {
-            "format": FORMAT,
-            "kind": "batch",
+            "format": FORMAT, "kind": "batch",
             "created": datetime.now(UTC).isoformat(timespec="seconds") if created is None else created,
-            "thetad": version("thetad"),
-            "verdict": result.verdict,
-            "reasons": list(result.reasons),
-            "notes": list(result.notes),
-            "findings": findings_document(result),
+            "thetad": version("thetad"), "verdict": result.verdict, "reasons": list(result.reasons),
+            "notes": list(result.notes), "findings": findings_document(result),
             "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
             "data": {
                 "robot": recording.robot, "span": "0:1" if span is None else str(span),
                 "rows": [int(c) for c in result.metrics.count], "row_rate_hz": result.rows.rate_hz,
                 "band_hz": result.rows.band_hz, **origin_of(recording, result.rows.t),
             },
-            "settings": chosen,
-            "settings_sha256": digest(chosen | {"method": method}),
-            "method": method,
-            "estimator": estimator_document(result),
-            "condition_number": _finite(solution.condition_number),
-            "scaled_condition_number": _finite(solution.scaled_condition_number),
-            "rank": solution.rank,
+            "settings": chosen, "settings_sha256": digest(chosen | {"method": method}), "method": method,
+            "estimator": estimator_document(result), "condition_number": _finite(solution.condition_number),
+            "scaled_condition_number": _finite(solution.scaled_condition_number), "rank": solution.rank,
             "noise": {
                 "std": [float(v) for v in solution.sigma],
                 "inflation": [float(v) for v in result.uncertainty.inflation],
@@ -219,8 +211,7 @@ def batch_document(
                 for joint, v in zip(result.model.joints, verdicts_of(result), strict=True)
             ],
             "standard": None if consistent is None else [float(v) for v in consistent.phi],
-            **temperature_table(result.temperatures),
-            "ranges": ranges_of(result.rows, recording).plain,
+            **temperature_table(result.temperatures), "ranges": ranges_of(result.rows, recording).plain,
             **_without_gravity(result.model, result.base),
             "parameters": parameter_table(result.base, result.theta, result.std, result.status, HIDDEN),
             "theta": [float(v) for v in result.theta],
@@ -315,16 +306,11 @@ def online_document(
     reasons = [] if supported else [f"{sum(s in hidden for s in status)} of {len(status)} parameters are not estimated"]
     return with_digest(
         {
-            "format": FORMAT,
-            "kind": "online",
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "format": FORMAT, "kind": "online", "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "thetad": version("thetad"),
             "verdict": "ok" if supported else next((v for s, v in verdicts.items() if s in status), "weak_excitation"),
-            "reasons": reasons,
-            "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
-            "data": source,
-            "settings": chosen,
-            "settings_sha256": digest(chosen | {"method": "vff_rls"}),
+            "reasons": reasons, "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
+            "data": source, "settings": chosen, "settings_sha256": digest(chosen | {"method": "vff_rls"}),
             "method": "vff_rls",
             "constants": [
                 {
@@ -333,10 +319,8 @@ def online_document(
                 }
                 for name, unit, value in _constants_of(robot, base, used)
             ],
-            **temperature_table(temperatures),
-            "parameters": parameter_table(base, theta, std, status, hidden),
-            "theta": [float(v) for v in theta],
-            "covariance": [[float(v) for v in row] for row in covariance],
+            **temperature_table(temperatures), "parameters": parameter_table(base, theta, std, status, hidden),
+            "theta": [float(v) for v in theta], "covariance": [[float(v) for v in row] for row in covariance],
         }
     )  # fmt: skip
 

@@ -11,15 +11,11 @@ from service.protocol.messages import MAX_REPLY, WireError, check_nesting, unpac
 
 #: Fields of each type of message.
 _FIELDS: dict[str, dict[str, type]] = {
-    "beat": {"info": dict},
-    "ready": {"info": dict},
-    "promise": {"within_s": float, "otherwise": str},
+    "beat": {"info": dict}, "ready": {"info": dict}, "promise": {"within_s": float, "otherwise": str},
     "event": {"event": str, "text": str, "data": dict, "ids": dict},
-    "ask": {"id": int, "verb": str, "args": dict, "role": str},
-    "reply": {"id": int},
-    "fatal": {"message": str, "again": bool},
-    "crash": {"message": str, "again": bool},
-}
+    "ask": {"id": int, "verb": str, "args": dict, "role": str}, "reply": {"id": int},
+    "fatal": {"message": str, "again": bool}, "crash": {"message": str, "again": bool},
+}  # fmt: skip
 #: Ports that a worker reports when it is ready, by role.
 _PORTS: dict[str, tuple[str, ...]] = {"gateway": ("frames_port", "estimates_port"), "web": ("http_port",)}
 GATEWAY_PORTS = (*_PORTS["gateway"], "mirror_port")  # including the optional one

@@ -236,6 +236,7 @@ class ControlSocket:
             reason = f"clients make it larger than {limit_mb:g} MB"
         self.reopened += 1
         self.log.error("control_reopened", reason=reason)
+        self._receive_all()  # what stops an arm is not lost with the socket
         self._socket.close(linger=0)
         self._waiting.clear()
         deadline = time.monotonic() + REOPEN_S

@@ -20,9 +20,7 @@ def overview(cache: Cache, now_ns: int) -> dict[str, Any]:
     states = {state.arm: list(state.problems) for state in arm_states(cache, now_ns)}
     found: dict[str, Any] = json_values(
         {
-            "name": daemon.get("name"),
-            "uptime_s": daemon.get("uptime_s"),
-            "stopping": cache.stopping,
+            "name": daemon.get("name"), "uptime_s": daemon.get("uptime_s"), "stopping": cache.stopping,
             "trouble": daemon_problem(cache, now_ns),
             "arms": [_arm(cache, arm, states[arm.name], now_ns) for arm in cache.arms.values()],
             "processes": [
@@ -30,7 +28,7 @@ def overview(cache: Cache, now_ns: int) -> dict[str, Any]:
             ],
             "jobs": _jobs(cache),
         }
-    )
+    )  # fmt: skip
     return found
 
 

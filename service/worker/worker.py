@@ -34,13 +34,10 @@ from service.worker.scheduling import apply_scheduling
 
 #: The module of each role; its `main(worker)` is the work of the process.
 MODULES = {
-    "gateway": "service.gateway.process",
-    "acquisition": "service.acquisition.process",
-    "estimator": "service.estimator.process",
-    "recorder": "service.recorder.process",
-    "jobs": "service.jobs.dispatch",
+    "gateway": "service.gateway.process", "acquisition": "service.acquisition.process",
+    "estimator": "service.estimator.process", "recorder": "service.recorder.process", "jobs": "service.jobs.dispatch",
     "web": "service.web.server",
-}
+}  # fmt: skip
 ROLES = tuple(MODULES)
 
 MESSAGES_A_TURN = 16

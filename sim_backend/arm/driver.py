@@ -49,13 +49,9 @@ class SimDriver(OpenedInWith):
     def info(self) -> DriverInfo:
         """Description of the frames; raises `DriverClosedError` unless open."""
         return DriverInfo(
-            source="sim",
-            joint_names=tuple(joint.name for joint in self._model.joints),
-            channels=self.arm.channels,
-            rate_hz=self._settings.rate_hz,
-            clock="sim",
-            lossless=self._pace == "max",
-        )
+            source="sim", joint_names=tuple(joint.name for joint in self._model.joints), channels=self.arm.channels,
+            rate_hz=self._settings.rate_hz, clock="sim", lossless=self._pace == "max",
+        )  # fmt: skip
 
     def open(self) -> None:
         """Build the arm and compile its kernels; raises `DriverConfigError` if it cannot be simulated."""

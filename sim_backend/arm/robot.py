@@ -29,14 +29,9 @@ from sim_backend.errors import SimulationConfigError
 
 _NOISE_BLOCK = 128  # samples of noise drawn at once
 _ROWS = {
-    "q": layout.OUT_Q,
-    "dq": layout.OUT_DQ,
-    "current": layout.OUT_CURRENT,
-    "tau": layout.OUT_TAU,
-    "q_motor": layout.OUT_Q_MOTOR,
-    "temperature": layout.OUT_TEMPERATURE,
-    "setpoint": layout.OUT_SETPOINT,
-}
+    "q": layout.OUT_Q, "dq": layout.OUT_DQ, "current": layout.OUT_CURRENT, "tau": layout.OUT_TAU,
+    "q_motor": layout.OUT_Q_MOTOR, "temperature": layout.OUT_TEMPERATURE, "setpoint": layout.OUT_SETPOINT,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -81,13 +81,9 @@ class CommandedDriver(OpenedInWith):
         """Description of the frames; raises `DriverClosedError` unless open."""
         self._checked()
         return DriverInfo(
-            source="sim",
-            joint_names=tuple(joint.name for joint in self._model.joints),
-            channels=self._channels,
-            rate_hz=self._settings.rate_hz,
-            clock="sim",
-            lossless=False,
-        )
+            source="sim", joint_names=tuple(joint.name for joint in self._model.joints), channels=self._channels,
+            rate_hz=self._settings.rate_hz, clock="sim", lossless=False,
+        )  # fmt: skip
 
     def open(self) -> None:
         """Build the arm, at rest with closed brakes, and compile its kernels.
@@ -238,8 +234,7 @@ class CommandedDriver(OpenedInWith):
         self._checked()
         state = "unknown" if self._disturbance.silent else self._state
         return {
-            "state": "no answer" if self._disturbance.silent else "operational",
-            "enabled": self.enabled,
+            "state": "no answer" if self._disturbance.silent else "operational", "enabled": self.enabled,
             "enable_failure": self._failure,
             "drives": [
                 {
@@ -250,7 +245,7 @@ class CommandedDriver(OpenedInWith):
                 }
                 for joint, tripped in zip(self._model.joints, self._tripped, strict=True)
             ],
-        }
+        }  # fmt: skip
 
     def _checked(self) -> DriveArm:
         if self._arm is None:

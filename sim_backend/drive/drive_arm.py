@@ -36,14 +36,11 @@ from sim_backend.errors import SimulationConfigError
 
 #: Ideal sensors, as drives quantise themselves; control loops as fast as a servo drive's.
 DRIVE_ARM_SETTINGS = SimSettings(
-    encoder_bits=None,
-    torque_noise=0.0,
-    current_noise=0.0,
-    velocity_noise=0.0,
+    encoder_bits=None, torque_noise=0.0, current_noise=0.0, velocity_noise=0.0,
     drive=DriveSettings(
         position_bandwidth_hz=20.0, velocity_bandwidth_hz=120.0, integral_time_s=0.02, feedforward="gravity"
     ),
-)
+)  # fmt: skip
 #: A brake's torque as a multiple of the joint's torque scale.
 _BRAKE = 3.0
 

@@ -14,13 +14,9 @@ from sim_backend.plc._memory import Memory
 
 #: Fields of an axis and the channels that they belong to.
 _VALUES = {
-    "fPosition": ("q", "position"),
-    "fVelocity": ("dq", "velocity"),
-    "fMotorPosition": ("q_motor", "motor_position"),
-    "fTorque": ("tau", "torque"),
-    "fCurrent": ("current", "current"),
-    "fTemperature": ("temperature", "temperature"),
-}
+    "fPosition": ("q", "position"), "fVelocity": ("dq", "velocity"), "fMotorPosition": ("q_motor", "motor_position"),
+    "fTorque": ("tau", "torque"), "fCurrent": ("current", "current"), "fTemperature": ("temperature", "temperature"),
+}  # fmt: skip
 
 #: Largest values of the types that need no conversion.
 _MAX = {np.dtype("<u8"): 2**63 - 1, np.dtype("<i8"): 2**63 - 1, np.dtype("<u4"): 2**32 - 1}

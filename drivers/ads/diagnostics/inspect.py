@@ -41,14 +41,9 @@ def device_info(target: Target) -> dict[str, Any]:
                 raise
             name, version = "", ""
         return {
-            "net_id": target.net_id,
-            "port": target.port,
-            "host": target.address,
-            "local_net_id": link.local_net_id(),
-            "name": name,
-            "version": version,
-            "state": STATES.get(state, str(state)),
-        }
+            "net_id": target.net_id, "port": target.port, "host": target.address, "local_net_id": link.local_net_id(),
+            "name": name, "version": version, "state": STATES.get(state, str(state)),
+        }  # fmt: skip
 
 
 def symbols(target: Target, pattern: str = "") -> list[dict[str, Any]]:

@@ -20,14 +20,9 @@ _Words = np.ndarray[Any, np.dtype[np.uint32]]
 _FLOATS = 100
 #: Channel -> field of an axis: double number, or `_FLOATS` and float number.
 _FIELDS = {
-    "q": 0,
-    "dq": 1,
-    "q_motor": 2,
-    "setpoint": 3,
-    "tau": _FLOATS + 8,
-    "current": _FLOATS + 9,
+    "q": 0, "dq": 1, "q_motor": 2, "setpoint": 3, "tau": _FLOATS + 8, "current": _FLOATS + 9,
     "temperature": _FLOATS + 10,
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -105,15 +100,12 @@ class Decoder:
         head = doubles[:, :3].copy().view(np.int64)
         dc = head[:, 2]
         return Block(
-            number=int(data[:8].view(np.uint64)[0]),
-            intact=intact,
-            counter=head[:, 0],
+            number=int(data[:8].view(np.uint64)[0]), intact=intact, counter=head[:, 0],
             plc_ns=filetimes_to_ns(head[:, 1]),
             dc_ns=dc_to_ns(dc) if dc.all() else np.where(dc != 0, dc_to_ns(dc), 0),
-            channels={name: values[:, k] for k, name in enumerate(self.channels)},
-            status_word=status,
+            channels={name: values[:, k] for k, name in enumerate(self.channels)}, status_word=status,
             valid=None if all_valid else valid,
-        )
+        )  # fmt: skip
 
 
 @jit  # not `kernel`: with its floating-point flags `isfinite` is unreliable

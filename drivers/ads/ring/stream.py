@@ -236,13 +236,8 @@ class SampleStream:
         ring = self._ring
         now = {name: count + (getattr(ring, name) if ring is not None else 0) for name, count in self._gone.items()}
         return {
-            "frames": self.samples,
-            "lost_cycles": self._timeline.lost,
-            "blocks": self.blocks,
-            "blocks_notified": self.by_notification,
-            "ring_overruns": now["overruns"],
-            "lost_blocks": now["skipped"],
-            "torn_reads": now["torn"],
-            "corrupt_samples": self._corrupt,
+            "frames": self.samples, "lost_cycles": self._timeline.lost, "blocks": self.blocks,
+            "blocks_notified": self.by_notification, "ring_overruns": now["overruns"], "lost_blocks": now["skipped"],
+            "torn_reads": now["torn"], "corrupt_samples": self._corrupt,
             "clock_steps": self._timeline.steps + self.clock.steps,
-        }
+        }  # fmt: skip

@@ -216,11 +216,12 @@ class Bus(Master):
         try:
             size = master.config_map()
         except pysoem.ConfigMapError as error:
-            size = 0  # not known
+            size = 0  # not known exactly
             for cause in error.error_list:
                 self._note_map_failure(cause, failures)
-        if size > IO_MAP_BYTES:  # memory was overwritten
-            raise DriverConfigError(f"{size} bytes of process data overran SOEM's {IO_MAP_BYTES}")
+        mapped = size or sum(len(slave.output) + len(slave.input) for slave in self._slaves)
+        if mapped > IO_MAP_BYTES:  # memory was overwritten
+            raise DriverConfigError(f"{mapped} bytes of process data overran SOEM's {IO_MAP_BYTES}")
         self._output_bytes = [len(slave.output) for slave in self._slaves]
         self._mapped = True
         for position, (out, in_) in expected.items():

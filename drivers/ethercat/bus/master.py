@@ -167,21 +167,22 @@ class Master:
         self._claims.clear()
 
     def interface_problem(self) -> str:
-        """Return what is wrong with an interface now, empty if nothing is.
+        """Return what is wrong with the interfaces now, empty if frames can go out on one: a ring runs on either.
 
         Raises `DriverConnectionError` if one was removed (a USB adapter, a driver that was loaded again) and is there
         again, with a link.
         """
-        try:
-            for name in self._names:
+        problems = []
+        for name in self._names:
+            try:
                 check_link(name)
-        except DriverConnectionError as error:
-            return str(error)
-        if self._sockets is not None and self._sockets.dead:
+            except DriverConnectionError as error:
+                problems.append(str(error))
+        if not problems and self._sockets is not None and self._sockets.dead:
             raise DriverConnectionError(
                 f"EtherCAT on {self.interface}: the interface was removed and is there again: it is to be opened anew"
             )
-        return ""
+        return problems[0] if len(problems) == len(self._names) else ""
 
     @property
     def is_open(self) -> bool:

@@ -80,7 +80,7 @@ class Recording:
     def unix_offset_ns(self) -> int | None:
         """Unix time minus `t_ns` [ns], by the clock of the computer that recorded; None if it was not recorded."""
         text = self.metadata.get(UNIX_OFFSET, "")
-        return int(text) if re.fullmatch(r"-?\d{1,19}", text) and not self.parts else None
+        return int(text) if re.fullmatch(r"-?\d{1,18}|1\d{18}|2[0-2]\d{17}", text) and not self.parts else None
 
     @property
     def stamps(self) -> IntArray:

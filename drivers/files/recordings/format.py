@@ -160,8 +160,7 @@ def frame_schema(meta: RecordingMeta) -> bytes:
         return {"type": "array", "items": {"type": kind}, "minItems": n, "maxItems": n, "description": description}
 
     schema = {
-        "title": SCHEMA_NAME,
-        "type": "object",
+        "title": SCHEMA_NAME, "type": "object",
         "description": f"One sample of {meta.robot}, joint side, SI units; joints: {', '.join(meta.joint_names)}",
         "properties": {
             "t": {"type": "number", "description": "time since the first sample of the file [s]"},
@@ -179,5 +178,5 @@ def frame_schema(meta: RecordingMeta) -> bytes:
             "valid": array("false where the joint's values must not be used; absent if all are valid", "boolean"),
         },
         "required": ["t", "t_ns", "seq"],
-    }
+    }  # fmt: skip
     return json.dumps(schema).encode()

@@ -76,15 +76,10 @@ def _friction(table: RobotTable) -> Friction:
             'is "even", but environment = "vacuum" has no quadratic term; leave one of the two out',
         )
     return Friction(
-        law=given.friction,
-        quadratic="none" if vacuum else given.friction_quadratic,
-        cubic=given.friction_cubic and not vacuum,
-        delta=given.friction_delta,
-        smoothing=given.friction_smoothing,
-        load=given.friction_load,
-        cyclic=given.friction_cyclic,
-        temperature=given.friction_temperature,
-    )
+        law=given.friction, quadratic="none" if vacuum else given.friction_quadratic,
+        cubic=given.friction_cubic and not vacuum, delta=given.friction_delta, smoothing=given.friction_smoothing,
+        load=given.friction_load, cyclic=given.friction_cyclic, temperature=given.friction_temperature,
+    )  # fmt: skip
 
 
 def _angle(joint: JointTable, key: str, default: float = 0.0) -> float:

@@ -50,6 +50,11 @@ class Examination:
         """Return the deviations `std` (p,) with the changes added, as systematic errors of that size."""
         return np.hypot(std, self.moved)
 
+    def widened_covariance(self, covariance: FloatArray) -> FloatArray:
+        """Return `covariance` (p, p) with the variances of `widened`; of a parameter without variance as it is."""
+        known = np.diag(covariance) > 0.0
+        return np.asarray(covariance + np.diag(np.where(known, self.moved, 0.0) ** 2))
+
     def state(self) -> dict[str, Any]:
         """Return the state to save."""
         return {f"examined_{key}": getattr(self, key) for key in ("moved", "text", "wrong")}
@@ -80,8 +85,8 @@ class ExaminationTimes:
 
     def due(self, motion_s: float, t_ns: int, *, believed: bool) -> bool:
         """Take the motion [s] since the estimate began, at the time of the latest frame; True once when it is time."""
-        if motion_s < self._motion_s:  # it has begun anew
-            self._begun_s, self._next_s, self.from_ns = 0.0, FIRST_S, t_ns
+        if motion_s < self._motion_s:  # it has begun anew, or was taken back
+            self._begun_s, self._next_s, self.from_ns = motion_s, FIRST_S, t_ns
         self._motion_s = motion_s
         if not believed or motion_s - self._begun_s < self._next_s:
             return False

@@ -36,9 +36,10 @@ def _summary(name: str) -> dict[str, Any]:
         robot = load_robot(name)
     except RobotError as error:
         problems = [{"field": field, "problem": what} for field, what in error.problems]
-        return {"robot": name, "problems": problems or [{"field": "", "problem": str(error)}]}
+        return {"name": name, "robot": name, "problems": problems or [{"field": "", "problem": str(error)}]}
     return {
-        "robot": robot.model.name, "path": robot.path, "joints": robot.model.n, "payload_kg": robot.model.payload,
+        "name": name, "robot": robot.model.name, "path": robot.path, "joints": robot.model.n,
+        "payload_kg": robot.model.payload,
         "description": str(robot.source.get("description", "")), "warnings": robot.warnings, "problems": [],
     }  # fmt: skip
 

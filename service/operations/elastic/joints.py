@@ -55,8 +55,7 @@ class ElasticJoints:
     def document(self) -> dict[str, Any]:
         """Return the result as plain data, for `--json`."""
         return {
-            "format": FORMAT,
-            "recordings": [{"path": str(r.path), "sha256": r.sha256} for r in self.recordings],
+            "format": FORMAT, "recordings": [{"path": str(r.path), "sha256": r.sha256} for r in self.recordings],
             "stage": self.stage,
             "joints": [
                 {"joint": joint.name, "apparent_lag": None if joint.lag is None else asdict(joint.lag)}
@@ -68,7 +67,7 @@ class ElasticJoints:
                 for joint in self.joints
             ],
             "common_apparent_lag": None if self.lag is None else asdict(self.lag),
-        }
+        }  # fmt: skip
 
 
 def _errors(joint: JointOutcome, fit: ElasticFit) -> list[dict[str, Any]]:

@@ -53,7 +53,7 @@ const PARAMETER = {
   unheard: ["…", "no estimate heard yet", "faint"],
   unestimated: ["○", "not determined by the data", "faint"],
   invalid: ["✕", "the model does not explain the torque", "bad"],
-  doubted: ["?", "doubted: the data and the estimate before do not agree", "bad"],
+  doubted: ["?", "doubted: see what speaks against it", "bad"],
   starved: ["∅", "no frame can be learned from", "bad"],
 };
 const JOB = {
