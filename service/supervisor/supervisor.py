@@ -268,7 +268,7 @@ class Supervisor:
                     with self._capabilities.lent() if process.role == "acquisition" else contextlib.nullcontext():
                         process.start(self.runtime.directory, self._boot_counter.next(), now_ns, self.config)
                 except OSError as error:  # no file, memory or process to be had for the moment
-                    if not process.restarts:
+                    if not self.ready:
                         raise  # systemd tries the whole again
                     process.put_off(now_ns)
                     self.log.error("process_not_started", name=process.name, reason=error.strerror)

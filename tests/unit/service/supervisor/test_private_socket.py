@@ -479,6 +479,7 @@ def test_connections_leave_the_daemon_files_to_open(supervisor: Supervisor) -> N
             while True:
                 os.close(os.dup(0))
                 time.sleep(0.001)
+        supervisor.ready = True
         supervisor._keep_running()
         assert [process.pid for process in supervisor.processes if process.pid or not process.next_start_ns] == []
         assert supervisor._status()["daemon"]["usage"]["open_fds"] > 100
