@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import time
 from pathlib import Path
@@ -176,9 +177,11 @@ class Control(Connection):
         self._id += 1
         deadline = time.monotonic() + timeout_s
         message = encode_request(Request(self._id, verb, args))
-        sent = self._arrives(deadline, zmq.POLLOUT)  # a connection that was refused takes no message
-        if sent:
-            self._socket.send(message)
+        sent = False
+        while not sent and self._arrives(deadline, zmq.POLLOUT):  # a connection that was refused takes no message
+            with contextlib.suppress(zmq.Again):  # it was refused since then
+                self._socket.send(message, zmq.DONTWAIT)
+                sent = True
         while True:
             if not sent or not self._arrives(deadline):
                 raise UnreachableError(
