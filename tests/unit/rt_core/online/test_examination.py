@@ -40,6 +40,7 @@ def test_what_was_found_is_told_kept_with_the_state_and_ended_by_the_next() -> N
             assert ("why" in mine.trust.text(("a", "b", "c"))) == wrong
             assert (valued in report.status) == (not wrong and not moved.any())
             np.testing.assert_allclose(report.std, np.hypot(std, moved))
+            np.testing.assert_allclose(np.sqrt(np.diag(mine.stated_covariance)), report.std)
     estimator.reset()
     assert estimator.trust.reasons == ()
 
@@ -56,3 +57,5 @@ def test_it_is_due_after_some_motion_then_ever_more_rarely_and_again_after_a_res
     assert again == first[: len(again)]
     times.restart(100.0)
     assert [times.due(100.0 + s, 0, believed=True) for s in (FIRST_S - 0.5, FIRST_S)] == [False, True]
+    back_s = 100.0 + FIRST_S - 2.0  # the estimate was taken back
+    assert [times.due(back_s + s, 7, believed=True) for s in (0.0, FIRST_S - 0.5, FIRST_S)] == [False, False, True]

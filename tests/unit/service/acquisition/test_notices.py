@@ -19,3 +19,8 @@ def test_what_flaps_is_told_less_and_less_often_and_the_newest_in_the_end() -> N
     assert told[:2] == [(0, "lost 0"), (1000, "lost 1000 (19 notices before this one are left out)")]
     assert len(told) < 20
     assert told[-1][1].startswith("back 599950")
+    told.clear()
+    for now_ms in range(10**6, 10**6 + 3_600_000, 10_000):
+        notices.append(Notice("lost", "slave 1", "every ten seconds"))
+        teller.turn(notices, now_ms * 1_000_000)
+    assert len(told) < 70
