@@ -236,10 +236,7 @@ def diagnose(
     acts = _gravity_acts(fit, signals)
     against = _gravity_against_links(fit, signals)
     seen = tilt is not None and tilt.identifiable > IDENTIFIABLE
-    # a clock moves the speeds of friction, too: where friction has another form, that is it
-    present = [
-        r for r in results if r.z > SIGNIFICANT and r.identifiable > IDENTIFIABLE and not (formed and r.kind == "clock")
-    ]
+    present = [r for r in results if r.z > SIGNIFICANT and r.identifiable > IDENTIFIABLE]
     live = rows.use.any(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         loud = live & (fit.sigma > NEAR_NOISE * noise)
