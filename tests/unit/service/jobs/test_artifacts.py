@@ -6,12 +6,12 @@ import hashlib
 import os
 import stat
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
-from service.jobs.queue.artifacts import MIN_AGE_S, ArtifactError, Artifacts
+from service.jobs.queue.artifacts import MIN_AGE_S, ArtifactError, Artifacts, _age
 
 CONTENT = b"what a job has made\n"
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -104,6 +104,28 @@ def test_many_at_once(kept: Artifacts, source: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert files(kept) == {SHA[2:]}
+
+
+def test_what_happens_between_look_and_deletion(kept: Artifacts, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object stored again while a sweep deletes it is there afterwards; a temporary file may be gone by then."""
+    kept.put(source)
+    torn = kept._objects / ".incoming-torn"
+    torn.write_bytes(b"half")
+    for path in (kept.path(SHA), torn):
+        make_old(path)
+    with ThreadPoolExecutor(1) as pool:
+
+        def age(path: Path) -> float:
+            seconds = _age(path)
+            if path == torn:
+                torn.unlink()
+            else:
+                wait([pool.submit(kept.put, source)], timeout=0.2)  # has to wait for the sweep
+            return seconds
+
+        monkeypatch.setattr("service.jobs.queue.artifacts._age", age)
+        assert kept.sweep(set()) == 1
+    assert kept.verify(SHA).read_bytes() == CONTENT
 
 
 def test_wrong_names_reach_no_file(kept: Artifacts, source: Path) -> None:
