@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from service.protocol.endpoints import ANSWER_S
 from service.protocol.messages import (
+    MAX_DEPTH,
     MAX_REPLY,
     MAX_REQUEST,
     MAX_TEXT,
     VERSION,
+    Versioned,
     WireError,
-    WireVersionError,
+    check_json,
+    decode_versioned,
     pack_map,
-    unpack_map,
 )
 from service.protocol.roles import Role
 
@@ -172,6 +176,31 @@ class Reply:
     error: ControlError | None
 
 
+_Id = Annotated[int, msgspec.Meta(gt=-(1 << 62), lt=1 << 62)]
+
+
+class _Request(Versioned, kw_only=True):
+    id: _Id
+    verb: str
+    args: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Error(msgspec.Struct):
+    type: str
+    message: str
+
+
+class _Reply(Versioned, kw_only=True):
+    id: _Id
+    ok: bool
+    result: dict[str, Any] | None = None
+    error: _Error | None = None
+
+
+_REQUEST = msgspec.msgpack.Decoder(_Request)
+_REPLY = msgspec.msgpack.Decoder(_Reply)
+
+
 def encode_request(request: Request) -> bytes:
     """Encode a request; raises `WireError` if an argument cannot be sent."""
     return pack_map({"v": VERSION, "id": request.id, "verb": request.verb, "args": request.args}, MAX_REQUEST)
@@ -179,13 +208,9 @@ def encode_request(request: Request) -> bytes:
 
 def decode_request(data: bytes) -> Request:
     """Decode a request; any bytes decode or raise `WireError`."""
-    body = _checked(data, MAX_REQUEST)
-    verb, args = body.get("verb"), body.get("args", {})
-    if type(verb) is not str:
-        raise WireError("verb: expected a text")
-    if type(args) is not dict:
-        raise WireError("args: expected a map")
-    return Request(body["id"], verb, args)
+    body = decode_versioned(_REQUEST, data, MAX_REQUEST)
+    check_json(body.args, MAX_DEPTH - 1, MAX_TEXT)
+    return Request(body.id, body.verb, body.args)
 
 
 def encode_result(id: int, result: Mapping[str, Any]) -> bytes:
@@ -200,22 +225,13 @@ def encode_error(id: int, type: str, message: str) -> bytes:
 
 def decode_reply(data: bytes) -> Reply:
     """Decode a reply; any bytes decode or raise `WireError`."""
-    body = _checked(data, MAX_REPLY, MAX_REPLY)  # a robot's description is one text
-    if body.get("ok") is True and type(body.get("result")) is dict:
-        return Reply(body["id"], body["result"], None)
-    error = body.get("error")
-    if body.get("ok") is not False or type(error) is not dict:
+    body = decode_versioned(_REPLY, data, MAX_REPLY)
+    if body.ok and body.result is not None:
+        check_json(body.result, MAX_DEPTH - 1, MAX_REPLY)  # a robot's description is one text
+        return Reply(body.id, body.result, None)
+    if body.ok or body.error is None:
         raise WireError("a reply needs ok and a result or an error")
-    return Reply(body["id"], {}, ControlError(str(error.get("type")), str(error.get("message"))))
-
-
-def _checked(data: bytes, limit: int, text: int = MAX_TEXT) -> dict[str, Any]:
-    body = unpack_map(data, limit, text=text)
-    if body.get("v") != VERSION or type(body.get("v")) is not int:
-        raise WireVersionError(body.get("v") if type(body.get("v")) is int else None)
-    if type(body.get("id")) is not int or abs(body["id"]) >> 62:
-        raise WireError("id: expected an integer")
-    return body
+    return Reply(body.id, {}, ControlError(body.error.type, body.error.message))
 
 
 def check_request(request: Request, arms: tuple[str, ...]) -> Request:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
-import msgpack
+import msgspec
 import numpy as np
 
 from drivers.frame import CHANNELS, JointFrame
-from rt_core.types import BoolArray, FloatArray, IntArray
+from rt_core.types import BoolArray, FloatArray
 
 VERSION = 1
 KINDS = ("frame", "estimate", "torque", "elastic", "status", "stats", "meta", "event")
@@ -30,11 +30,9 @@ MAX_DEPTH = 12
 MAX_TEXT = 1 << 16
 
 _ARM = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
-_INT64 = range(-(1 << 63), 1 << 63)
-_NUMBERS = frozenset((float, int))
-_BITS = frozenset((bool, int))
-_COUNTS = ("frames", "used", "masked", "lost", "resets")
 _ENVELOPE = frozenset(("v", "kind", "src", "epoch", "seq", "t", "t_ns", "clock", "t_host_ns"))
+_TEXT = frozenset((str,))
+_JSON = frozenset((type(None), bool, int, float, str, list, dict))
 
 
 class WireError(ValueError):
@@ -132,7 +130,100 @@ def topic(arm: str, kind: str) -> bytes:
     return f"{arm}/{kind}".encode()
 
 
+# ---------------------------------------------------------------- fields on the wire
+
+
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_Name = Annotated[str, msgspec.Meta(max_length=200)]
+_Layout: TypeAlias = "list[tuple[str, _WireType]]"
+
+
+class _WireType(NamedTuple):
+    """How values of one type are sent: the type that a decoder expects, and both conversions."""
+
+    expected: Any
+    send: Callable[[Any], Any]
+    receive: Callable[[Any], Any]
+    per_item: bool = False  # one of each parameter or joint
+
+
+#: By the annotation of a field.
+_WIRE_TYPES = {
+    "FloatArray": _WireType(list[float], np.ndarray.tolist, lambda value: np.array(value, np.float64), True),
+    "IntArray": _WireType(list[_Int64], np.ndarray.tolist, lambda value: np.array(value, np.int64), True),
+    "BoolArray": _WireType(
+        list[bool | int],
+        lambda value: value.astype(np.int64).tolist(),
+        lambda value: np.array([item != 0 for item in value], np.bool_),
+        True,
+    ),
+    "tuple[str, ...]": _WireType(list[str], list, tuple, True),
+    "float": _WireType(float, float, float),
+    "int": _WireType(_Int64, int, int),
+    "str": _WireType(_Name, str, str),
+}
+
+
+class Versioned(msgspec.Struct, kw_only=True):
+    """What every map has: the major version of the format."""
+
+    v: Any = None
+
+
+class _Head(Versioned, kw_only=True):
+    src: _Name
+    epoch: _Int64
+    seq: _Int64
+    t_ns: _Int64
+    clock: _Name
+    t_host_ns: _Int64
+    kind: Any = None
+
+    def envelope(self) -> Envelope:
+        return Envelope(self.src, self.epoch, self.seq, self.t_ns, self.clock, self.t_host_ns)
+
+
+def _layout(message: type, *left_out: str) -> _Layout:
+    return [
+        (field.name, _WIRE_TYPES[str(field.type).removesuffix(" | None")])
+        for field in fields(message)
+        if field.name not in left_out
+    ]
+
+
+def _decoder(layout: _Layout, *, optional: bool = False) -> msgspec.msgpack.Decoder[Any]:
+    wanted = [
+        (name, type.expected | msgspec.UnsetType, msgspec.UNSET) if optional else (name, type.expected)
+        for name, type in layout
+    ]
+    return msgspec.msgpack.Decoder(msgspec.defstruct("_Body", wanted, bases=(_Head,), kw_only=True))
+
+
+_FRAME = _layout(JointFrame, "seq", "t_bus_ns", "t_host_ns")
+_ESTIMATE = _layout(EstimateMessage, "arm", "envelope")
+_TORQUE = _layout(TorqueMessage, "arm", "envelope")
+_JOINTS = frozenset(("lam", "innovation", "sigma"))  # of an estimate; its other lists have an item for each parameter
+_DECODERS: dict[str, msgspec.msgpack.Decoder[Any]] = {
+    "frame": _decoder(_FRAME, optional=True),
+    "estimate": _decoder(_ESTIMATE),
+    "torque": _decoder(_TORQUE),
+} | dict.fromkeys(("elastic", "status", "stats", "meta", "event"), msgspec.msgpack.Decoder(_Head))
+_VERSION = msgspec.msgpack.Decoder(Versioned)
+_MAP = msgspec.msgpack.Decoder(dict[str, Any])
+
+
 # ---------------------------------------------------------------- encoding
+
+
+def _encodable(value: object) -> Any:
+    """Return what msgspec encodes for a subclass, such as NumPy's float64; raises `TypeError`."""
+    for kind in (float, int, str):
+        if isinstance(value, kind):
+            return kind(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_encodable)
 
 
 def encode_frame(arm_topic: bytes, envelope_src: str, epoch: int, clock: str, frame: JointFrame) -> list[bytes]:
@@ -142,15 +233,11 @@ def encode_frame(arm_topic: bytes, envelope_src: str, epoch: int, clock: str, fr
         "v": VERSION, "kind": "frame", "src": envelope_src, "epoch": epoch, "seq": int(frame.seq), "t": t_ns * 1e-9,
         "t_ns": t_ns, "clock": clock, "t_host_ns": int(frame.t_host_ns),
     }  # fmt: skip
-    for name in CHANNELS:
+    for name, type in _FRAME:
         value = getattr(frame, name)
         if value is not None:
-            body[name] = value.tolist()
-    if frame.status_word is not None:
-        body["status_word"] = frame.status_word.tolist()
-    if frame.valid is not None:
-        body["valid"] = [1 if ok else 0 for ok in frame.valid.tolist()]
-    return [arm_topic, msgpack.packb(body)]
+            body[name] = type.send(value)
+    return [arm_topic, _ENCODER.encode(body)]
 
 
 def encode(message: Message) -> list[bytes]:
@@ -158,20 +245,12 @@ def encode(message: Message) -> list[bytes]:
     envelope = message.envelope
     if isinstance(message, FrameMessage):
         return encode_frame(topic(message.arm, "frame"), envelope.src, envelope.epoch, envelope.clock, message.frame)
-    if isinstance(message, EstimateMessage):
-        kind = "estimate"
-        body: dict[str, Any] = {name: getattr(message, name).tolist() for name in ("theta", "validated", "std")}
-        body["status"] = list(message.status)
-        body["excited"] = [1 if flag else 0 for flag in message.excited.tolist()]
-        body |= {name: getattr(message, name).tolist() for name in ("lam", "innovation", "sigma")}
-        body["delay_s"] = float(message.delay_s)
-        body |= {name: int(getattr(message, name)) for name in _COUNTS} | {"hash": message.hash}
-    elif isinstance(message, TorqueMessage):
-        kind = "torque"
-        body = {name: getattr(message, name).tolist() for name in ("measured", "predicted", "residual")}
-    else:
+    if isinstance(message, BodyMessage):
         kind = message.kind
         body = {key: value for key, value in message.body.items() if key not in _ENVELOPE}
+    else:
+        kind, layout = ("estimate", _ESTIMATE) if isinstance(message, EstimateMessage) else ("torque", _TORQUE)
+        body = {name: type.send(getattr(message, name)) for name, type in layout}
     head = {
         "v": VERSION, "kind": kind, "src": envelope.src, "epoch": envelope.epoch, "seq": envelope.seq,
         "t": envelope.t_ns * 1e-9, "t_ns": envelope.t_ns, "clock": envelope.clock, "t_host_ns": envelope.t_host_ns,
@@ -182,7 +261,7 @@ def encode(message: Message) -> list[bytes]:
 def pack_map(value: Mapping[str, Any], limit: int = MAX_MESSAGE) -> bytes:
     """Encode a map; raises `WireError` for unsupported types or more than `limit` bytes."""
     try:
-        data: bytes = msgpack.packb(value)
+        data = _ENCODER.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise WireError(f"cannot encode the message: {error}") from error
     if len(data) > limit:
@@ -192,15 +271,29 @@ def pack_map(value: Mapping[str, Any], limit: int = MAX_MESSAGE) -> bytes:
 
 # ---------------------------------------------------------------- decoding
 
+_T = TypeVar("_T")
+_V = TypeVar("_V", bound=Versioned)
+
 
 def unpack_map(data: bytes, limit: int = MAX_MESSAGE, depth: int = MAX_DEPTH, text: int = MAX_TEXT) -> dict[str, Any]:
-    """Decode exactly one msgpack map with text keys; raises `WireError` otherwise.
+    """Decode exactly one msgpack map of JSON values; raises `WireError` otherwise.
 
-    `text` is the longest text in it, in bytes.
+    `text` is the length of the longest text in it.
     """
-    value = _unpack(data, limit, text)
-    check_nesting(value, depth)
+    value = _decode(_MAP, data, limit)
+    check_json(value, depth, text)
     return value
+
+
+def decode_versioned(decoder: msgspec.msgpack.Decoder[_V], data: bytes, limit: int) -> _V:
+    """Decode exactly one msgpack map; raises `WireError`, and first of all `WireVersionError`."""
+    try:
+        body = _decode(decoder, data, limit)
+    except WireError:
+        _check_version(_decode(_VERSION, data, limit))
+        raise
+    _check_version(body)
+    return body
 
 
 def decode(parts: Sequence[bytes]) -> Message:
@@ -213,157 +306,89 @@ def decode(parts: Sequence[bytes]) -> Message:
         raise WireError(f"topic: {error}") from error
     if not slash or not _ARM.fullmatch(arm) or kind not in _DECODERS:
         raise WireError(f"topic {parts[0][:80]!r}: expected <arm>/<kind> with a kind of {', '.join(KINDS)}")
-    body = _unpack(parts[1], MAX_MESSAGE)
-    version = body.get("v")
-    if type(version) is not int or version != VERSION:
-        raise WireVersionError(version if type(version) is int else None)
-    if body.get("kind") != kind:
-        raise WireError(f"kind: the map's {str(body.get('kind'))[:40]!r} is not the topic's {kind!r}")
-    envelope = Envelope(
-        _text(body, "src"), _int(body, "epoch"), _int(body, "seq"), _int(body, "t_ns"), _text(body, "clock"),
-        _int(body, "t_host_ns"),
-    )  # fmt: skip
-    return _DECODERS[kind](arm, envelope, body)
+    body = decode_versioned(_DECODERS[kind], parts[1], MAX_MESSAGE)
+    if body.kind != kind:
+        raise WireError(f"kind: the map's {str(body.kind)[:40]!r} is not the topic's {kind!r}")
+    envelope = body.envelope()
+    if kind == "frame":
+        values = _received(body, _FRAME)
+        n = _check_lengths(values, [name for name, _ in _FRAME if name in values])
+        if not (0 < n <= MAX_JOINTS and any(name in values for name in CHANNELS)):
+            raise WireError(f"a frame needs a channel ({', '.join(CHANNELS)}) of 1 to {MAX_JOINTS} joints")
+        return FrameMessage(arm, envelope, JointFrame(envelope.seq, envelope.t_ns, envelope.t_host_ns, **values))
+    if kind == "estimate":
+        values = _received(body, _ESTIMATE)
+        lists = [name for name, type in _ESTIMATE if type.per_item]
+        _check_lengths(values, [name for name in lists if name in _JOINTS])
+        _check_lengths(values, [name for name in lists if name not in _JOINTS])
+        return EstimateMessage(arm, envelope, **values)
+    if kind == "torque":
+        values = _received(body, _TORQUE)
+        _check_lengths(values, list(values))
+        return TorqueMessage(arm, envelope, **values)
+    content = unpack_map(parts[1])
+    return BodyMessage(arm, kind, envelope, {key: value for key, value in content.items() if key not in _ENVELOPE})
 
 
-def _unpack(data: bytes, limit: int, text: int = MAX_TEXT) -> dict[str, Any]:
+def _received(body: _Head, layout: _Layout) -> dict[str, Any]:
+    values = {}
+    for name, type in layout:
+        value = getattr(body, name)
+        if value is not msgspec.UNSET:
+            values[name] = type.receive(value)
+    return values
+
+
+def _check_lengths(values: Mapping[str, Any], names: Sequence[str]) -> int:
+    n = len(values[names[0]]) if names else 0
+    for name in names:
+        if len(values[name]) != n:
+            raise WireError(f"{name}: has {len(values[name])} elements where {n} are expected")
+    return n
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[_T], data: bytes, limit: int) -> _T:
     if len(data) > limit:
         raise WireError(f"the message has {len(data)} bytes; the limit is {limit}")
     try:
-        value = msgpack.unpackb(
-            data, strict_map_key=True, max_str_len=text, max_bin_len=0, max_ext_len=0, ext_hook=_refuse_ext
-        )
-    except (ValueError, TypeError, OverflowError) as error:
-        raise WireError(f"not a msgpack map: {str(error) or type(error).__name__}") from error
-    if type(value) is not dict:
-        raise WireError(f"not a msgpack map but {type(value).__name__}")
-    for key in value:
-        if type(key) is not str:
-            raise WireError("a key of the map is not text")
-    return value
+        return decoder.decode(data)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `")
+        raise WireError(f"{where.strip('$.`') or 'map'}: {what}") from error
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise WireError(f"not a msgpack map: {error}") from error
 
 
-def _refuse_ext(code: int, data: bytes) -> object:
-    raise ValueError(f"extension type {code} of {len(data)} bytes")
+def _check_version(body: Versioned) -> None:
+    if type(body.v) is not int or body.v != VERSION:
+        raise WireVersionError(body.v if type(body.v) is int else None)
 
 
-def check_nesting(value: object, depth: int = MAX_DEPTH) -> None:
-    """Raise `WireError` unless lists and maps are nested at most `depth` deep, with texts as keys."""
-    _check_nesting(value, depth, depth)
+def check_json(value: Mapping[str, Any] | Sequence[Any], depth: int = MAX_DEPTH, text: int | None = None) -> None:
+    """Check that lists and maps are nested at most `depth` deep, with texts as keys; raises `WireError`.
+
+    With `text`, also that they hold nothing but JSON values, and no longer text.
+    """
+    _check_level(value, depth, depth, text)
 
 
-def _check_nesting(value: object, depth: int, most: int) -> None:
+def _check_level(value: Mapping[str, Any] | Sequence[Any], left: int, depth: int, text: int | None) -> None:
+    if left <= 0:
+        raise WireError(f"nested deeper than {depth}")
+    items: Sequence[Any] = value  # type: ignore[assignment]
     if isinstance(value, dict):
-        items: Any = value.values()
-        if not all(type(key) is str for key in value):
+        items = list(value.values())
+        if not _TEXT.issuperset(map(type, value)):
             raise WireError("a key of a map is not text")
-    elif isinstance(value, list):
-        items = value
-    else:
-        return
-    if depth == 0:
-        raise WireError(f"nested deeper than {most}")
-    for item in items:
-        if type(item) is list or type(item) is dict:
-            _check_nesting(item, depth - 1, most)
-
-
-def _int(body: dict[str, Any], key: str) -> int:
-    value = body.get(key)
-    if type(value) is not int or value not in _INT64:
-        raise WireError(f"{key}: expected an integer of 64 bits")
-    return value
-
-
-def _text(body: dict[str, Any], key: str) -> str:
-    value = body.get(key)
-    if type(value) is not str or len(value) > 200:
-        raise WireError(f"{key}: expected a text of at most 200 characters")
-    return value
-
-
-def _number(body: dict[str, Any], key: str) -> float:
-    value = body.get(key)
-    if type(value) not in _NUMBERS:
-        raise WireError(f"{key}: expected a number")
-    return float(value)  # type: ignore[arg-type]
-
-
-def _list(body: dict[str, Any], key: str, length: int | None = None) -> list[Any]:
-    value = body.get(key)
-    if type(value) is not list:
-        raise WireError(f"{key}: expected a list")
-    if length is not None and len(value) != length:
-        raise WireError(f"{key}: has {len(value)} elements where {length} are expected")
-    return value
-
-
-def _floats(body: dict[str, Any], key: str, length: int | None = None) -> FloatArray:
-    value = _list(body, key, length)
-    if not _NUMBERS.issuperset(map(type, value)):
-        raise WireError(f"{key}: expected numbers")
-    return np.array(value, np.float64)
-
-
-def _bits(body: dict[str, Any], key: str, length: int | None = None) -> BoolArray:
-    value = _list(body, key, length)
-    if not _BITS.issuperset(map(type, value)):
-        raise WireError(f"{key}: expected zeros and ones")
-    return np.array([item != 0 for item in value], np.bool_)
-
-
-def _ints(body: dict[str, Any], key: str, length: int | None = None) -> IntArray:
-    value = _list(body, key, length)
-    if any(type(item) is not int or item not in _INT64 for item in value):
-        raise WireError(f"{key}: expected integers of 64 bits")
-    return np.array(value, np.int64)
-
-
-def _decode_frame(arm: str, envelope: Envelope, body: dict[str, Any]) -> FrameMessage:
-    frame = JointFrame(envelope.seq, envelope.t_ns, envelope.t_host_ns)
-    n: int | None = None
-    for name in CHANNELS:
-        if name in body:
-            value = _floats(body, name, n)
-            n = len(value)
-            setattr(frame, name, value)
-    if "status_word" in body:
-        frame.status_word = _ints(body, "status_word", n)
-    if "valid" in body:
-        frame.valid = _bits(body, "valid", n)
-    if n is None or not 0 < n <= MAX_JOINTS:
-        raise WireError(f"a frame needs a channel ({', '.join(CHANNELS)}) of 1 to {MAX_JOINTS} joints")
-    return FrameMessage(arm, envelope, frame)
-
-
-def _decode_estimate(arm: str, envelope: Envelope, body: dict[str, Any]) -> EstimateMessage:
-    theta = _floats(body, "theta")
-    lam = _floats(body, "lam")
-    status = _list(body, "status", len(theta))
-    if any(type(item) is not str for item in status):
-        raise WireError("status: expected texts")
-    return EstimateMessage(
-        arm, envelope, theta=theta, validated=_floats(body, "validated", len(theta)),
-        std=_floats(body, "std", len(theta)), status=tuple(status), excited=_bits(body, "excited", len(theta)), lam=lam,
-        innovation=_floats(body, "innovation", len(lam)), sigma=_floats(body, "sigma", len(lam)),
-        delay_s=_number(body, "delay_s"), **{name: _int(body, name) for name in _COUNTS}, hash=_text(body, "hash"),
-    )  # fmt: skip
-
-
-def _decode_torque(arm: str, envelope: Envelope, body: dict[str, Any]) -> TorqueMessage:
-    measured = _floats(body, "measured")
-    n = len(measured)
-    return TorqueMessage(arm, envelope, measured, _floats(body, "predicted", n), _floats(body, "residual", n))
-
-
-def _decode_body(arm: str, envelope: Envelope, body: dict[str, Any]) -> BodyMessage:
-    check_nesting(body)
-    kind = body["kind"]
-    return BodyMessage(arm, kind, envelope, {key: value for key, value in body.items() if key not in _ENVELOPE})
-
-
-_DECODERS: dict[str, Callable[[str, Envelope, dict[str, Any]], Message]] = {
-    "frame": _decode_frame,
-    "estimate": _decode_estimate,
-    "torque": _decode_torque,
-} | dict.fromkeys(("elastic", "status", "stats", "meta", "event"), _decode_body)
+        if text is not None and value and max(map(len, value)) > text:
+            raise WireError(f"a key of more than {text} characters")
+    types = set(map(type, items))
+    if text is not None and not types <= _JSON:
+        names = ", ".join(sorted(type.__name__ for type in types - _JSON))
+        raise WireError(f"{names}: values are numbers, texts, truth values, lists and maps")
+    if text is not None and str in types and any(type(item) is str and len(item) > text for item in items):
+        raise WireError(f"a text of more than {text} characters")
+    if list in types or dict in types:
+        for item in items:
+            if type(item) is list or type(item) is dict:
+                _check_level(item, left - 1, depth, text)

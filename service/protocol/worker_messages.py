@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.protocol.json_values import shortened
-from service.protocol.messages import MAX_REPLY, WireError, check_nesting, unpack_map
+from service.protocol.messages import MAX_REPLY, WireError, check_json, unpack_map
 
 #: Fields of each type of message.
 _FIELDS: dict[str, dict[str, type]] = {
@@ -46,7 +46,7 @@ def decode_worker_message(data: bytes, role: str) -> dict[str, Any]:
     if "info" in fields:
         if len(data) > MAX_INFO:
             raise WireError(f"info: the message has {len(data)} bytes; the limit is {MAX_INFO}")
-        check_nesting(message["info"], _INFO_DEPTH)
+        check_json(message["info"], _INFO_DEPTH)
     if kind == "ready":
         ports = GATEWAY_PORTS if role == "gateway" and "mirror_port" in message["info"] else _PORTS.get(role, ())
         for name in ports:

@@ -27,7 +27,7 @@ from service.io.log import Log, configure, crash_fd, get_log
 from service.io.sockets import readable
 from service.protocol.control import OVERTAKEN, STOPPING, ControlError
 from service.protocol.json_values import shortened
-from service.protocol.messages import MAX_REPLY, WireError, check_nesting, pack_map, unpack_map
+from service.protocol.messages import MAX_REPLY, WireError, check_json, pack_map, unpack_map
 from service.protocol.transient_errors import is_transient
 from service.worker.resources import die_with_parent, release_memory, usage
 from service.worker.scheduling import apply_scheduling
@@ -242,7 +242,7 @@ class Worker:
         """Answer the request `id` of the supervisor."""
         message = {"type": "reply", "id": id, "result": dict(result)}
         try:
-            check_nesting(message)  # what the supervisor could not read it could not answer either
+            check_json(message)  # what the supervisor could not read it could not answer either
             self._send(message)
         except WireError as error:
             self.refuse(id, ControlError("failed", str(error)))
