@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from rt_core.calibration._verdict import SIGNIFICANCE
 from rt_core.calibration.fit import Objective
@@ -80,7 +80,7 @@ def worse_by_more_than_chance(
     left = max(richer.sample.width * len(richer.sample) - richer.spent(), 1.0)
     fitted = richer.total(richer.x[richer.free])
     rise = replace(without, scale=richer.scale, prior=richer.prior).total(without.x[without.free]) - fitted
-    chance = stats.f.isf(SIGNIFICANCE, held, left) * (max(dependence.ratio, 1.0) if dependence.found else 1.0)
+    chance = scipy.stats.f.isf(SIGNIFICANCE, held, left) * (max(dependence.ratio, 1.0) if dependence.found else 1.0)
     return bool(rise / held > chance * max(fitted / left, np.finfo(np.float64).tiny))
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 from rt_core.calibration._chain import BISQUARE, HUBER, SQUARES
 from rt_core.types import FloatArray
@@ -53,7 +53,7 @@ def slopes(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
 def efficiency(loss: Loss, limit: float, width: int) -> float:
     """Return the efficiency at the normal distribution in `width` coordinates, by quadrature over chi."""
     u = np.linspace(0.0, 12.0, 4001)
-    density = stats.chi.pdf(u, width)
+    density = scipy.stats.chi.pdf(u, width)
     w = weights(u, loss, limit)
     slope = np.trapezoid((slopes(u, loss, limit) / width + (1.0 - 1.0 / width) * w) * density, u)
     power = np.trapezoid((w * u) ** 2 * density, u) / width
@@ -66,7 +66,7 @@ def tuning(loss: Loss, width: int) -> float:
     if loss == "squares":
         return float("inf")
     lower, upper = (0.1, 8.0) if loss == "huber" else (2.0, 12.0)
-    return float(optimize.brentq(lambda c: efficiency(loss, c, width) - EFFICIENCY, lower, upper, xtol=1e-6))
+    return float(scipy.optimize.brentq(lambda c: efficiency(loss, c, width) - EFFICIENCY, lower, upper, xtol=1e-6))
 
 
 def scale(lengths: FloatArray, width: int, loss: Loss, spent: float = 0.0) -> float:
@@ -77,7 +77,7 @@ def scale(lengths: FloatArray, width: int, loss: Loss, spent: float = 0.0) -> fl
     if loss == "squares":
         found = float(np.sqrt(np.mean(lengths**2) / width))
     else:
-        found = float(np.median(lengths) / stats.chi.median(width))
+        found = float(np.median(lengths) / scipy.stats.chi.median(width))
     return found / float(np.sqrt(max(1.0 - spent, 0.1)))
 
 
@@ -85,8 +85,8 @@ def scale_efficiency(width: int, loss: Loss) -> float:
     """Return the efficiency of `scale` for normal data: 1, or that of the median of chi."""
     if loss == "squares":
         return 1.0
-    median = float(stats.chi.median(width))
-    return 2.0 * float(stats.chi.pdf(median, width) * median) ** 2 / width
+    median = float(scipy.stats.chi.median(width))
+    return 2.0 * float(scipy.stats.chi.pdf(median, width) * median) ** 2 / width
 
 
 def mean_slope(u: FloatArray, loss: Loss, limit: float, width: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from rt_core.calibration import _robust as robust
 from rt_core.calibration.error_model import ErrorModel
@@ -96,7 +96,7 @@ def judged(
     coordinates = min(sample.width, 3)
     counted = coordinates * robust.scale_efficiency(coordinates, loss)
     freedom = max(len(sample) * (1.0 - spent / rows), 0.1) * counted
-    luck = stats.f.isf(SIGNIFICANCE, int(tested.sum()) * counted, freedom)
+    luck = scipy.stats.f.isf(SIGNIFICANCE, int(tested.sum()) * counted, freedom)
     if now > max(OVERFIT, np.sqrt(luck)) * expected and now > NOTHING:
         return "overfit", (
             f"the error on the test poses is {1e3 * now:.3f} mm a coordinate, {1e3 * float(expected):.3f} mm "
@@ -157,10 +157,10 @@ def _gains(objective: Objective, arm: IntArray, spent: float) -> bool:
     if np.sqrt(nominal / len(objective.sample)) * objective.scale[0] < NOTHING:
         return False
     ratio = (nominal - fitted) / taken / max(fitted / left, np.finfo(np.float64).tiny)
-    return bool(ratio > stats.f.isf(SIGNIFICANCE, taken, left))
+    return bool(ratio > scipy.stats.f.isf(SIGNIFICANCE, taken, left))
 
 
 def _worse(before: FloatArray, after: FloatArray) -> bool:
     """Check whether distances (N, 3) or (N, 6) `after` are significantly larger than `before` (signed-rank test)."""
     change = np.linalg.norm(after[:, :3], axis=1) - np.linalg.norm(before[:, :3], axis=1)
-    return bool(change.any() and stats.wilcoxon(change, alternative="greater").pvalue < SIGNIFICANCE)
+    return bool(change.any() and scipy.stats.wilcoxon(change, alternative="greater").pvalue < SIGNIFICANCE)

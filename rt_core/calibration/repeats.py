@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.spatial import cKDTree
+import scipy
 
 from rt_core.calibration._alignment import nearest_rotation
 from rt_core.calibration.sample import Sample
@@ -31,7 +31,7 @@ def distinct_postures(q: FloatArray, *labels: IntArray | None) -> IntArray:
     if given:
         kind = np.unique(np.column_stack(given), axis=0, return_inverse=True)[1].ravel()
     group = np.full(len(q), -1, dtype=np.int64)
-    tree, count = cKDTree(q), 0
+    tree, count = scipy.spatial.cKDTree(q), 0
     for i in range(len(q)):
         if group[i] >= 0:
             continue

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import scipy.linalg as la
-from scipy import stats
 
 from rt_core.calibration import _robust as robust
 from rt_core.calibration.fit import Objective, gauss_newton_step
@@ -102,7 +102,7 @@ def statistics(objective: Objective) -> Statistics:
 
 def half_interval(freedom: float) -> float:
     """Return half of a 95 % interval in standard deviations with these degrees of freedom (Student)."""
-    return float(stats.t.isf(0.5 * (1.0 - CONFIDENCE), freedom))
+    return float(scipy.stats.t.isf(0.5 * (1.0 - CONFIDENCE), freedom))
 
 
 def noise_std(found: Statistics, objective: Objective) -> FloatArray:
@@ -182,7 +182,7 @@ def _dependence(scores: FloatArray, shares: FloatArray, variance: float, freedom
     if mean <= 0.0 or spread <= 0.0 or variance <= 0.0:
         return Dependence(len(scores), 1.0, float("inf"))
     ratio = float(np.sum(scores**2)) / mean / variance
-    return Dependence(len(scores), ratio, float(stats.f.isf(SIGNIFICANCE, mean**2 / spread, freedom)))
+    return Dependence(len(scores), ratio, float(scipy.stats.f.isf(SIGNIFICANCE, mean**2 / spread, freedom)))
 
 
 def _middle(scores: FloatArray, shares: FloatArray, variance: float, known: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 from rt_core.commissioning.findings import CommissioningError
 from rt_core.linear_algebra import lstsq, svd
@@ -57,7 +57,7 @@ class FrictionFit:
     @property
     def quantile_95(self) -> float:
         """Half a 95 % interval in standard deviations; Student's if these are widened by the scatter."""
-        return float(stats.t.ppf(0.975, self.free) if self.scatter > 1.0 else NORMAL_QUANTILE_95)
+        return float(scipy.stats.t.ppf(0.975, self.free) if self.scatter > 1.0 else NORMAL_QUANTILE_95)
 
     @property
     def std(self) -> FloatArray:
@@ -101,7 +101,7 @@ def _fit(speed: FloatArray, friction: FloatArray, weight: FloatArray) -> Frictio
     drop = np.array([-1.0, 1.0])
     spread = float(np.sqrt(drop @ curved.covariance[:2, :2] @ drop))
     supported = (
-        stats.f.sf(better, 2, free) < _CHANCE
+        scipy.stats.f.sf(better, 2, free) < _CHANCE
         and fb - fc > _SURE * spread
         and speed.min() < vb < 0.5 * speed.max()
         and curved.std[3] < vb
@@ -152,7 +152,7 @@ def _stribeck(speed: FloatArray, friction: FloatArray, weight: FloatArray) -> tu
     grid = np.linspace(np.log(0.3 * speed.min()), np.log(speed.max()), _GRID)
     best = int(np.argmin([cost(v) for v in grid]))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, _GRID - 1)]
-    found = optimize.minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": 1e-6})
+    found = scipy.optimize.minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": 1e-6})
     vb = float(np.exp(found.x))
     linear, least = _linear("stribeck", speed, friction, weight, vb)
     values = np.append(linear.values, vb)

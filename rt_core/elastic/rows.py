@@ -19,8 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import ndimage, signal
-from scipy.interpolate import CubicSpline
+import scipy
 
 from rt_core.identification.preprocess import DataError, SignalPiece, SignalSettings, central_difference, prepare
 from rt_core.identification.rows import row_filter
@@ -80,8 +79,8 @@ class ElasticPiece:
     sign: FloatArray
     motor_torque: FloatArray
     sensor_torque: FloatArray | None
-    link: CubicSpline
-    link_speed: CubicSpline
+    link: scipy.interpolate.CubicSpline
+    link_speed: scipy.interpolate.CubicSpline
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ def elastic_rows(
             moving &= ~piece.bridged
         guard = int(_GUARD_PERIODS * rate / settings.cutoff_hz)
         if not moving.all():
-            moving = ndimage.binary_erosion(moving, np.ones(2 * guard + 1, dtype=bool), border_value=1)
+            moving = scipy.ndimage.binary_erosion(moving, np.ones(2 * guard + 1, dtype=bool), border_value=1)
         moving &= signals.inside(piece.t, settings.trim)
         made = _reduce(piece, drive, moving, taps, factor, smoothing, sensor_torque is not None)
         if made is not None:
@@ -210,14 +209,14 @@ def _reduce(
         return None
 
     def low_pass(x: FloatArray) -> FloatArray:
-        return np.asarray(signal.oaconvolve(x, taps, mode="same"))
+        return np.asarray(scipy.signal.oaconvolve(x, taps, mode="same"))
 
     speed = piece.dq[:, 0]
     sign = np.tanh(speed / smoothing) if smoothing > _SHARPEST else np.sign(speed)
     inertia = 0.0 if drive.rotor_inertia is None else drive.rotor_inertia * drive.gear_ratio**2
     acceleration = central_difference(speed, 1.0 / rate)  # low-passed below
     inside = slice(half, piece.t.size - half)
-    link = CubicSpline(piece.t[inside], low_pass(piece.q[:, 1])[inside])
+    link = scipy.interpolate.CubicSpline(piece.t[inside], low_pass(piece.q[:, 1])[inside])
     motor_torque = low_pass(piece.tau[:, 0] - inertia * acceleration)[keep]
     return ElasticPiece(
         piece.t[keep], low_pass(piece.q[:, 0])[keep], low_pass(speed)[keep], low_pass(sign)[keep], motor_torque,

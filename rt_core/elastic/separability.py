@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+import scipy
 from scipy.linalg import null_space
-from scipy.signal import fftconvolve
 
 from rt_core.elastic.arm import ArmFit
 from rt_core.elastic.identify import CERTAIN_SHARE
@@ -61,7 +61,7 @@ def difference_noise(
     for links, motors, noisy_links, noisy_motors in zip(*(s.pieces for s in (*sides, *disturbed)), strict=True):
         noise = (noisy_motors.ddq - motors.ddq) - (noisy_links.ddq - links.ddq)
         if noise.shape[0] >= taps.size:
-            filtered = fftconvolve(noise, taps, mode="valid", axes=0)
+            filtered = scipy.signal.fftconvolve(noise, taps, mode="valid", axes=0)
             total += (filtered**2).sum(axis=0)
             count += filtered.shape[0]
     return total / max(count, 1)

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import signal
-from scipy.interpolate import CubicSpline
+import scipy
 
 from rt_core.model.temperature import HOLD_S, possible_of
 from rt_core.types import BoolArray, FloatArray, IntArray
@@ -152,9 +151,9 @@ def zero_phase(x: FloatArray, cutoff_hz: float, rate_hz: float, order: int) -> F
         raise DataError(
             f"cut-off {cutoff_hz:g} Hz is not below half the sample rate ({0.5 * rate_hz:g} Hz): choose a lower cut-off"
         )
-    sections = signal.butter(order, cutoff_hz, fs=rate_hz, output="sos")
+    sections = scipy.signal.butter(order, cutoff_hz, fs=rate_hz, output="sos")
     pad = min(x.shape[0] - 1, int(3.0 * rate_hz / cutoff_hz))
-    return np.asarray(signal.sosfiltfilt(sections, x, axis=0, padlen=pad))
+    return np.asarray(scipy.signal.sosfiltfilt(sections, x, axis=0, padlen=pad))
 
 
 def central_difference(x: FloatArray, step: float) -> FloatArray:
@@ -347,7 +346,7 @@ def _filter_piece(
         return np.stack([np.interp(grid, t, x[:, j]) for j in range(x.shape[1])], axis=1)
 
     band = STATE_BAND * settings.cutoff_hz
-    q_f = low_pass(CubicSpline(t, q)(grid) if dq is None else linear(q), band)
+    q_f = low_pass(scipy.interpolate.CubicSpline(t, q)(grid) if dq is None else linear(q), band)
     measured = MEASURED_BAND * settings.cutoff_hz
     dq_f = central_difference(q_f, step) if dq is None else low_pass(linear(dq), measured)
     ddq_f = low_pass(central_difference(dq_f, step), settings.cutoff_hz)

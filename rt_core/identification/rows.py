@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import signal
+import scipy
 
 from rt_core.identification.preprocess import DataError, SignalPiece, Signals, SignalSettings, zero_phase
 from rt_core.jit import kernel
@@ -105,7 +105,7 @@ def row_filter(settings: SignalSettings, rate_hz: float, factor: int) -> FloatAr
     if factor == 1 or settings.cutoff_hz <= PASS_BAND * 0.5 * rate_hz / factor:
         return taps
     length = 2 * _HALF_PERIODS * factor + 1
-    anti_alias = signal.firwin(length, PASS_BAND / factor, window=("kaiser", _KAISER_BETA))
+    anti_alias = scipy.signal.firwin(length, PASS_BAND / factor, window=("kaiser", _KAISER_BETA))
     return np.asarray(np.convolve(taps, anti_alias / anti_alias.sum()))
 
 

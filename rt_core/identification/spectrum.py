@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from scipy import signal
+import scipy
 
 from rt_core.types import BoolArray, FloatArray, IntArray
 
@@ -44,7 +44,7 @@ def power_spectrum(x: FloatArray, use: BoolArray, piece: IntArray, rate_hz: floa
             continue
         count = 1 + (int(length) - width) // (width // 2)
         # without detrending: a constant error must show at low frequencies
-        frequency, density = signal.welch(x[stretch], rate_hz, "hann", width, width // 2, detrend=False)
+        frequency, density = scipy.signal.welch(x[stretch], rate_hz, "hann", width, width // 2, detrend=False)
         total += count * density
         windows += count
     return frequency[1:], total[1:] / windows

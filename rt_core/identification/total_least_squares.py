@@ -21,8 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import scipy.linalg as la
-from scipy import signal
 
 from rt_core.identification.least_squares import Solution, Stack, check_row_count, check_torque, compress
 from rt_core.statistics import NORMAL_MAD
@@ -83,7 +83,7 @@ def encoder_noise(x: FloatArray, rng: np.random.Generator) -> FloatArray:
     for j in range(x.shape[1]):
         step = quantum(x[:, j])
         if step > 0.0:
-            path = signal.savgol_filter(x[:, j], window, 2) + step * rng.uniform()
+            path = scipy.signal.savgol_filter(x[:, j], window, 2) + step * rng.uniform()
             out[:, j] = step * np.round(path / step) - path
     return out
 

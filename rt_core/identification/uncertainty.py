@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import scipy.linalg as la
-from scipy import signal
 
 from rt_core.identification.least_squares import Solution
 from rt_core.identification.rows import Rows
@@ -129,7 +129,9 @@ def estimate_covariance(
             inside = rows.piece == number
             x = block[:, inside]
             kernel = np.concatenate((gamma[:0:-1], gamma))[None, :]
-            smooth = signal.oaconvolve(x, kernel, mode="full", axes=1)[:, gamma.size - 1 : gamma.size - 1 + x.shape[1]]
+            smooth = scipy.signal.oaconvolve(x, kernel, mode="full", axes=1)[
+                :, gamma.size - 1 : gamma.size - 1 + x.shape[1]
+            ]
             middle[np.ix_(columns, columns)] += x @ smooth.T / solution.weighted_with[j] ** 4
     covariance = bread @ _definite(middle) @ bread
     if cross:
@@ -162,7 +164,7 @@ def _cross_terms(rows: Rows, solution: Solution, residual: FloatArray, projected
             for number in np.unique(rows.piece):
                 inside = rows.piece == number
                 a, b = (projected[k][:, inside] * rows.use[inside, k] for k in (i, j))
-                smooth = signal.oaconvolve(b, kernel, mode="full", axes=1)[:, reach : reach + b.shape[1]]
+                smooth = scipy.signal.oaconvolve(b, kernel, mode="full", axes=1)[:, reach : reach + b.shape[1]]
                 term = a @ smooth.T / (solution.weighted_with[i] * solution.weighted_with[j]) ** 2
                 out += term + term.T
     return out

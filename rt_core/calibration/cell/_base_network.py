@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy
 import scipy.linalg as la
-from scipy import stats
 from scipy.spatial.transform import Rotation
 
 from rt_core.types import FloatArray
@@ -186,7 +186,7 @@ def adjusted(sightings: Sequence[Sighting]) -> Network:
     of_arms[6:, 6:] = covariance[: 6 * count - 6, : 6 * count - 6]
     loops = sum(len(s.stations) for s in sightings) - (count - 1 + len(stations))
     freedom = min(_MANY, *(s.freedom for s in sightings))
-    limit = 6 * loops * float(stats.f.isf(SIGNIFICANCE, 6 * loops, freedom)) if loops else np.inf
+    limit = 6 * loops * float(scipy.stats.f.isf(SIGNIFICANCE, 6 * loops, freedom)) if loops else np.inf
     return Network(tuple(arms), stations, of_arms, loops, square, limit)
 
 

@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from rt_core.identification.diagnostics.alternatives import Profile, solve_scaled
 from rt_core.identification.diagnostics.row_filter import RowFilter, sampled_torque
@@ -304,7 +304,7 @@ class AddedVariableTest:
         energy = np.einsum("bii->b", self.blocks[:, own[:, None], own])
         moving = float(energy.sum() ** 2 / max(float((energy**2).sum()), 1e-300))
         m, free = own.size, moving - own.size
-        rate = float(stats.f.sf(z**2 * free / (m * (moving - 1.0)), m, free)) if free > 0.0 else 1.0
+        rate = float(scipy.stats.f.sf(z**2 * free / (m * (moving - 1.0)), m, free)) if free > 0.0 else 1.0
         sigma = self._spread(np.append(np.arange(self.rank), own))
         n = self.counts
         ratio = np.where(n > 0, sigma, 1.0) / np.where(n > 0, self.plain_sigma, 1.0)

@@ -7,7 +7,7 @@ its noise is unknown then, and nothing is concluded from it.
 from __future__ import annotations
 
 import numpy as np
-from scipy import signal
+import scipy
 
 from rt_core.identification.preprocess import Signals
 from rt_core.types import FloatArray
@@ -31,7 +31,7 @@ def row_noise(signals: Signals, power_gain: float) -> FloatArray:
     for piece in signals.pieces:
         if piece.t.size < _SEGMENT:
             continue
-        frequency, density = signal.welch(
+        frequency, density = scipy.signal.welch(
             piece.tau, rate, nperseg=_SEGMENT, axis=0, detrend="constant", average="median"
         )
         total = density * piece.t.size if total is None else total + density * piece.t.size

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import signal
+import scipy
 
 from rt_core.identification.preprocess import SignalPiece, Signals, SignalSettings, zero_phase
 from rt_core.identification.rows import Rows, row_filter, standing_velocity
@@ -71,7 +71,7 @@ class RowFilter:
         for x, mask, inside, centres in zip(values, self._masks, self._inside, self._centres, strict=True):
             if inside.size:
                 kept = mask if masked_as is None else mask[:, masked_as, None]
-                out[inside] = signal.oaconvolve(kept * x, self._taps, mode="same", axes=0)[centres]
+                out[inside] = scipy.signal.oaconvolve(kept * x, self._taps, mode="same", axes=0)[centres]
         use = self.rows.use if masked_as is None else self.rows.use[:, masked_as, None]
         return np.where(use, out, 0.0)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from rt_core.identification.nonlinear.compressed import CompressedTorque
 from rt_core.identification.nonlinear.separable import SeparableObjective
@@ -103,7 +103,11 @@ def profile(
         k = max(i for i, height in enumerate(rises) if height <= limit)
         near = path[k]
         sides.append(
-            float(brentq(lambda v, near=near: rise(v, near)[0] - limit, values[k], values[k + 1], xtol=_PRECISION))
+            float(
+                scipy.optimize.brentq(
+                    lambda v, near=near: rise(v, near)[0] - limit, values[k], values[k + 1], xtol=_PRECISION
+                )
+            )
         )
     gain = absent.descend(x, others, tolerance)[1] - least
     return Profile(sides[0], sides[1], bool(gain > SEEN * kappa), tuple(inside), found)
