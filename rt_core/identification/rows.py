@@ -2,7 +2,7 @@
 
 The model holds at every instant, so any linear filter may be applied to `tau` and to every column of `Y` together
 without changing the parameters ("parallel filtering", Gautier 1997).  Here it is the low-pass at the cut-off and the
-anti-aliasing filter of the decimation.  `Y` is built in cache, sixteen samples at a time, and only its filtered,
+anti-aliasing filter of the decimation.  `Y` is built in cache, some hundred samples at a time, and only its filtered,
 decimated rows are stored.
 
 Samples of a joint at standstill, and samples near a lost one, are set to zero on both sides before the filter: friction
@@ -34,6 +34,7 @@ _HALF_PERIODS = 10  # half length of the decimation filter, in new sample period
 _KAISER_BETA = 7.0
 _IMPULSE_PERIODS = 3.0  # half length of the low-pass's impulse response, in periods of the cut-off
 _MIN_SPEED = np.finfo(np.float64).tiny  # so that zero is always standstill
+_CHUNK = 256  # samples whose columns are filtered together: they stay in cache
 _MIN_SHARE = 0.5  # least filter weight of moving samples in a row
 
 
@@ -110,95 +111,69 @@ def row_filter(settings: SignalSettings, rate_hz: float, factor: int) -> FloatAr
 
 
 @kernel
-def decimated_rows(
+def _moving_columns(
     geometry: FloatArray, gravity: FloatArray, law: IntArray, source: IntArray, motor: FloatArray, shape: FloatArray,
     q: FloatArray, dq: FloatArray, ddq: FloatArray, load: FloatArray, warmth: FloatArray, tau: FloatArray,
-    standing: FloatArray, taps: FloatArray, centres: IntArray, out: FloatArray, out_tau: FloatArray, share: FloatArray,
+    standing: FloatArray, place: IntArray, start: int, stop: int, out: FloatArray,
 ) -> None:  # fmt: skip
-    """Build filtered base regressor and torque at the samples `centres` (K,), ascending.
+    """Compute regressor and torque of the samples `start` to `stop`, zero where a joint stands.
 
     `q, dq, ddq, load, warmth, tau` (N, n); `load`, and `warmth` of the joints above the reference temperature, have no
-    rows if no column needs them; `taps` of odd length; the support of every centre must lie within the samples.
-    Row `j` averages only the samples with `|dq_j| >= standing[j]`.  `out` (K, n, P), `out_tau` (K, n) and `share`
-    (K, n), the filter weight of these samples, start at zero.
+    rows if no column needs them.  Joint `j` moves where `|dq_j| >= standing[j]`.  `out` (M + 2 n, >= stop - start)
+    receives column `c` of joint `j` in its row `place[c, j]`, and after these M rows whether joints move (0 or 1), and
+    their torque.
     """
-    count, n = q.shape
-    columns = law.shape[0]
-    half = taps.shape[0] // 2
-    loaded = load.shape[0] == count
-    warmed = warmth.shape[0] == count
+    n = q.shape[1]
+    loaded = load.shape[0] == q.shape[0]
+    warmed = warmth.shape[0] == q.shape[0]
     state = np.zeros((5, n, BLOCK))
     links = np.zeros((n, n, 10 * BLOCK))
     value = np.zeros(BLOCK)
-    weight = np.zeros((n, BLOCK))
-    first = 0  # the first centre whose support is not yet complete
-    for start in range(0, count, BLOCK):
-        while first < centres.shape[0] and centres[first] + half < start:
-            first += 1
-        if first == centres.shape[0]:
-            break
-        if centres[first] - half >= start + BLOCK:
-            continue
-        size = min(BLOCK, count - start)
+    moves = np.zeros((n, BLOCK))
+    last = out.shape[0] - 2 * n
+    for block in range(start, stop, BLOCK):
+        size = min(BLOCK, stop - block)
+        at = block - start
         for b in range(size):
             for i in range(n):
-                state[0, i, b] = q[start + b, i]
-                state[1, i, b] = dq[start + b, i]
-                state[2, i, b] = ddq[start + b, i]
+                state[0, i, b] = q[block + b, i]
+                state[1, i, b] = dq[block + b, i]
+                state[2, i, b] = ddq[block + b, i]
                 if loaded:
-                    state[3, i, b] = load[start + b, i]
+                    state[3, i, b] = load[block + b, i]
                 if warmed:
-                    state[4, i, b] = warmth[start + b, i]
+                    state[4, i, b] = warmth[block + b, i]
+                moves[i, b] = 1.0 if np.abs(state[1, i, b]) >= standing[i] else 0.0
+                out[last + i, at + b] = moves[i, b]
+                out[last + n + i, at + b] = moves[i, b] * tau[block + b, i]
         link_columns(geometry, gravity, state[0], state[1], state[2], BLOCK, links)
-        for r in range(first, centres.shape[0]):
-            if centres[r] - half >= start + BLOCK:
-                break
-            for j in range(n):
-                for b in range(BLOCK):
-                    lag = start + b - centres[r] + half
-                    inside = b < size and 0 <= lag < taps.shape[0] and np.abs(state[1, j, b]) >= standing[j]
-                    weight[j, b] = taps[lag] if inside else 0.0
-                for b in range(size):
-                    share[r, j] += weight[j, b]
-                    out_tau[r, j] += weight[j, b] * tau[start + b, j]
-            row = out[r]
-            for c in range(columns):
-                if law[c] == LAW_LINK:
-                    k = source[c] // 10
-                    offset = (source[c] - 10 * k) * BLOCK
-                    for j in range(k + 1):
-                        x = links[k, j]
-                        w = weight[j]
-                        total = 0.0
-                        for b in range(BLOCK):
-                            total += w[b] * x[offset + b]
-                        row[j, c] += total
-                else:
-                    joint_column(law[c], shape[c], motor[c], state[0], state[1], state[2], state[3], value)
-                    warm_column(law[c], state[4, source[c]], value)
-                    for j in range(n):
-                        if motor[c, j] != 0.0:
-                            w = weight[j]
-                            total = 0.0
-                            for b in range(BLOCK):
-                                total += w[b] * value[b]
-                            row[j, c] += motor[c, j] * total
+        for c in range(law.shape[0]):
+            if law[c] == LAW_LINK:
+                k = source[c] // 10
+                offset = (source[c] - 10 * k) * BLOCK
+                for j in range(k + 1):
+                    for b in range(size):
+                        out[place[c, j], at + b] = moves[j, b] * links[k, j, offset + b]
+            else:
+                joint_column(law[c], shape[c], motor[c], state[0], state[1], state[2], state[3], value)
+                warm_column(law[c], state[4, source[c]], value)
+                for j in range(n):
+                    if motor[c, j] != 0.0:
+                        for b in range(size):
+                            out[place[c, j], at + b] = motor[c, j] * moves[j, b] * value[b]
 
 
 def _piece_rows(
     model: RobotModel, base: BaseParameters, piece: SignalPiece, centres: IntArray, taps: FloatArray,
     threshold: FloatArray, standing: FloatArray, theta: FloatArray | None,
 ) -> tuple[FloatArray, FloatArray, BoolArray]:  # fmt: skip
-    """Return `Y` (K, n, p), filtered torque (K, n) and the rows in use (K, n) of one piece."""
-    layout = base.layout
-    Y = np.zeros((centres.size, model.n, len(layout)))
-    tau = np.zeros((centres.size, model.n))
-    share = np.zeros((centres.size, model.n))
+    """Return `Y` (n, p, K), filtered torque (K, n) and the rows in use (K, n) of one piece."""
+    layout, n = base.layout, model.n
     channels = [np.ascontiguousarray(x) for x in (piece.q, piece.row_velocity, piece.ddq, piece.tau)]
-    load = np.zeros((0, model.n))
+    load = np.zeros((0, n))
     if layout.has_load:
         load = channels[3] if theta is None else link_torque(model, base, theta, piece.q, piece.dq, piece.ddq)
-    warmth = np.zeros((0, model.n))
+    warmth = np.zeros((0, n))
     if layout.has_temperature:
         if piece.temperature is None:
             raise DataError(
@@ -206,12 +181,32 @@ def _piece_rows(
                 'friction_temperature = "none" in [model] of the robot file'
             )
         warmth = piece.temperature - REFERENCE_TEMPERATURE
-    decimated_rows(
-        model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, channels[0], channels[1],
-        channels[2], load, warmth, channels[3], standing, taps, centres, Y, tau, share,
-    )  # fmt: skip
-    use = (share > _MIN_SHARE) & (np.abs(piece.dq[centres]) >= threshold)
-    return np.where(use[:, :, None], Y, 0.0), np.where(use, tau, 0.0), use
+    # Link columns are zero in the rows of joints beyond the link, friction in those of other joints.
+    filled = np.where(
+        (layout.law == LAW_LINK)[:, None], np.arange(n) <= layout.source[:, None] // 10, layout.motor != 0.0
+    )
+    place = np.cumsum(filled).reshape(filled.shape) - 1
+    columns, joints = np.nonzero(filled)
+    Y = np.zeros((n, len(layout), centres.size))
+    sums = np.zeros((2 * n, centres.size))  # filter weight of the samples that move, and torque
+    raw = np.zeros((columns.size + 2 * n, _CHUNK))
+    half = taps.size // 2
+    padded = np.concatenate((taps, np.zeros(1)))
+    for start in range(0, piece.t.size, _CHUNK):
+        stop = min(start + _CHUNK, piece.t.size)
+        rows = slice(*np.searchsorted(centres, (start - half, stop + half)))
+        lags = np.arange(start, stop)[:, None] - centres[rows] + half
+        if lags.size == 0:
+            continue
+        _moving_columns(
+            model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, *channels[:3], load,
+            warmth, channels[3], standing, place, start, stop, raw,
+        )  # fmt: skip
+        filtered = raw[:, : stop - start] @ padded[np.where((lags >= 0) & (lags < taps.size), lags, taps.size)]
+        Y[joints, columns, rows] += filtered[: columns.size]
+        sums[:, rows] += filtered[columns.size :]
+    use = (sums[:n].T > _MIN_SHARE) & (np.abs(piece.dq[centres]) >= threshold)
+    return np.where(use.T[:, None], Y, 0.0), np.where(use, sums[n:].T, 0.0), use
 
 
 def build_rows(
@@ -262,7 +257,7 @@ def build_rows(
     rate = signals.rate_hz / factor
     band = min(settings.cutoff_hz, PASS_BAND * 0.5 * rate) if factor > 1 else settings.cutoff_hz
     return Rows(
-        np.concatenate(times), np.ascontiguousarray(np.concatenate(blocks).transpose(1, 2, 0)), q, dq, ddq, tau,
+        np.concatenate(times), np.concatenate(blocks, axis=2), q, dq, ddq, tau,
         np.concatenate(used), np.concatenate(numbers), rate, band, np.concatenate(warm) if warm else None,
         slow,
     )  # fmt: skip

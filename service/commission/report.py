@@ -13,9 +13,9 @@ from drivers.files.robots.file import RobotFile
 from rt_core.commissioning.friction_law import FrictionFit
 from service.commission.commissioning import CommissionResult
 from service.models.document import load_model
+from service.reports.cells import PARAMETERS, certain, number, parameter_row, percent
 from service.reports.figures import SweepCurve, sweep_figure, torque_figure
 from service.reports.figures.panels import torque_unit
-from service.reports.identification import PARAMETERS, certain, number, parameter_row, percent
 from service.reports.page import Section, embedded_figure, fact_table, render_page, table, text
 from service.reports.validation import report_validation
 

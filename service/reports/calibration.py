@@ -8,8 +8,8 @@ from typing import Any
 
 from rt_core.calibration.result import Calibration
 from rt_core.types import BoolArray, FloatArray
+from service.reports.cells import number
 from service.reports.figures.calibration import axis_errors_figure, error_histogram_figure, error_vectors_figure
-from service.reports.identification import number
 from service.reports.page import embedded_figure, fact_table, render_page, table, text
 
 VERDICT_TEXT = {

@@ -14,7 +14,7 @@ from rt_core.calibration.cell.arms import Cell, CellArm, held_in_base
 from rt_core.calibration.uncertainty import half_interval
 from service.operations.kind import Outcome
 from service.reports.calibration import VERDICT_TEXT
-from service.reports.identification import number
+from service.reports.cells import number
 
 FORMAT = "thetad-cell/1"
 CELL_VERDICT_TEXT = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from service.operations.compare import Comparison
+from service.reports.cells import number
 from service.reports.figures.panels import grid, plain_ticks, png, style
-from service.reports.identification import number
 from service.reports.page import embedded_figure, fact_table, render_page, table, text
 
 HEADINGS = ("method", "error", "worst joint", "least R", "parameters", "constants", "success", "time")

@@ -10,6 +10,7 @@ from rt_core.elastic.identify import ElasticParameter
 from service.operations.elastic.arm import ElasticArm
 from service.operations.elastic.joint import VERDICT_TEXT, ElasticIdentification
 from service.operations.elastic.online import OnlineResult
+from service.reports.cells import ESTIMATES, estimate_row, percent
 from service.reports.figures.elastic import (
     elastic_cyclic_figure,
     elastic_friction_figure,
@@ -17,7 +18,7 @@ from service.reports.figures.elastic import (
     elastic_residual_figure,
     stiffness_figure,
 )
-from service.reports.identification import ESTIMATES, estimate_row, html_report, percent
+from service.reports.identification import html_report
 from service.reports.page import Section, embedded_figure, fact_table, render_page, table, text
 
 CYCLIC = ("A1", "A2")

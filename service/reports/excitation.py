@@ -13,8 +13,8 @@ from rt_core.excitation.fourier import FourierSeries
 from rt_core.excitation.limits import Limits
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
+from service.reports.cells import number, percent
 from service.reports.figures.excitation import determination_figure, history_figure, limits_figure
-from service.reports.identification import number, percent
 from service.reports.page import embedded_figure, fact_table, render_page, table, text
 
 VERDICT_TEXT = {

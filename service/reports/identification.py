@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -15,9 +14,9 @@ from rt_core.identification.joint_verdict import verdicts_of
 from rt_core.identification.rows import Rows
 from rt_core.identification.status import ParameterStatus
 from rt_core.model.robot import RobotModel
-from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 from rt_core.validation import Metrics
+from service.reports.cells import PARAMETERS, VERDICT_TEXT, number, parameter_row, percent
 from service.reports.figures import (
     friction_figure,
     friction_temperature_figure,
@@ -30,37 +29,8 @@ from service.reports.figures import (
 from service.reports.figures.panels import torque_unit
 from service.reports.page import Section, embedded_figure, fact_table, render_page, table, text
 
-VERDICT_TEXT = {
-    "ok": "the model explains the torque",
-    "weak_excitation": "the model explains the torque, but the data do not determine all of it",
-    "doubtful": "the model explains most of the torque, but its parameters are not to be trusted",
-    "outside_temperatures": "joints are colder or hotter than when the model was identified: it is not known to hold",
-    "worse_than_fit": "the model predicts this motion much worse than the one it was identified on",
-    "not_explained": "the model does not explain the torque; no parameters are reported",
-}
-
-#: Columns of tables, see `service.reports.page.table`.
-PARAMETERS = (
-    "<parameter", "value", "95\u00a0% from", "to", "<unit", "rel.\u00a0std", "!status", "`stands for"
-)  # fmt: skip
-ESTIMATES = ("<quantity", *PARAMETERS[1:5], "!status", "*because")
 _JOINTS = ("<joint", "=verdict", "*because", "*parameters")
 _TORQUES = ("<joint", "rows", "RMSE", "mean abs.", "maximum", "<unit", "R", "explained")
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    """Return a number as a short text, a dash for None."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
-
-
-def percent(value: float | None, digits: str = ".2g") -> str:
-    """Return a share in per cent as text, a dash for None."""
-    return "–" if value is None or not math.isfinite(value) else f"{100 * value:{digits}} %"
-
-
-def certain(value: float | None) -> str:
-    """Return a relative standard deviation as text; beyond 100 % without its size."""
-    return percent(value) if value is None or not value > 1.0 or math.isinf(value) else "> 100 %"
 
 
 def html_report(
@@ -136,23 +106,8 @@ def _torques(model: RobotModel, metrics: Metrics) -> list[tuple[str, ...]]:
     ]  # fmt: skip
 
 
-def parameter_row(p: dict[str, Any]) -> tuple[str, ...]:
-    """Return the cells of `PARAMETERS` of a parameter of a model file, with its 95 % interval."""
-    # a dropped parameter is held at zero: its missing deviation is no knowledge
-    open_ended = p["value"] is None or p["std"] is None or p["status"] == "dropped"
-    half = None if open_ended else NORMAL_QUANTILE_95 * p["std"]
-    ends = [None if half is None else p["value"] + sign * half for sign in (-1.0, 1.0)]
-    numbers = (number(value, 5) for value in (p["value"], *ends))
-    return (p["name"], *numbers, p["unit"], certain(p["relative_std"]), p["status"], p["expression"])
-
-
 def _constant(c: dict[str, Any]) -> tuple[str, ...]:
     return (c["name"], *(number(c[key], 5) for key in ("value", "lower", "upper")), c["unit"], c["status"])
-
-
-def estimate_row(q: Any) -> tuple[str, ...]:
-    """Return the cells of `ESTIMATES` of a quantity with an interval, a status and the reason for it."""
-    return (q.name, *(number(x, 5) for x in (q.value, q.lower, q.upper)), q.unit, q.status, q.reason or "")
 
 
 def _friction(fit: Identification) -> list[Section]:

@@ -16,7 +16,6 @@ from rt_core.types import FloatArray
 from rt_core.validation import torque_metrics
 from service.models.document import batch_document
 from service.operations.identify import band_text, identify_recording, selection_text, span_text
-from service.reports.identification import html_report
 
 #: Keys of a model file that a summary leaves out: only predictions need them.
 _BULK = ("theta", "covariance", "robot", "metrics", "format")
@@ -92,6 +91,8 @@ class IdentificationReport:
 
     def html(self) -> str:
         """Render the report."""
+        from service.reports.identification import html_report  # matplotlib takes 0.9 s to import
+
         result, search = self.result, self.result.estimate.search
         name = self.recording.file_name or "a recording"
         return html_report(

@@ -12,8 +12,8 @@ from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from service.models.document import ModelFile
 from service.operations.payload import PayloadResult, payload_document
+from service.reports.cells import ESTIMATES, estimate_row, number
 from service.reports.figures import torque_figure
-from service.reports.identification import ESTIMATES, estimate_row, number
 from service.reports.page import Section, embedded_figure, fact_table, render_page, table, text
 
 VERDICT_TEXT = {

@@ -6,8 +6,8 @@ import numpy as np
 
 from rt_core.types import BoolArray, FloatArray
 from service.operations.trend import Trend
+from service.reports.cells import number
 from service.reports.figures.trend import trend_figure
-from service.reports.identification import number
 from service.reports.page import Section, embedded_figure, render_page, table
 
 #: Parameters in one figure.

@@ -10,7 +10,6 @@ from rt_core.identification.temperature import temperatures_of
 from service.models.document import ModelFile, ranges_of, settings_document
 from service.models.origin import share_seen
 from service.operations.identify import Validation, band_text, selection_text, span_text, validate_recording
-from service.reports.identification import html_report
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,8 @@ class ValidationReport:
 
     def html(self) -> str:
         """Render the report."""
+        from service.reports.identification import html_report  # matplotlib takes 0.9 s to import
+
         robot, result = self.model.robot.model, self.result
         name = "a recording" if self.recording.path is None else self.recording.path.name
         title = f"{robot.name}: validation on {name}"

@@ -72,7 +72,7 @@ def print_outcome(outcome: Outcome, folder: Path) -> None:
     """Print the verdict, the errors, the parameters, and the output folder."""
     from rt_core.calibration.uncertainty import half_interval
     from service.reports.calibration import VERDICT_TEXT, calibration_facts, undetermined
-    from service.reports.identification import number
+    from service.reports.cells import number
 
     m = outcome.metrics
     print(f"{m['verdict']}: {VERDICT_TEXT[m['verdict']]}")

@@ -141,7 +141,7 @@ def short_way(q: Any) -> Any:
 
 
 def _print_plan(plan: PosePlan, result: dict[str, Any], short: list[int]) -> None:
-    from service.reports.identification import number
+    from service.reports.cells import number
 
     print(f"{result['poses']} poses on spheres of " + ", ".join(f"{1e3 * r:.0f}" for r in plan.radii) + " mm: "
           + ", ".join(str(k) for k in plan.found))  # fmt: skip

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 def show(result: dict[str, Any]) -> None:
     """Print the summary."""
-    from service.reports.identification import number
+    from service.reports.cells import number
 
     frames = result["frames"]
     print(f"\n{result['robot']}: {frames['received']} frames received, {frames['lost']} lost")

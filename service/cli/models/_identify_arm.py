@@ -41,9 +41,11 @@ class Choice:
 
 def check_joints(asked: str, recording: Recording, model: RobotModel) -> None:
     """Raise `CliError` if elastic joints were requested and the recording or robot does not allow them."""
+    if asked != "elastic":
+        return
     from service.operations.elastic.arm import why_not_elastic
 
-    if asked == "elastic" and (reason := why_not_elastic(recording, model)) is not None:
+    if (reason := why_not_elastic(recording, model)) is not None:
         raise CliError(f"--joints elastic: {reason}")
 
 
@@ -94,7 +96,7 @@ def finish_elastic(args: argparse.Namespace, choice: Choice, arm: ElasticArm) ->
 
 def print_arm(arm: ElasticArm) -> None:
     """Print the result, verdict first."""
-    from service.reports.identification import VERDICT_TEXT, number
+    from service.reports.cells import VERDICT_TEXT, number
 
     print_verdict(arm.verdict, VERDICT_TEXT[arm.verdict], arm.reasons, arm.facts())
     if not arm.accepted:

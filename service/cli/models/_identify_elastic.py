@@ -89,8 +89,8 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
 def print_elastic(result: ElasticIdentification, online: OnlineResult | None) -> None:
     """Print the result, verdict first."""
     from service.operations.elastic.joint import VERDICT_TEXT
+    from service.reports.cells import number
     from service.reports.elastic import elastic_facts
-    from service.reports.identification import number
 
     answer = result.answer
     facts = elastic_facts(result) + ([] if online is None else online.facts())
@@ -181,7 +181,7 @@ def reasons(parameters: Iterable[ElasticParameter]) -> list[str]:
 
 
 def _print(found: ElasticJoints) -> None:
-    from service.reports.identification import number
+    from service.reports.cells import number
 
     rows: list[tuple[str, ...]] = []
     because: list[str] = []

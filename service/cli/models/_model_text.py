@@ -54,7 +54,7 @@ def short_id(model: str | None) -> str:
 
 def difference_text(found: ModelDifference, names: tuple[str, str], z: float) -> str:
     """Return the quantities that differ between two models by more than `z`."""
-    from service.reports.identification import number
+    from service.reports.cells import number
 
     differing = found.beyond(z)
     lines = [f"{found.models[0].robot.model.name}: {_count_text(found, len(differing), z)}"]
@@ -91,7 +91,7 @@ def _count_text(found: ModelDifference, differing: int, z: float) -> str:
 
 
 def _row(q: Quantity) -> tuple[str, ...]:
-    from service.reports.identification import number
+    from service.reports.cells import number
 
     halves = [None if std is None else NORMAL_QUANTILE_95 * std for std in q.stds]
     z = "–" if q.z is None else f"{q.z:+.1f}"

@@ -80,7 +80,6 @@ def run_rigid(args: argparse.Namespace) -> int:
     from service.jobs.kinds.identify import KIND, identified
     from service.models.document import write_model
     from service.operations.inputs import open_robot
-    from service.reports.figures import torque_figure
 
     p = KIND.read(given(args, KIND) | {"recording": str(args.recording[0])}, flags=True)
     robot = open_robot(p.robot)
@@ -98,6 +97,8 @@ def run_rigid(args: argparse.Namespace) -> int:
     why = "the model does not explain the recording"
     written = write_accepted(args, report.accepted, lambda path: write_model(report.document, path), why)
     if args.plot is not None:
+        from service.reports.figures import torque_figure
+
         title = f"{robot.model.name}: {recording.path}"
         write_bytes(args.plot, torque_figure(robot.model, report.result.rows, report.predicted, title))
     if args.report is not None:
@@ -131,7 +132,7 @@ def _read(args: argparse.Namespace) -> Recording:
 
 def print_result(report: IdentificationReport) -> None:
     """Print the result, verdict first."""
-    from service.reports.identification import VERDICT_TEXT, number
+    from service.reports.cells import VERDICT_TEXT, number
 
     result, document = report.result, report.document
     print_verdict(result.verdict, VERDICT_TEXT[result.verdict], result.reasons, report.facts())

@@ -68,7 +68,7 @@ def _add_changes(actions: argparse._SubParsersAction[Any]) -> None:
 def run_show(args: argparse.Namespace) -> int:
     """Print a model."""
     from service.models.document import load_model
-    from service.reports.identification import number
+    from service.reports.cells import number
 
     model = load_model(model_path(args.model, args))
     document = {k: v for k, v in model.document.items() if k not in ("theta", "covariance", "format")}

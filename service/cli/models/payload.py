@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 def print_result(result: PayloadResult, facts: list[tuple[str, str]]) -> None:
     """Print the result, verdict first."""
     from rt_core.model.inertia import mass_com_inertia
-    from service.reports.identification import number
+    from service.reports.cells import number
     from service.reports.payload import VERDICT_TEXT
 
     print_verdict(result.verdict, VERDICT_TEXT[result.verdict], result.reasons, facts)

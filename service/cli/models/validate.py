@@ -29,8 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from drivers.files.recordings.recording import read_recording
     from service.models.document import load_model
     from service.operations.inputs import span_of
-    from service.reports.figures import torque_figure
-    from service.reports.identification import VERDICT_TEXT, number
+    from service.reports.cells import VERDICT_TEXT, number
     from service.reports.validation import report_validation
 
     model_file = load_model(args.model)
@@ -38,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
     report = report_validation(model_file, read_recording(args.recording), span_of(args.span))
     result, metrics = report.result, report.result.metrics
     if args.plot is not None:
+        from service.reports.figures import torque_figure
+
         write_bytes(args.plot, torque_figure(robot, result.rows, result.predicted, f"{robot.name}: {args.recording}"))
     if args.report is not None:
         write_text(args.report, report.html())

@@ -196,7 +196,7 @@ def _commission(
 
 def show(result: CommissionResult, context: Context) -> None:
     """Print the result."""
-    from service.reports.identification import number
+    from service.reports.cells import number
 
     for step in result.steps:
         print(f"{step['step']:10s}{step['state']:9s}{step['summary']}")

@@ -78,7 +78,7 @@ def _earlier(text: str) -> dict[str, Any]:
 
 def print_outcome(outcome: Outcome, folder: Path) -> None:
     """Print the verdict, the main figures, and the output folder."""
-    from service.reports.identification import number, percent
+    from service.reports.cells import number, percent
 
     m = outcome.metrics
     print_verdict(outcome.verdict, m["verdict_text"], m["reasons"], m["facts"])

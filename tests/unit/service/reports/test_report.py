@@ -20,7 +20,8 @@ from rt_core.validation import torque_metrics
 from service.models.document import parameter_table
 from service.operations.identify import ValidationVerdict
 from service.operations.payload import QUANTITIES, PayloadResult, PayloadVerdict, Quantity
-from service.reports.identification import VERDICT_TEXT, html_report
+from service.reports.cells import VERDICT_TEXT
+from service.reports.identification import html_report
 from service.reports.payload import VERDICT_TEXT as PAYLOAD_TEXT
 from service.reports.payload import payload_html
 from tests.lab.arms.batch import arm, motion
