@@ -169,10 +169,10 @@ def _piece_rows(
 ) -> tuple[FloatArray, FloatArray, BoolArray]:  # fmt: skip
     """Return `Y` (n, p, K), filtered torque (K, n) and the rows in use (K, n) of one piece."""
     layout, n = base.layout, model.n
-    channels = [np.ascontiguousarray(x) for x in (piece.q, piece.row_velocity, piece.ddq, piece.tau)]
+    q, dq, ddq, tau = (np.ascontiguousarray(x) for x in (piece.q, piece.row_velocity, piece.ddq, piece.tau))
     load = np.zeros((0, n))
     if layout.has_load:
-        load = channels[3] if theta is None else link_torque(model, base, theta, piece.q, piece.dq, piece.ddq)
+        load = tau if theta is None else link_torque(model, base, theta, piece.q, piece.dq, piece.ddq)
     warmth = np.zeros((0, n))
     if layout.has_temperature:
         if piece.temperature is None:
@@ -199,8 +199,8 @@ def _piece_rows(
         if lags.size == 0:
             continue
         _moving_columns(
-            model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, *channels[:3], load,
-            warmth, channels[3], standing, place, start, stop, raw,
+            model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, q, dq, ddq, load,
+            warmth, tau, standing, place, start, stop, raw,
         )  # fmt: skip
         filtered = raw[:, : stop - start] @ padded[np.where((lags >= 0) & (lags < taps.size), lags, taps.size)]
         Y[joints, columns, rows] += filtered[: columns.size]
