@@ -182,12 +182,23 @@ def frame_body(**changes: Any) -> bytes:
         ({"q": [1.0, "2.0"]}, "q"), ({"q": [1.0, True]}, "q"), ({"q": [1.0, None]}, "q"), ({"tau": [1.0]}, "tau"),
         ({"q": [], "tau": []}, "joints"), ({"valid": [1, 2.5]}, "valid"),
         ({"status_word": [1, 2**63]}, "status_word"), ({"seq": True}, "seq"), ({"t_ns": 2**63}, "t_ns"),
-        ({"kind": "torque"}, "kind"),
+        ({"kind": "torque"}, "kind"), ({"q": [0.0] * 65, "tau": [0.0] * 65}, "joints"), ({"valid": [1]}, "valid"),
     ],
 )  # fmt: skip
 def test_a_wrong_field_is_named(changes: dict[str, Any], word: str) -> None:
     with pytest.raises(wire.WireError, match=word):
         wire.decode([b"a/frame", frame_body(**changes)])
+
+
+def test_lists_of_an_estimate_are_of_one_length_each() -> None:
+    one, envelope = np.ones(1), wire.Envelope("estimator", 1, 2, 3, "sim", 4)
+    values: dict[str, Any] = dict.fromkeys(("theta", "validated", "std", "lam", "innovation", "sigma"), one)
+    counts = dict.fromkeys(("frames", "used", "masked", "lost", "resets"), 0)
+    flags = {"status": ("stale",), "excited": one > 0.0, "delay_s": 0.0, "hash": ""}
+    for name in ("std", "status", "excited", "sigma"):
+        longer = {name: ("stale", "stale") if name == "status" else np.ones(2, bool if name == "excited" else float)}
+        with pytest.raises(wire.WireError, match=name):
+            wire.decode(wire.encode(wire.EstimateMessage("a", envelope, **values | flags | counts | longer)))
 
 
 @pytest.mark.parametrize("version", [2, "1", None, 1.0, True])
