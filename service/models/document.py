@@ -399,7 +399,9 @@ def _checked(path: Path, document: dict[str, Any]) -> ModelFile:
     table = check_document(document)
     robot = robot_from_source(table.robot.source, "robot.source")
     if (robot.sha256, robot.model.name) != (table.robot.sha256, table.robot.name):
-        raise ValueError("robot: its name or sha256 is not that of the embedded robot: the file was edited; identify again")
+        raise ValueError(
+            "robot: its name or sha256 is not that of the embedded robot: the file was edited; identify again"
+        )
     settings = _signal_settings(table.settings)
     if digest(settings_document(settings) | {"method": table.method}) != table.settings_sha256:
         raise ValueError("settings_sha256 does not match the settings: the file was edited; identify again")

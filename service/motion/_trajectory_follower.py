@@ -193,11 +193,10 @@ class TrajectoryFollower:
         run = self.run
         assert run is not None
         step = self.position - self._before
-        ahead = inside = self.position + lost * step
-        if self._bounds is not None:  # as in the driver; a joint stands there
-            inside = np.clip(ahead, self._bounds.lower, self._bounds.upper)
-            step = np.where(inside == ahead, step, 0.0)
-        self.position = inside if reached is None else reached  # a driver may count a late cycle as another one
+        ahead = self.position + lost * step
+        if self._bounds is not None:  # as in the driver; only a stop comes there, which ends there
+            ahead = np.clip(ahead, self._bounds.lower, self._bounds.upper)
+        self.position = ahead if reached is None else reached  # a driver may count a late cycle as another one
         self._before = self.position - step
         if self._state.phase != "stopping":
             run.cycle = min(run.cycle + lost, run.cycles - 1)
