@@ -40,12 +40,12 @@ class Bounded:
 
     #: Raised for a value that is not allowed.
     refusal: ClassVar[type[ValueError]] = ValueError
+    __dataclass_fields__: ClassVar[dict[str, Any]]
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
     def __post_init__(self) -> None:
         """Check every value; raise `refusal`."""
-        kind: Any = type(self)
-        for name, (ends, infinite, known, optional, whole) in _limits(kind).items():
+        for name, (ends, infinite, known, optional, whole) in _limits(type(self)).items():
             value = getattr(self, name)
             if known and value not in known:
                 raise self.refusal(f"unknown {name} {value!r}; known: {', '.join(known)}")
@@ -62,7 +62,7 @@ class Bounded:
 
 
 @cache
-def _limits(kind: Any) -> dict[str, tuple[dict[str, float] | None, bool, tuple[str, ...], bool, bool]]:
+def _limits(kind: type[Bounded]) -> dict[str, tuple[dict[str, float] | None, bool, tuple[str, ...], bool, bool]]:
     """Return for each field the bounds of its numbers, whether they may be infinite, and the words that it may be.
 
     Further whether it may be None, and whether its numbers are whole.
