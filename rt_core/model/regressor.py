@@ -82,9 +82,7 @@ def sincos_block(x: FloatArray, S: FloatArray, lanes: int) -> None:
 
 
 @kernel
-def motion_step(
-    g: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, S: FloatArray, lanes: int
-) -> None:  # fmt: skip
+def motion_step(g: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, S: FloatArray, lanes: int) -> None:
     """Replace the motion of a parent in rows `_W0` to `_A2` of `S` by that of the link behind a joint `g` (37,).
 
     `q, dq, ddq` (lanes,) are the joint's; rows `_R0` to `_P2` receive its placement, and rows `_U0` to `_X2` the
@@ -94,8 +92,7 @@ def motion_step(
     slide = 1.0 - turn
     sincos_block(q, S, lanes)
     for b in range(lanes):
-        c = S[_C + b]
-        s = S[_SN + b]
+        c, s = S[_C + b], S[_SN + b]
         S[_R0 + b] = g[0] + c * g[9] + s * g[18]
         S[_R1 + b] = g[1] + c * g[10] + s * g[19]
         S[_R2 + b] = g[2] + c * g[11] + s * g[20]
@@ -149,9 +146,7 @@ def move_screw(K: FloatArray, S: FloatArray, lanes: int) -> None:
         vx = K[_K3 + b] + K[_K1 + b] * S[_P2 + b] - K[_K2 + b] * S[_P1 + b]
         vy = K[_K4 + b] + K[_K2 + b] * S[_P0 + b] - K[_K0 + b] * S[_P2 + b]
         vz = K[_K5 + b] + K[_K0 + b] * S[_P1 + b] - K[_K1 + b] * S[_P0 + b]
-        ux = K[_K0 + b]
-        uy = K[_K1 + b]
-        uz = K[_K2 + b]
+        ux, uy, uz = K[_K0 + b], K[_K1 + b], K[_K2 + b]
         K[_K0 + b] = S[_R0 + b] * ux + S[_R3 + b] * uy + S[_R6 + b] * uz
         K[_K1 + b] = S[_R1 + b] * ux + S[_R4 + b] * uy + S[_R7 + b] * uz
         K[_K2 + b] = S[_R2 + b] * ux + S[_R5 + b] * uy + S[_R8 + b] * uz
