@@ -45,7 +45,8 @@ class Bounded:
 
     def __post_init__(self) -> None:
         """Check every value; raise `refusal`."""
-        for name, (ends, infinite, known, optional, whole) in _limits(type(self)).items():
+        kind: Any = type(self)
+        for name, (ends, infinite, known, optional, whole) in _limits(kind).items():
             value = getattr(self, name)
             if known and value not in known:
                 raise self.refusal(f"unknown {name} {value!r}; known: {', '.join(known)}")
@@ -62,7 +63,7 @@ class Bounded:
 
 
 @cache
-def _limits(kind: type[Bounded]) -> dict[str, tuple[dict[str, float] | None, bool, tuple[str, ...], bool, bool]]:
+def _limits(kind: Any) -> dict[str, tuple[dict[str, float] | None, bool, tuple[str, ...], bool, bool]]:
     """Return for each field the bounds of its numbers, whether they may be infinite, and the words that it may be.
 
     Further whether it may be None, and whether its numbers are whole.
