@@ -20,7 +20,8 @@ import numpy as np
 from scipy import signal
 
 from drivers.files.robots.file import load_robot
-from rt_core.identification.estimate import EstimatorOptions, LinearMethod, estimate
+from rt_core.identification.estimate import EstimatorOptions, estimate
+from rt_core.identification.methods import Linear
 from rt_core.identification.preprocess import SignalSettings, prepare
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.parameters import friction_constants, standard_parameters, with_constants
@@ -36,7 +37,7 @@ _RATE_HZ = 1000.0
 _CORRELATION_S = 0.03
 _CORRELATED = 2.0  # strength of the correlated noise, in that of the white one
 
-_LINEAR: tuple[LinearMethod, ...] = ("ols", "wls", "iwls")
+_LINEAR: tuple[Linear, ...] = ("ols", "wls", "iwls")
 #: Robot, and the batch methods tried on it.
 ARMS: dict[str, dict[str, EstimatorOptions]] = {
     "space6": {name: EstimatorOptions(method=name) for name in _LINEAR},

@@ -31,9 +31,9 @@ from scipy.optimize import minimize
 from scipy.stats import mannwhitneyu
 
 from drivers.files.robots.file import load_robot
-from rt_core.excitation.design import Designer, ExcitationDesign, Optimiser
+from rt_core.excitation.design import Designer, ExcitationDesign
 from rt_core.excitation.search import Search
-from rt_core.excitation.settings import ExcitationSettings
+from rt_core.excitation.settings import ExcitationSettings, Optimiser
 from rt_core.types import FloatArray
 from service.protocol.json_values import json_values
 

@@ -57,9 +57,9 @@ from service.protocol import messages as wire
 from service.protocol.json_values import json_values
 from service.protocol.roles import ROLES, allows
 from service.web._actions import Action
+from service.web._app import page_routes
 from service.web._dashboard import api_routes
-from service.web._families import FAMILIES
-from service.web._pages import page_routes
+from service.web._metrics import FAMILIES
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import MotionSettings, SimSettings
 from sim_backend.ethercat.settings import SegmentSettings

@@ -52,7 +52,7 @@ from benchmarks.elastic_frames import elastic_frame_times
 from benchmarks.online_speed import beside_padasip, frame_times
 from benchmarks.regressor_speed import beside_pinocchio
 from drivers.driver import DriverError
-from service.config.methods import NETWORKS
+from rt_core.identification.methods import NETWORKS
 from service.demo.hardware import RehearsalError
 from service.protocol.json_values import json_values
 

@@ -40,6 +40,7 @@ class Bounded:
 
     #: Raised for a value that is not allowed.
     refusal: ClassVar[type[ValueError]] = ValueError
+    __dataclass_fields__: ClassVar[dict[str, Any]]
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
     def __post_init__(self) -> None:
@@ -47,7 +48,7 @@ class Bounded:
         kind: Any = type(self)
         for name, (ends, infinite, known, optional, whole) in _limits(kind).items():
             value = getattr(self, name)
-            if known and value not in known:
+            if known and value not in known and not (optional and value is None):
                 raise self.refusal(f"unknown {name} {value!r}; known: {', '.join(known)}")
             for number in value if isinstance(value, (tuple, list)) else (value,):
                 if ends is None or (number is None and optional):

@@ -19,6 +19,8 @@ from functools import partial
 import numpy as np
 
 from rt_core.calibration import _robust as robust
+from rt_core.calibration import input_checks as checks
+from rt_core.calibration import result as results
 from rt_core.calibration._alignment import in_first_frame, leave_one_out, tested_poses, with_sockets
 from rt_core.calibration._imprecise import imprecise, without_imprecise, worse_by_more_than_chance
 from rt_core.calibration._verdict import MAX_OUTLYING, SIZE_UNKNOWN, at_bound, given_up_reason, judged, outliers_reason
@@ -27,7 +29,7 @@ from rt_core.calibration.doubts.change import change_in_time
 from rt_core.calibration.doubts.poses import doubtful_poses
 from rt_core.calibration.error_model import ErrorModel, error_model
 from rt_core.calibration.fit import Objective, minimise
-from rt_core.calibration.frames import scales_of, settled, with_fitted_frames
+from rt_core.calibration.frames import WIDE, scales_of, settled, with_fitted_frames
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.identifiability import (
     NOISE,
@@ -39,35 +41,18 @@ from rt_core.calibration.identifiability import (
     shows_size,
     triangle,
 )
-from rt_core.calibration.input_checks import checked_heads, checked_load, checked_sample, checked_stations
 from rt_core.calibration.prediction import expected_error
 from rt_core.calibration.repeats import averaged, distinct_postures, merged
-from rt_core.calibration.result import (
-    Accuracy,
-    Calibration,
-    Doubts,
-    Errors,
-    arm_parameters,
-    carried_by_prior,
-    frame_estimate,
-)
 from rt_core.calibration.sample import Contacts, Distances, Sample, Spacing
 from rt_core.calibration.selection import Observability
-from rt_core.calibration.settings import (
-    MAX,
-    CalibrationError,
-    CalibrationSettings,
-    build_deviations,
-    check_excluded,
-    largest_errors,
-    prior_deviations,
-)
+from rt_core.calibration.settings import MAX, CalibrationError, CalibrationSettings
 from rt_core.calibration.uncertainty import prior_share, statistics, with_held
 from rt_core.optimise.run import SearchOutcome
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 _CONVERGED_STEP = 0.1  # of a standard deviation
 _CONVERGED_EFFECT = 1e-12  # [m]
+_BUILD_COMPLIANCE = 1e-5  # standard deviation of a compliance that is held nominal as imprecise
 _BEYOND = 10.0  # times the largest errors, to see what lies beyond them
 
 ProgressCallback = Callable[[float, str], None]
@@ -77,7 +62,7 @@ def calibrate(
     geometry: Geometry, q: FloatArray, measured: FloatArray | Contacts | Distances,
     settings: CalibrationSettings | None = None, *, use: BoolArray | None = None, load: FloatArray | None = None,
     head: IntArray | None = None, station: IntArray | None = None, on_progress: ProgressCallback | None = None,
-) -> Calibration:  # fmt: skip
+) -> results.Calibration:  # fmt: skip
     """Estimate the geometric errors of an arm.
 
     Parameters
@@ -109,13 +94,13 @@ def calibrate(
     """
     settings = CalibrationSettings() if settings is None else settings
     on_progress = on_progress or (lambda _share, _what: None)
-    sample, use = checked_sample(geometry, q, measured, use)
+    sample, use = checks.checked_sample(geometry, q, measured, use)
     if head is not None:
-        sample = replace(sample, head=checked_heads(head, sample, use, settings.tool))
+        sample = replace(sample, head=checks.checked_heads(head, sample, use, settings.tool))
     if station is not None:
-        sample = replace(sample, station=checked_stations(station, sample, use, settings.base))
+        sample = replace(sample, station=checks.checked_stations(station, sample, use, settings.base))
     if settings.compliance:
-        sample = replace(sample, load=checked_load(load, sample.q.shape))
+        sample = replace(sample, load=checks.checked_load(load, sample.q.shape))
     spacings = measured.spacings if isinstance(measured, Contacts) else ()
     _check_spacings(spacings, sample.points)
     fitted = set() if sample.point is None else set(sample.point[use].tolist())
@@ -126,7 +111,7 @@ def calibrate(
         stations=1 if sample.station is None else int(sample.station.max()) + 1, offset=sample.length is not None,
     )  # fmt: skip
     fresh = modelled(geometry)
-    check_excluded(fresh, settings)
+    checks.check_excluded(fresh, settings)
     # repeats of a posture are one measurement, in the fit and in every test
     group = distinct_postures(sample.q, sample.point, sample.head, sample.station, use.astype(np.int64))
     rows = np.unique(group, return_index=True)[1]
@@ -136,13 +121,13 @@ def calibrate(
     nothing = np.zeros(model.size)
     shown = identifiability(model, training, excluded=settings.excluded)
     _check_count(model, shown, training)
-    prior, found = prior_deviations(model, settings), shown
+    prior, found = checks.prior_deviations(model, settings), shown
     if prior is not None:
         noise = settings.expected_noise or NOISE
         found = identifiability(model, training, excluded=settings.excluded, prior=prior, noise=noise)
     sized = shows_size(model, training, excluded=settings.excluded, prior=prior)
     start = Objective(model, training, found.free, nothing, np.ones(2), prior=prior)
-    width = largest_errors(model, settings)
+    width = _largest_errors(model, settings)
     share, scales = 0.3, 0.05
     on_progress(scales, "scales")
     begun = settled(start, width, settings, lambda: on_progress(scales, "scales"))
@@ -244,9 +229,9 @@ def _weights(objective: Objective, residual: FloatArray) -> FloatArray:
 
 def _result(
     objective: Objective, sample: Sample, group: IntArray, use: BoolArray, shown: IntArray, fixed: tuple[Fixed, ...],
-    width: FloatArray, outcome: SearchOutcome, doubts: Doubts, judge: Objective, sized: bool,
+    width: FloatArray, outcome: SearchOutcome, doubts: results.Doubts, judge: Objective, sized: bool,
     settings: CalibrationSettings,
-) -> Calibration:  # fmt: skip
+) -> results.Calibration:  # fmt: skip
     model, free, x = objective.model, objective.free, objective.x
     found = statistics(objective)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -255,21 +240,26 @@ def _result(
     # a remaining distance to the minimum is part of the uncertainty
     covariance = found.covariance if converged else found.covariance + np.outer(found.step, found.step)
     nominal = np.array([model.index(item.name) for item in fixed if item.reason == "imprecise"], dtype=np.int64)
-    joint = with_held(covariance, found.R, free, nominal, build_deviations(model, settings)[nominal])
+    joint = with_held(covariance, found.R, free, nominal, _build_deviations(model, settings)[nominal])
     covariance = joint[: free.size, : free.size]
     names = tuple(model.names[k] for k in free)
     doubtful = {
         name for name, on in zip(names, imprecise(objective, found, np.sqrt(np.diag(covariance)))[0], strict=True) if on
     }
     std = dict(zip(names, np.sqrt(np.diag(covariance)).tolist(), strict=True))
-    carried = carried_by_prior(names, prior_share(found, objective))
+    carried = results.carried_by_prior(names, prior_share(found, objective))
     before, after = (_shown_errors(model, sample, use, errors) for errors in (np.zeros(model.size), x))
     # errors from the mean of other poses vary more than those from a known point, by the variance of the mean
     even = 1.0 / np.sqrt(leave_one_out(sample, use))[:, None]
     tested = tested_poses(sample, use)
 
-    def accuracy(part: BoolArray) -> Accuracy:
-        return Accuracy(int(part.sum()), Errors.of(before[part]), Errors.of(after[part]), np.unique(group[part]).size)
+    def accuracy(part: BoolArray) -> results.Accuracy:
+        return results.Accuracy(
+            int(part.sum()),
+            results.Errors.of(before[part]),
+            results.Errors.of(after[part]),
+            np.unique(group[part]).size,
+        )
 
     test = accuracy(tested) if tested.any() else None
     scale = scales_of(objective, objective.spent())
@@ -295,18 +285,34 @@ def _result(
     given_up = int((weights[use] < robust.OUTLYING_WEIGHT).sum())
     if given_up > MAX_OUTLYING * use.sum() and verdict in ("ok", "not_converged", "no_gain", "overfit"):
         verdict, reasons = "outliers", (given_up_reason(given_up, int(use.sum())),)
-    build = np.where(model.of_arm & ~np.isin(model.names, list(held)), build_deviations(model, settings), 0.0)
+    build = np.where(model.of_arm & ~np.isin(model.names, list(held)), _build_deviations(model, settings), 0.0)
     nominal_error = float(np.sqrt(np.mean(np.sum(before[:, :3] ** 2, axis=1))))
     expected = expected_error(objective, found.dependence, scale, build, nominal_error)
     known = {} if not sized or verdict in ("not_explained", "outliers", "at_bound", "overfit") else std
     raw = triangle(model.jacobian(objective.sample, x, free), model.spacing_rows(x)[1][:, free])[:, seen]
-    return Calibration(
-        model, x,
-        arm_parameters(model, x, std if verdict in ("ok", "not_converged") else {}, doubtful, carried, objective.prior),
-        frame_estimate(model, "base", x, known), frame_estimate(model, "tool", x, known),
-        tuple(frame for name in model.base_names[1:] if (frame := frame_estimate(model, name, x, known)) is not None),
-        names, covariance, found.dependence, found.freedom, fixed, correlated_pairs(names, found.covariance),
+    valid = std if verdict in ("ok", "not_converged") else {}
+    bases = [results.frame_estimate(model, name, x, known) for name in model.base_names[1:]]
+    return results.Calibration(
+        model, x, results.arm_parameters(model, x, valid, doubtful, carried, objective.prior),
+        results.frame_estimate(model, "base", x, known), results.frame_estimate(model, "tool", x, known),
+        tuple(frame for frame in bases if frame is not None), names, covariance, found.dependence, found.freedom, fixed,
+        correlated_pairs(names, found.covariance),
         condition_number(raw), Observability.of(raw, len(objective.sample)), scale,
         accuracy(use), test, before, after, weights, outlying, verdict, reasons, outcome.evaluations, doubts,
         tuple(model.names[k] for k in nominal), joint, expected,
     )  # fmt: skip
+
+
+def _largest_errors(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:
+    """Return the largest errors (P,), in the parameters' units; those of frames bound the box of swarms only."""
+    by_unit = {"m": settings.range_length, "rad": settings.range_angle}
+    arm = np.array([by_unit.get(unit, settings.range_compliance) for unit in model.units])
+    if settings.method != "lm":
+        return arm
+    return np.where(model.of_arm, arm, [WIDE.get(unit, 1.0) for unit in model.units])
+
+
+def _build_deviations(model: ErrorModel, settings: CalibrationSettings) -> FloatArray:
+    """Return the standard deviations (P,) of the errors of an arm as built, in the parameters' units."""
+    by_unit = {"m": settings.build_length, "rad": settings.build_angle}
+    return np.array([by_unit.get(unit, _BUILD_COMPLIANCE) for unit in model.units])

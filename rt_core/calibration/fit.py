@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import scipy.linalg as la
@@ -18,13 +17,13 @@ from rt_core.calibration._chain import cost, normal_equations, totals
 from rt_core.calibration._robust import LOSSES, Loss, losses, tuning, weights
 from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.sample import Sample
+from rt_core.calibration.settings import Method
 from rt_core.optimise.problem import Problem
-from rt_core.optimise.registry import Name, optimise
+from rt_core.optimise.registry import optimise
 from rt_core.optimise.run import SearchOutcome, SearchProgress
-from rt_core.optimise.settings import KIN, Budget, Settings
+from rt_core.optimise.settings import KIN, Budget, Name, Settings
 from rt_core.types import FloatArray, IntArray
 
-Method = Literal["lm", "pso", "pso_lm"]
 #: PSO of DYN and KIN has a decreasing inertia weight.
 _OPTIMISER: dict[Method, Name] = {"lm": "lm", "pso": "pso_linear", "pso_lm": "pso_lm"}
 _DAMPING = 1e-4

@@ -14,9 +14,11 @@ from rt_core.calibration.fit import Objective, minimise
 from rt_core.calibration.identifiability import identifiability
 from rt_core.calibration.prediction import NOTHING
 from rt_core.calibration.sample import Sample
-from rt_core.calibration.settings import WIDE, CalibrationSettings
+from rt_core.calibration.settings import CalibrationSettings
 from rt_core.types import FloatArray
 
+#: Range of base, tool, fixed points and sensor: they may be anywhere.
+WIDE = {"m": 100.0, "rad": 3.0 * np.pi}
 _SCALE_ROUNDS = 20
 _SCALE_CHANGE = 0.01
 _MIN_SCALE = 1e-9

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from rt_core.calibration.elements import FRAME
+from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.sample import Contacts, Distances, Sample
-from rt_core.calibration.settings import MAX, CalibrationError
+from rt_core.calibration.settings import MAX, CalibrationError, CalibrationSettings
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 _UNIT_QUATERNION = 1e-3
@@ -139,3 +141,40 @@ def rotations_from_quaternions(quaternions: FloatArray) -> FloatArray:
         [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
     ]
     return np.ascontiguousarray(np.array(rows).transpose(2, 0, 1))
+
+
+def check_excluded(model: ErrorModel, settings: CalibrationSettings) -> None:
+    """Check that excluded parameters are of the arm; raises `CalibrationError`.
+
+    An estimated frame or point has no nominal value: it would be held where the nominal arm fits best, as if exact.
+    """
+    for name in settings.excluded:
+        if name not in model.replaced:
+            _index_of_arm(model, name, "excluded", "which has no nominal value to be held at")
+
+
+def prior_deviations(model: ErrorModel, settings: CalibrationSettings) -> FloatArray | None:
+    """Return the prior standard deviations (P,) of a model's errors, infinite without a prior; None without any.
+
+    Raises `CalibrationError` if `priors` names a parameter that the arm does not have.
+    """
+    by_unit = {"m": settings.prior_length, "rad": settings.prior_angle}
+    found = np.array([by_unit.get(unit) or np.inf for unit in model.units])
+    found[~model.of_arm] = np.inf
+    for name, std in settings.priors:
+        found[_index_of_arm(model, name, "priors", "which only the measurements show")] = std
+    return found if np.isfinite(found).any() else None
+
+
+def _index_of_arm(model: ErrorModel, name: str, what: str, why: str) -> int:
+    """Return the index of a parameter of the arm; `CalibrationError` for one of a frame or point, or an unknown one."""
+    try:
+        k = model.index(name)
+    except ValueError as error:
+        raise CalibrationError(f"{what}: {error}") from None
+    if model.priority[k] == FRAME:
+        raise CalibrationError(
+            f"{what}: {name} is not of the arm but of a frame or point, {why}: leave it out, or take base or tool as "
+            "known instead"
+        )
+    return k

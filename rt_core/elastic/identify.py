@@ -34,7 +34,7 @@ from rt_core.elastic.problem import APPARENT_LAG, NO_DEFLECTION, SHAPED, Frictio
 from rt_core.elastic.rows import MAX_LAG_S, MAX_ZERO, ElasticRows, check_records
 from rt_core.identification.identify import EXPLAINED_LIMIT
 from rt_core.identification.preprocess import DataError
-from rt_core.identification.status import ParameterStatus, parameter_status
+from rt_core.identification.status import ParameterStatus, Quantity, parameter_status
 from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
@@ -70,23 +70,13 @@ _SMALL_ANGLE = 1.5  # [rad] range below which a reason on cyclic friction mentio
 _ONE = 0.05  # a spread below this share of the mean counts as a single speed or load
 
 
-@dataclass(frozen=True)
-class ElasticParameter:
+class ElasticParameter(Quantity):
     """A parameter, or the reason why it is undetermined.
 
     `value` and `std` are those of the direct regression; `lower` lies 1.96 `std` below the lower of its value and that
     of the inverse one, `upper` as much above the higher.  Where velocity constants of friction are fitted, both include
     all constants that the data allow; those of the constants themselves are not symmetric.
     """
-
-    name: str
-    unit: str
-    value: float | None
-    std: float | None
-    lower: float | None
-    upper: float | None
-    status: ParameterStatus
-    reason: str | None = None
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rt_core.jit import kernel
-from rt_core.model.friction import (
-    LAW_ARMATURE,
-    LAW_BREAKAWAY,
-    LAW_COULOMB,
-    LAW_LINK,
-    LAW_LOAD,
-    LAW_OFFSET,
-    LAW_VISCOUS,
-    friction_slopes,
-)
+from rt_core.model import friction as laws
 from rt_core.model.parameters import ParameterLayout, standard_layout, standard_parameters
 from rt_core.model.regressor import BLOCK, joint_column, link_columns
 from rt_core.model.regressor_adjoint import link_columns_adjoint
@@ -29,7 +20,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 #: Friction whose sign may be replaced by a smooth function.
-_SIGNED = (LAW_COULOMB, LAW_BREAKAWAY, LAW_LOAD)
+_SIGNED = (laws.LAW_COULOMB, laws.LAW_BREAKAWAY, laws.LAW_LOAD)
 #: Size of the groups of columns in a product, of which only the lower half is computed.
 _GROUP = 24
 
@@ -71,7 +62,7 @@ class Columns:
                 theta.append(0.0)
             return keys[key]
 
-        kept = {c: effect(layout, c) for c in range(len(layout)) if layout.law[c] != LAW_LINK}
+        kept = {c: effect(layout, c) for c in range(len(layout)) if layout.law[c] != laws.LAW_LINK}
         if model.inertial is not None:
             for at in np.flatnonzero(~every.is_link & (phi != 0.0)):
                 theta[effect(every, int(at))] += float(phi[at])
@@ -82,7 +73,7 @@ class Columns:
         starts = [0]
         for j in range(n):
             for c in range(len(layout)):
-                if layout.law[c] == LAW_LINK:
+                if layout.law[c] == laws.LAW_LINK:
                     k, element = divmod(int(layout.source[c]), 10)
                     if k < j:
                         continue
@@ -211,7 +202,7 @@ def columns_adjoint(
         for j in range(n):
             link_bar[j, :] = tau_bar[j, start : start + BLOCK]
         for c in range(law.shape[0]):
-            if law[c] == LAW_OFFSET:
+            if law[c] == laws.LAW_OFFSET:
                 continue
             value_bar[:] = 0.0
             for j in range(n):
@@ -225,15 +216,15 @@ def columns_adjoint(
                     origin = np.uint64(row[c, j] * m + start)
                     for b in range(np.uint64(BLOCK)):
                         value_bar[b] += weight * Y_flat[origin + b]
-            if law[c] == LAW_ARMATURE or law[c] == LAW_VISCOUS:
-                s = 2 if law[c] == LAW_ARMATURE else 1
+            if law[c] == laws.LAW_ARMATURE or law[c] == laws.LAW_VISCOUS:
+                s = 2 if law[c] == laws.LAW_ARMATURE else 1
                 for j in range(n):
                     weight = motor[c, j]
                     if weight != 0.0:
                         for b in range(BLOCK):
                             found[s, j, b] += weight * value_bar[b]
                 continue
-            if law[c] == LAW_COULOMB and shape[c, 0] == 0.0 and shape[c, 2] == 0.0:
+            if law[c] == laws.LAW_COULOMB and shape[c, 0] == 0.0 and shape[c, 2] == 0.0:
                 continue
             for b in range(BLOCK):
                 position = velocity = force = 0.0
@@ -242,7 +233,7 @@ def columns_adjoint(
                     position += weight * state[0, j, b]
                     velocity += weight * state[1, j, b]
                     force += weight * load[j, start + b]
-                by_q, by_v, by_load = friction_slopes(
+                by_q, by_v, by_load = laws.friction_slopes(
                     law[c], shape[c, 0], shape[c, 1], shape[c, 2], position, velocity, force
                 )
                 for j in range(n):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from rt_core.excitation.gradient import Descent, GradientSearch
 from rt_core.excitation.limits import Limits
 from rt_core.excitation.objective import Excitation, Spectrum, WeakParameter
 from rt_core.excitation.search import EvaluationProgress, Pulse, Search
-from rt_core.excitation.settings import ExcitationSettings
+from rt_core.excitation.settings import ExcitationSettings, Optimiser, Swarm
 from rt_core.model.robot import RobotModel
 from rt_core.optimise.problem import Problem
 from rt_core.optimise.registry import optimise
@@ -26,8 +26,6 @@ from rt_core.optimise.run import SearchOutcome, SearchProgress
 from rt_core.optimise.settings import Budget, Settings
 from rt_core.types import FloatArray
 
-Swarm = Literal["pso", "pso_linear", "tcs_pso", "ga"]
-Optimiser = Literal[Swarm, "gradient"]
 #: Optimisers that use only the cost, and all optimisers.
 SWARMS: tuple[Swarm, ...] = get_args(Swarm)
 OPTIMISERS: tuple[Optimiser, ...] = (*SWARMS, "gradient")

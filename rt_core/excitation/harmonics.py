@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rt_core.excitation.design import (
-    Callback,
-    ExcitationDesign,
-    InfeasibleError,
-    Optimiser,
-    best_design,
-    design_excitation,
-)
+from rt_core.excitation.design import Callback, ExcitationDesign, InfeasibleError, best_design, design_excitation
 from rt_core.excitation.errors import ExcitationError
-from rt_core.excitation.settings import ExcitationSettings
+from rt_core.excitation.settings import ExcitationSettings, Optimiser
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 

@@ -17,12 +17,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from rt_core.excitation.design import Designer, ExcitationDesign, Optimiser, best_design
+from rt_core.excitation.design import Designer, ExcitationDesign, best_design
 from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.fourier import FourierSeries
 from rt_core.excitation.limits import Limits
 from rt_core.excitation.search import Pulse
-from rt_core.excitation.settings import SAME, ExcitationSettings
+from rt_core.excitation.settings import SAME, ExcitationSettings, Optimiser
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 

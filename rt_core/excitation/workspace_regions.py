@@ -7,7 +7,6 @@ Capsules, the points within `radius` of a segment (a sphere if its ends coincide
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -119,8 +118,6 @@ class WorkspaceLimits:
                 raise ExcitationError(f"two regions are named '{name}': give each its own name")
         if len({body.name for body in bodies}) < len(bodies):
             raise ExcitationError("two capsules have the same name: give each its own")
-        if not (clearance_m >= 0.0 and math.isfinite(clearance_m)):
-            raise ExcitationError(f"clearance_m must be finite and not negative, not {clearance_m:g}")
         ends = {
             body.name: [place(body.link, end, f"capsule '{body.name}'") for end in (body.start, body.end)]
             for body in bodies

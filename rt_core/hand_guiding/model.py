@@ -16,26 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from rt_core.hand_guiding.rows import COORDINATE_WIDTH, E_COORDINATE, E_LAW, E_SHAPE, E_VALUE, EFFECT_WIDTH
+from rt_core.model import friction as laws
 from rt_core.model.base import BaseParameters
 from rt_core.model.forward import equations_of_motion
-from rt_core.model.friction import (
-    CYCLIC,
-    FOLLOWING,
-    LAW_ARMATURE,
-    LAW_LINK,
-    LAW_LOAD,
-    LAW_OFFSET,
-    LAW_VISCOUS,
-    REFERENCE_TEMPERATURE,
-    friction_effect,
-)
 from rt_core.model.parameters import ParameterLayout
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
 #: Deadband of the friction compensation, and the further rise to its full value, over the standstill velocity.
 DEADBAND, RISE = 1.0, 3.0
-_AT_TEMPERATURE = {warm: law for law, warm in FOLLOWING.items()}
+_AT_TEMPERATURE = {warm: law for law, warm in laws.FOLLOWING.items()}
 _TOP_SPEED = 2.0  # [rad/s or m/s], of a joint without a limit
 _POSTURES = 64
 _CHECKED_SPEEDS = 40
@@ -79,11 +69,11 @@ class GuidingModel:
         if layout.has_temperature:
             if temperature is None or not np.isfinite(temperature).all():
                 raise ValueError(f"friction of {model.name} follows temperature, and that of a joint is not known")
-            warmth = temperature - REFERENCE_TEMPERATURE
+            warmth = temperature - laws.REFERENCE_TEMPERATURE
         inertial = np.zeros((model.n, 10))
         inertial.ravel()[layout.source[layout.is_link]] = phi[layout.is_link]
         rotor = np.zeros((model.n, model.n))
-        for c in np.flatnonzero(layout.law == LAW_ARMATURE):
+        for c in np.flatnonzero(layout.law == laws.LAW_ARMATURE):
             rotor += phi[c] * np.outer(layout.motor[c], layout.motor[c])
         effects, weights = _effects(layout, phi, warmth)
         coordinates = np.array([_coordinate(model, effects, k, w) for k, w in enumerate(weights)])
@@ -103,12 +93,12 @@ def _effects(layout: ParameterLayout, phi: FloatArray, warmth: FloatArray) -> tu
     """Return friction and offset terms (C, EFFECT_WIDTH + n) at `warmth` (n,) [K] above reference, and their motors."""
     rows: list[FloatArray] = []
     weights: list[FloatArray] = []
-    for c in np.flatnonzero((layout.law != LAW_LINK) & (layout.law != LAW_ARMATURE)):
+    for c in np.flatnonzero((layout.law != laws.LAW_LINK) & (layout.law != laws.LAW_ARMATURE)):
         law, motor, value = int(layout.law[c]), layout.motor[c], float(phi[c])
         if law in _AT_TEMPERATURE:
             law, value = _AT_TEMPERATURE[law], value * float(warmth[layout.source[c]])
         place = -1
-        if law != LAW_OFFSET and law not in CYCLIC:
+        if law != laws.LAW_OFFSET and law not in laws.CYCLIC:
             place = next((k for k, w in enumerate(weights) if np.array_equal(w, motor)), len(weights))
             if place == len(weights):
                 weights.append(motor)
@@ -125,8 +115,8 @@ def friction_left(
     share, compensation drives the arm.
     """
     phi, least = base.phi(theta), np.inf
-    before, weights = _effects(base.standard, phi, started - REFERENCE_TEMPERATURE)
-    after, _ = _effects(base.standard, phi, present - REFERENCE_TEMPERATURE)
+    before, weights = _effects(base.standard, phi, started - laws.REFERENCE_TEMPERATURE)
+    after, _ = _effects(base.standard, phi, present - laws.REFERENCE_TEMPERATURE)
     for k, w in enumerate(weights):
         dry, slope, _, standstill = _coordinate(model, before, k, w)[:4]
         speed = np.geomspace(standstill, max(_top_speed(model, w), 2.0 * standstill), _CHECKED_SPEEDS)
@@ -160,9 +150,9 @@ def _friction(effects: FloatArray, velocity: FloatArray) -> FloatArray:
     total = np.zeros_like(velocity)
     for row in effects:
         law, (constant, exponent, smoothing) = int(row[E_LAW]), row[E_SHAPE : E_SHAPE + 3]
-        if law != LAW_LOAD:
+        if law != laws.LAW_LOAD:
             total += row[E_VALUE] * np.array(
-                [friction_effect(law, constant, exponent, smoothing, 0.0, v, 0.0) for v in velocity]
+                [laws.friction_effect(law, constant, exponent, smoothing, 0.0, v, 0.0) for v in velocity]
             )
     return total
 
@@ -173,7 +163,7 @@ def _lower_bound(speed: FloatArray, friction: FloatArray, effects: FloatArray) -
     Of all such lines it is the highest at a tenth of the top speed, a typical speed of guiding.
     """
     at = 0.1 * speed[-1]
-    viscous = float(effects[effects[:, E_LAW] == LAW_VISCOUS, E_VALUE].sum())
+    viscous = float(effects[effects[:, E_LAW] == laws.LAW_VISCOUS, E_VALUE].sum())
     steepest = max(float(friction[-1]) / float(speed[-1]), 0.0)
     candidates = np.append(np.linspace(0.0, steepest, 101), np.clip(viscous, 0.0, steepest))
     dry = np.array([np.min(friction - slope * speed) for slope in candidates])

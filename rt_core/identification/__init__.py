@@ -4,8 +4,8 @@ Start with `identify`: prepared signals in, a model with a verdict out.  The dat
 
 - `preprocess` turns channels into uniform filtered signals (`periods` averages a repeated motion first), and `rows`
   builds the filtered rows of the regression.
-- `estimate` applies one estimator: `least_squares`, `robust`, `total_least_squares`, `instrumental`, `essential`, the
-  packages `nonlinear` (velocity constants of friction) and `physical` (links that can be real bodies).
+- `estimate` applies one estimator of `methods`: `least_squares`, `robust`, `total_least_squares`, `instrumental`,
+  `essential`, the packages `nonlinear` (velocity constants of friction) and `physical` (links that can be real bodies).
 - `uncertainty` gives the covariance, `status` and `joint_verdict` state what the data determine.
 - `diagnostics` tests for errors of the data and the robot file, and widens the intervals by model error.
 
@@ -15,6 +15,6 @@ temperatures that a fit is based on, `model_comparison` compares two models, and
 
 __all__ = [
     "diagnostics", "essential", "estimate", "friction_curve", "identify", "instrumental", "joint_verdict",
-    "least_squares", "model_comparison", "nonlinear", "payload", "periods", "physical", "preprocess", "robust", "rows",
-    "spectrum", "status", "temperature", "total_least_squares", "uncertainty",
+    "least_squares", "methods", "model_comparison", "nonlinear", "payload", "periods", "physical", "preprocess",
+    "robust", "rows", "spectrum", "status", "temperature", "total_least_squares", "uncertainty",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from rt_core.identification.essential import essential_parameters
 from rt_core.identification.instrumental import smoothed, solve_instrumental
 from rt_core.identification.least_squares import JointTriangle, Solution, compress, solve
 from rt_core.identification.least_squares import Method as Weighting
-from rt_core.identification.nonlinear.fit import ConstantEstimate, Formulation, NonlinearFit, fit_torque
+from rt_core.identification.methods import SEARCHES, Constants, Formulation, Method
+from rt_core.identification.nonlinear.fit import ConstantEstimate, NonlinearFit, fit_torque
 from rt_core.identification.physical.fit import ConsistentFit, fit_consistent, noise_inflation, viscous_scales
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings
 from rt_core.identification.robust import Loss, solve_robust
@@ -39,15 +40,10 @@ from rt_core.model.friction import (
     LAW_OFFSET,
 )
 from rt_core.model.robot import RobotModel
-from rt_core.optimise.registry import Name
 from rt_core.optimise.run import Callback
+from rt_core.optimise.settings import Name
+from rt_core.settings import AtLeastOne, Bounded, Count, Positive
 from rt_core.types import BoolArray, FloatArray
-
-LinearMethod = Literal["ols", "wls", "iwls", "tls", "iv", "physical"]
-Method: TypeAlias = LinearMethod | Name
-LINEAR: tuple[LinearMethod, ...] = get_args(LinearMethod)
-SEARCHES: tuple[Name, ...] = get_args(Name)
-METHODS: tuple[Method, ...] = (*LINEAR, *SEARCHES)
 
 # Columns that noise of position and velocity does not affect, away from reversals.
 _EXACT = (LAW_OFFSET, LAW_COULOMB, LAW_BREAKAWAY, LAW_COULOMB_TEMPERATURE, LAW_BREAKAWAY_TEMPERATURE)
@@ -58,34 +54,32 @@ _INSTRUMENT_BAND = 0.5  # cut-off of the states of the instruments, as a share o
 
 
 @dataclass(frozen=True)
-class EstimatorOptions:
+class EstimatorOptions(Bounded):
     """Choice of the estimator."""
 
-    method: Method = "wls"  # one of `METHODS`
+    refusal: ClassVar[type[ValueError]] = DataError
+    method: Method = "wls"
     # unknowns of a search: the constants ("separable"), or all standard parameters and the constants ("full")
     formulation: Formulation = "separable"
     loss: Loss | None = "bisquare"  # loss of `iwls` for outliers; None weights joints only
     # whether the velocity constants of friction are searched for or taken from the model
-    constants: Literal["search", "given"] = "search"
+    constants: Constants = "search"
     essential: bool = False  # drop parameters that the data do not support (`ols`, `wls`, `iwls` and the searches)
-    seed: int = 0  # of the search
-    starts: int = 8  # likewise
+    seed: Count = 0  # of the search
+    starts: AtLeastOne = 8  # likewise
     bounds: Mapping[str, tuple[float, float]] | None = None  # ranges of the search, by parameter name
     prior: RobotModel | None = None  # of `physical`; None for the model itself
-    weight: float | None = None  # of the prior; None to choose it from the data
+    weight: Positive | None = None  # of the prior; None to choose it from the data
 
     def __post_init__(self) -> None:
         """Raise `DataError` for options that contradict each other."""
-        if self.method not in METHODS:
-            raise DataError(f"unknown method {self.method!r}; known: {', '.join(METHODS)}")
+        super().__post_init__()
         if self.formulation == "full" and self.method not in SEARCHES:
             raise DataError(f"the full formulation is searched: choose one of {', '.join(SEARCHES)}, not {self.method}")
         if self.essential and (self.method in ("tls", "iv", "physical") or self.formulation == "full"):
             raise DataError(f"essential parameters are tested on a least-squares fit, not on {self.method}")
         if self.constants == "given" and self.method in SEARCHES and self.formulation == "separable":
             raise DataError(f"{self.method} searches for the constants of friction: they cannot be given")
-        if self.starts < 1:
-            raise DataError(f"a search needs at least one start, not {self.starts}")
         if (self.prior is not None or self.weight is not None) and self.method != "physical":
             raise DataError(f"a prior and its weight belong to the method physical, not to {self.method}")
 

@@ -20,16 +20,8 @@ import numpy as np
 
 from rt_core.identification.rows import Rows
 from rt_core.jit import jit
+from rt_core.model import friction as laws
 from rt_core.model.base import BaseParameters
-from rt_core.model.friction import (
-    CYCLIC,
-    LAW_ARMATURE,
-    LAW_LINK,
-    LAW_LOAD,
-    LAW_OFFSET,
-    REFERENCE_TEMPERATURE,
-    friction_effect,
-)
 from rt_core.model.parameters import ParameterLayout, friction_constants
 from rt_core.model.robot import RobotModel
 from rt_core.statistics import NORMAL_QUANTILE_95
@@ -60,11 +52,11 @@ def _effects(law: IntArray, shape: FloatArray, weight: FloatArray, velocity: Flo
     """Compute the torque per unit of each column at a joint that moves alone, into `out` (V, c)."""
     for t in range(velocity.shape[0]):
         for c in range(law.shape[0]):
-            if law[c] == LAW_OFFSET:
+            if law[c] == laws.LAW_OFFSET:
                 out[t, c] = weight[c]
             else:
                 v = weight[c] * velocity[t]
-                out[t, c] = weight[c] * friction_effect(law[c], shape[c, 0], shape[c, 1], shape[c, 2], 0.0, v, 0.0)
+                out[t, c] = weight[c] * laws.friction_effect(law[c], shape[c, 0], shape[c, 1], shape[c, 2], 0.0, v, 0.0)
 
 
 def _grid(velocity: FloatArray, standstill: float) -> FloatArray:
@@ -114,12 +106,12 @@ def friction_curve(
         friction.
     """
     layout = base.layout
-    elsewhere = (LAW_LINK, LAW_ARMATURE, LAW_LOAD, *CYCLIC)
+    elsewhere = (laws.LAW_LINK, laws.LAW_ARMATURE, laws.LAW_LOAD, *laws.CYCLIC)
     columns = np.flatnonzero(~np.isin(layout.law, elsewhere) & (layout.motor[:, joint] != 0.0))
     use = rows.use[:, joint]
     velocity = rows.dq[use, joint]
     grid = _grid(velocity, float(model.standstill_velocity[joint]))
-    if grid.size == 0 or (layout.law[columns] == LAW_OFFSET).all():
+    if grid.size == 0 or (layout.law[columns] == laws.LAW_OFFSET).all():
         return None
 
     warm = layout.follows_temperature[columns]
@@ -136,7 +128,7 @@ def friction_curve(
         weight = np.ascontiguousarray(layout.motor[columns, joint])
         _effects(layout.law[columns], shape, weight, np.ascontiguousarray(v), out)
         if at is not None:
-            out *= np.where(warm, at - REFERENCE_TEMPERATURE, 1.0)
+            out *= np.where(warm, at - laws.REFERENCE_TEMPERATURE, 1.0)
         return out
 
     shape = layout.shape[columns]

@@ -25,8 +25,9 @@ from rt_core.identification._verdict import (
 )
 from rt_core.identification.diagnostics.diagnosis import Diagnosis, Fit, diagnose
 from rt_core.identification.diagnostics.intervals import consistent_shifts, jackknife_changes, widened
-from rt_core.identification.estimate import Estimate, EstimatorOptions, Method, estimate
+from rt_core.identification.estimate import Estimate, EstimatorOptions, estimate
 from rt_core.identification.least_squares import Solution
+from rt_core.identification.methods import Method
 from rt_core.identification.preprocess import Signals, SignalSettings, Velocity
 from rt_core.identification.robust import OUTLYING_WEIGHT
 from rt_core.identification.rows import Rows, build_rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -18,6 +19,20 @@ ParameterStatus = Literal["determined", "weak", "undetermined", "doubtful", "dro
 RELATIVE_STD_LIMIT = 0.3
 #: Largest effect of one standard deviation on the torque, as a share of the residual noise, unless "undetermined".
 TORQUE_EFFECT_LIMIT = 1.0
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A quantity with its 95 % interval; without a value if the data do not determine it, with the `reason`."""
+
+    name: str
+    unit: str
+    value: float | None
+    std: float | None
+    lower: float | None
+    upper: float | None
+    status: ParameterStatus
+    reason: str | None = None
 
 
 def parameter_status(rows: Rows, solution: Solution, std: FloatArray) -> tuple[ParameterStatus, ...]:

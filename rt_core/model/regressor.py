@@ -17,16 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import jit, kernel
-from rt_core.model.friction import (
-    LAW_ARMATURE,
-    LAW_COULOMB,
-    LAW_COULOMB_TEMPERATURE,
-    LAW_LINK,
-    LAW_OFFSET,
-    LAW_VISCOUS,
-    REFERENCE_TEMPERATURE,
-    friction_effect,
-)
+from rt_core.model import friction as laws
 from rt_core.model.parameters import ParameterLayout
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
@@ -34,13 +25,16 @@ from rt_core.types import FloatArray, IntArray
 #: Samples in a block.
 BLOCK = 16
 
-# Rows of the intermediate array of `link_columns`, as offsets.
+# Rows of the intermediate array of `link_columns` and of its adjoint, as offsets.
 _R0, _R1, _R2, _R3, _R4, _R5, _R6, _R7, _R8 = (BLOCK * i for i in range(9))  # rotation of the link in its parent
 _P0, _P1, _P2 = (BLOCK * i for i in range(9, 12))  # link origin in the parent
 _W0, _W1, _W2 = (BLOCK * i for i in range(12, 15))  # angular velocity
 _D0, _D1, _D2 = (BLOCK * i for i in range(15, 18))  # angular acceleration
 _A0, _A1, _A2 = (BLOCK * i for i in range(18, 21))  # proper acceleration of the origin
-_B0, _B1, _B2, _B3, _B4, _B5, _B6, _B7, _B8 = (BLOCK * i for i in range(21, 30))  # [dw]x + [w]x^2
+_U0, _U1, _U2 = (BLOCK * i for i in range(21, 24))  # the parent's angular velocity, turned into the link
+_V0, _V1, _V2 = (BLOCK * i for i in range(24, 27))  # its angular acceleration
+_X0, _X1, _X2 = (BLOCK * i for i in range(27, 30))  # acceleration of the origin as a point of the parent
+_B0, _B1, _B2, _B3, _B4, _B5, _B6, _B7, _B8 = (BLOCK * i for i in range(21, 30))  # after them: [dw]x + [w]x^2
 _C, _SN = (BLOCK * i for i in range(30, 32))  # cosine and sine of q
 _ROWS = 32
 _K0, _K1, _K2, _K3, _K4, _K5 = (BLOCK * i for i in range(6))
@@ -88,6 +82,90 @@ def sincos_block(x: FloatArray, S: FloatArray, lanes: int) -> None:
 
 
 @kernel
+def motion_step(g: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, S: FloatArray, lanes: int) -> None:
+    """Replace the motion of a parent in rows `_W0` to `_A2` of `S` by that of the link behind a joint `g` (37,).
+
+    `q, dq, ddq` (lanes,) are the joint's; rows `_R0` to `_P2` receive its placement, and rows `_U0` to `_X2` the
+    parent's velocity and acceleration, turned into the link, and the acceleration of the origin as its point.
+    """
+    turn = g[36]
+    slide = 1.0 - turn
+    sincos_block(q, S, lanes)
+    for b in range(lanes):
+        c, s = S[_C + b], S[_SN + b]
+        S[_R0 + b] = g[0] + c * g[9] + s * g[18]
+        S[_R1 + b] = g[1] + c * g[10] + s * g[19]
+        S[_R2 + b] = g[2] + c * g[11] + s * g[20]
+        S[_R3 + b] = g[3] + c * g[12] + s * g[21]
+        S[_R4 + b] = g[4] + c * g[13] + s * g[22]
+        S[_R5 + b] = g[5] + c * g[14] + s * g[23]
+        S[_R6 + b] = g[6] + c * g[15] + s * g[24]
+        S[_R7 + b] = g[7] + c * g[16] + s * g[25]
+        S[_R8 + b] = g[8] + c * g[17] + s * g[26]
+        S[_P0 + b] = g[27] + q[b] * g[30]
+        S[_P1 + b] = g[28] + q[b] * g[31]
+        S[_P2 + b] = g[29] + q[b] * g[32]
+    ex, ey, ez = g[33], g[34], g[35]
+    for b in range(lanes):
+        tx = S[_W1 + b] * S[_P2 + b] - S[_W2 + b] * S[_P1 + b]
+        ty = S[_W2 + b] * S[_P0 + b] - S[_W0 + b] * S[_P2 + b]
+        tz = S[_W0 + b] * S[_P1 + b] - S[_W1 + b] * S[_P0 + b]
+        ox = S[_A0 + b] + S[_D1 + b] * S[_P2 + b] - S[_D2 + b] * S[_P1 + b] + S[_W1 + b] * tz - S[_W2 + b] * ty
+        oy = S[_A1 + b] + S[_D2 + b] * S[_P0 + b] - S[_D0 + b] * S[_P2 + b] + S[_W2 + b] * tx - S[_W0 + b] * tz
+        oz = S[_A2 + b] + S[_D0 + b] * S[_P1 + b] - S[_D1 + b] * S[_P0 + b] + S[_W0 + b] * ty - S[_W1 + b] * tx
+        ux = S[_R0 + b] * S[_W0 + b] + S[_R3 + b] * S[_W1 + b] + S[_R6 + b] * S[_W2 + b]
+        uy = S[_R1 + b] * S[_W0 + b] + S[_R4 + b] * S[_W1 + b] + S[_R7 + b] * S[_W2 + b]
+        uz = S[_R2 + b] * S[_W0 + b] + S[_R5 + b] * S[_W1 + b] + S[_R8 + b] * S[_W2 + b]
+        vx = S[_R0 + b] * S[_D0 + b] + S[_R3 + b] * S[_D1 + b] + S[_R6 + b] * S[_D2 + b]
+        vy = S[_R1 + b] * S[_D0 + b] + S[_R4 + b] * S[_D1 + b] + S[_R7 + b] * S[_D2 + b]
+        vz = S[_R2 + b] * S[_D0 + b] + S[_R5 + b] * S[_D1 + b] + S[_R8 + b] * S[_D2 + b]
+        xx = S[_R0 + b] * ox + S[_R3 + b] * oy + S[_R6 + b] * oz
+        xy = S[_R1 + b] * ox + S[_R4 + b] * oy + S[_R7 + b] * oz
+        xz = S[_R2 + b] * ox + S[_R5 + b] * oy + S[_R8 + b] * oz
+        cx = (uy * ez - uz * ey) * dq[b]
+        cy = (uz * ex - ux * ez) * dq[b]
+        cz = (ux * ey - uy * ex) * dq[b]
+        S[_U0 + b], S[_U1 + b], S[_U2 + b] = ux, uy, uz
+        S[_V0 + b], S[_V1 + b], S[_V2 + b] = vx, vy, vz
+        S[_X0 + b], S[_X1 + b], S[_X2 + b] = xx, xy, xz
+        S[_W0 + b] = ux + turn * ex * dq[b]
+        S[_W1 + b] = uy + turn * ey * dq[b]
+        S[_W2 + b] = uz + turn * ez * dq[b]
+        S[_D0 + b] = vx + turn * (ex * ddq[b] + cx)
+        S[_D1 + b] = vy + turn * (ey * ddq[b] + cy)
+        S[_D2 + b] = vz + turn * (ez * ddq[b] + cz)
+        S[_A0 + b] = xx + slide * (ex * ddq[b] + 2.0 * cx)
+        S[_A1 + b] = xy + slide * (ey * ddq[b] + 2.0 * cy)
+        S[_A2 + b] = xz + slide * (ez * ddq[b] + 2.0 * cz)
+
+
+@kernel
+def move_screw(K: FloatArray, S: FloatArray, lanes: int) -> None:
+    """Move a joint's screw `K` (6 * BLOCK,), angular and linear, from the parent's origin to the link's."""
+    for b in range(lanes):
+        vx = K[_K3 + b] + K[_K1 + b] * S[_P2 + b] - K[_K2 + b] * S[_P1 + b]
+        vy = K[_K4 + b] + K[_K2 + b] * S[_P0 + b] - K[_K0 + b] * S[_P2 + b]
+        vz = K[_K5 + b] + K[_K0 + b] * S[_P1 + b] - K[_K1 + b] * S[_P0 + b]
+        ux, uy, uz = K[_K0 + b], K[_K1 + b], K[_K2 + b]
+        K[_K0 + b] = S[_R0 + b] * ux + S[_R3 + b] * uy + S[_R6 + b] * uz
+        K[_K1 + b] = S[_R1 + b] * ux + S[_R4 + b] * uy + S[_R7 + b] * uz
+        K[_K2 + b] = S[_R2 + b] * ux + S[_R5 + b] * uy + S[_R8 + b] * uz
+        K[_K3 + b] = S[_R0 + b] * vx + S[_R3 + b] * vy + S[_R6 + b] * vz
+        K[_K4 + b] = S[_R1 + b] * vx + S[_R4 + b] * vy + S[_R7 + b] * vz
+        K[_K5 + b] = S[_R2 + b] * vx + S[_R5 + b] * vy + S[_R8 + b] * vz
+
+
+@kernel
+def own_screw(K: FloatArray, g: FloatArray, lanes: int) -> None:
+    """Write the screw of a joint `g` (37,) at its own link into `K` (6 * BLOCK,)."""
+    turn = g[36]
+    slide = 1.0 - turn
+    for b in range(lanes):
+        K[_K0 + b], K[_K1 + b], K[_K2 + b] = turn * g[33], turn * g[34], turn * g[35]
+        K[_K3 + b], K[_K4 + b], K[_K5 + b] = slide * g[33], slide * g[34], slide * g[35]
+
+
+@kernel
 def link_columns(
     geometry: FloatArray, gravity: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, lanes: int,
     out: FloatArray,
@@ -108,51 +186,7 @@ def link_columns(
             S[_A0 + k * BLOCK + b] = -gravity[k]
     for i in range(n):
         g = geometry[i]
-        qi, dqi, ddqi = q[i], dq[i], ddq[i]
-        turn = g[36]
-        slide = 1.0 - turn
-        sincos_block(qi, S, lanes)
-        for b in range(lanes):
-            c = S[_C + b]
-            s = S[_SN + b]
-            S[_R0 + b] = g[0] + c * g[9] + s * g[18]
-            S[_R1 + b] = g[1] + c * g[10] + s * g[19]
-            S[_R2 + b] = g[2] + c * g[11] + s * g[20]
-            S[_R3 + b] = g[3] + c * g[12] + s * g[21]
-            S[_R4 + b] = g[4] + c * g[13] + s * g[22]
-            S[_R5 + b] = g[5] + c * g[14] + s * g[23]
-            S[_R6 + b] = g[6] + c * g[15] + s * g[24]
-            S[_R7 + b] = g[7] + c * g[16] + s * g[25]
-            S[_R8 + b] = g[8] + c * g[17] + s * g[26]
-            S[_P0 + b] = g[27] + qi[b] * g[30]
-            S[_P1 + b] = g[28] + qi[b] * g[31]
-            S[_P2 + b] = g[29] + qi[b] * g[32]
-        ex, ey, ez = g[33], g[34], g[35]
-        for b in range(lanes):
-            tx = S[_W1 + b] * S[_P2 + b] - S[_W2 + b] * S[_P1 + b]
-            ty = S[_W2 + b] * S[_P0 + b] - S[_W0 + b] * S[_P2 + b]
-            tz = S[_W0 + b] * S[_P1 + b] - S[_W1 + b] * S[_P0 + b]
-            ox = S[_A0 + b] + S[_D1 + b] * S[_P2 + b] - S[_D2 + b] * S[_P1 + b] + S[_W1 + b] * tz - S[_W2 + b] * ty
-            oy = S[_A1 + b] + S[_D2 + b] * S[_P0 + b] - S[_D0 + b] * S[_P2 + b] + S[_W2 + b] * tx - S[_W0 + b] * tz
-            oz = S[_A2 + b] + S[_D0 + b] * S[_P1 + b] - S[_D1 + b] * S[_P0 + b] + S[_W0 + b] * ty - S[_W1 + b] * tx
-            ux = S[_R0 + b] * S[_W0 + b] + S[_R3 + b] * S[_W1 + b] + S[_R6 + b] * S[_W2 + b]
-            uy = S[_R1 + b] * S[_W0 + b] + S[_R4 + b] * S[_W1 + b] + S[_R7 + b] * S[_W2 + b]
-            uz = S[_R2 + b] * S[_W0 + b] + S[_R5 + b] * S[_W1 + b] + S[_R8 + b] * S[_W2 + b]
-            vx = S[_R0 + b] * S[_D0 + b] + S[_R3 + b] * S[_D1 + b] + S[_R6 + b] * S[_D2 + b]
-            vy = S[_R1 + b] * S[_D0 + b] + S[_R4 + b] * S[_D1 + b] + S[_R7 + b] * S[_D2 + b]
-            vz = S[_R2 + b] * S[_D0 + b] + S[_R5 + b] * S[_D1 + b] + S[_R8 + b] * S[_D2 + b]
-            cx = (uy * ez - uz * ey) * dqi[b]
-            cy = (uz * ex - ux * ez) * dqi[b]
-            cz = (ux * ey - uy * ex) * dqi[b]
-            S[_W0 + b] = ux + turn * ex * dqi[b]
-            S[_W1 + b] = uy + turn * ey * dqi[b]
-            S[_W2 + b] = uz + turn * ez * dqi[b]
-            S[_D0 + b] = vx + turn * (ex * ddqi[b] + cx)
-            S[_D1 + b] = vy + turn * (ey * ddqi[b] + cy)
-            S[_D2 + b] = vz + turn * (ez * ddqi[b] + cz)
-            S[_A0 + b] = S[_R0 + b] * ox + S[_R3 + b] * oy + S[_R6 + b] * oz + slide * (ex * ddqi[b] + 2.0 * cx)
-            S[_A1 + b] = S[_R1 + b] * ox + S[_R4 + b] * oy + S[_R7 + b] * oz + slide * (ey * ddqi[b] + 2.0 * cy)
-            S[_A2 + b] = S[_R2 + b] * ox + S[_R5 + b] * oy + S[_R8 + b] * oz + slide * (ez * ddqi[b] + 2.0 * cz)
+        motion_step(g, q[i], dq[i], ddq[i], S, lanes)
         for b in range(lanes):  # B = [dw]x + [w]x^2
             S[_B0 + b] = -S[_W1 + b] * S[_W1 + b] - S[_W2 + b] * S[_W2 + b]
             S[_B1 + b] = S[_W0 + b] * S[_W1 + b] - S[_D2 + b]
@@ -166,27 +200,9 @@ def link_columns(
         for j in range(i + 1):
             K = screws[j]
             if j < i:
-                for b in range(lanes):
-                    vx = K[_K3 + b] + K[_K1 + b] * S[_P2 + b] - K[_K2 + b] * S[_P1 + b]
-                    vy = K[_K4 + b] + K[_K2 + b] * S[_P0 + b] - K[_K0 + b] * S[_P2 + b]
-                    vz = K[_K5 + b] + K[_K0 + b] * S[_P1 + b] - K[_K1 + b] * S[_P0 + b]
-                    ux = K[_K0 + b]
-                    uy = K[_K1 + b]
-                    uz = K[_K2 + b]
-                    K[_K0 + b] = S[_R0 + b] * ux + S[_R3 + b] * uy + S[_R6 + b] * uz
-                    K[_K1 + b] = S[_R1 + b] * ux + S[_R4 + b] * uy + S[_R7 + b] * uz
-                    K[_K2 + b] = S[_R2 + b] * ux + S[_R5 + b] * uy + S[_R8 + b] * uz
-                    K[_K3 + b] = S[_R0 + b] * vx + S[_R3 + b] * vy + S[_R6 + b] * vz
-                    K[_K4 + b] = S[_R1 + b] * vx + S[_R4 + b] * vy + S[_R7 + b] * vz
-                    K[_K5 + b] = S[_R2 + b] * vx + S[_R5 + b] * vy + S[_R8 + b] * vz
+                move_screw(K, S, lanes)
             else:
-                for b in range(lanes):
-                    K[_K0 + b] = turn * ex
-                    K[_K1 + b] = turn * ey
-                    K[_K2 + b] = turn * ez
-                    K[_K3 + b] = slide * ex
-                    K[_K4 + b] = slide * ey
-                    K[_K5 + b] = slide * ez
+                own_screw(K, g, lanes)
             Y = out[i, j]
             for b in range(lanes):
                 Y[_Y0 + b] = K[_K3 + b] * S[_A0 + b] + K[_K4 + b] * S[_A1 + b] + K[_K5 + b] * S[_A2 + b]
@@ -226,18 +242,18 @@ def joint_column(
     """
     n = motor.shape[0]
     for b in range(BLOCK):
-        value[b] = 1.0 if law == LAW_OFFSET else 0.0
-    if law == LAW_OFFSET:
+        value[b] = 1.0 if law == laws.LAW_OFFSET else 0.0
+    if law == laws.LAW_OFFSET:
         return
     for m in range(n):
         weight = motor[m]
         if weight != 0.0:
-            rate = ddq[m] if law == LAW_ARMATURE else dq[m]
+            rate = ddq[m] if law == laws.LAW_ARMATURE else dq[m]
             for b in range(BLOCK):
                 value[b] += weight * rate[b]
-    if law in (LAW_ARMATURE, LAW_VISCOUS):
+    if law in (laws.LAW_ARMATURE, laws.LAW_VISCOUS):
         return
-    if law == LAW_COULOMB and shape[0] == 0.0 and shape[2] == 0.0:
+    if law == laws.LAW_COULOMB and shape[0] == 0.0 and shape[2] == 0.0:
         for b in range(BLOCK):
             value[b] = np.sign(value[b])
         return
@@ -247,13 +263,13 @@ def joint_column(
         for m in range(n):
             position += motor[m] * q[m, b]
             force += motor[m] * load[m, b]
-        value[b] = friction_effect(law, shape[0], shape[1], shape[2], position, value[b], force)
+        value[b] = laws.friction_effect(law, shape[0], shape[1], shape[2], position, value[b], force)
 
 
 @kernel
 def warm_column(law: int, warmth: FloatArray, value: FloatArray) -> None:
     """Multiply `value` (BLOCK,) of a temperature term by `warmth` (BLOCK,) [K] of the joint above the reference."""
-    if law >= LAW_COULOMB_TEMPERATURE:
+    if law >= laws.LAW_COULOMB_TEMPERATURE:
         for b in range(BLOCK):
             value[b] *= warmth[b]
 
@@ -263,22 +279,22 @@ def joint_effect(
     law: int, shape: FloatArray, motor: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, load: FloatArray
 ) -> float:
     """Return one joint effect of one sample, per kelvin as in `joint_column`: `motor, q, dq, ddq, load` (n,)."""
-    if law == LAW_OFFSET:
+    if law == laws.LAW_OFFSET:
         return 1.0
     value = 0.0
     for m in range(motor.shape[0]):
         if motor[m] != 0.0:
-            value += motor[m] * (ddq[m] if law == LAW_ARMATURE else dq[m])
-    if law in (LAW_ARMATURE, LAW_VISCOUS):
+            value += motor[m] * (ddq[m] if law == laws.LAW_ARMATURE else dq[m])
+    if law in (laws.LAW_ARMATURE, laws.LAW_VISCOUS):
         return value
-    if law == LAW_COULOMB and shape[0] == 0.0 and shape[2] == 0.0:
+    if law == laws.LAW_COULOMB and shape[0] == 0.0 and shape[2] == 0.0:
         return float(np.sign(value))
     position = 0.0
     force = 0.0
     for m in range(motor.shape[0]):
         position += motor[m] * q[m]
         force += motor[m] * load[m]
-    return friction_effect(law, shape[0], shape[1], shape[2], position, value, force)
+    return laws.friction_effect(law, shape[0], shape[1], shape[2], position, value, force)
 
 
 @kernel
@@ -298,8 +314,8 @@ def _regressor_batch(
     links_flat = links.reshape(-1)
     single = np.full(columns, -1)  # the joint of an effect that acts on one joint alone with unit weight
     for c in range(columns):
-        plain = law[c] == LAW_ARMATURE or law[c] == LAW_VISCOUS or law[c] == LAW_OFFSET
-        plain = plain or (law[c] == LAW_COULOMB and shape[c, 0] == 0.0 and shape[c, 2] == 0.0)
+        plain = law[c] == laws.LAW_ARMATURE or law[c] == laws.LAW_VISCOUS or law[c] == laws.LAW_OFFSET
+        plain = plain or (law[c] == laws.LAW_COULOMB and shape[c, 0] == 0.0 and shape[c, 2] == 0.0)
         if plain and np.count_nonzero(motor[c]) == 1 and motor[c, source[c]] == 1.0:
             single[c] = source[c]
     for start in range(0, count, BLOCK):
@@ -315,7 +331,7 @@ def _regressor_batch(
                     state[4, i, b] = warmth[start + b, i]
         link_columns(geometry, gravity, state[0], state[1], state[2], BLOCK, links)
         for c in range(columns):
-            if law[c] == LAW_LINK:
+            if law[c] == laws.LAW_LINK:
                 k = source[c] // 10
                 for j in range(k + 1):
                     origin = np.uint64(((k * n + j) * 10 + source[c] - 10 * k) * BLOCK)
@@ -329,11 +345,11 @@ def _regressor_batch(
             elif single[c] >= 0:
                 j = single[c]
                 target = np.uint64((j * columns + c) * count + start)
-                rate = state[2, j] if law[c] == LAW_ARMATURE else state[1, j]
-                if law[c] == LAW_OFFSET:
+                rate = state[2, j] if law[c] == laws.LAW_ARMATURE else state[1, j]
+                if law[c] == laws.LAW_OFFSET:
                     for b in range(np.uint64(size)):
                         flat[target + b] = 1.0
-                elif law[c] == LAW_COULOMB:
+                elif law[c] == laws.LAW_COULOMB:
                     for b in range(np.uint64(size)):
                         flat[target + b] = np.sign(rate[b])
                 else:
@@ -381,7 +397,7 @@ def regressor_columns(
         given.append(np.ascontiguousarray(x))
     _regressor_batch(
         model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, q, dq, ddq, given[0],
-        given[1] - REFERENCE_TEMPERATURE, out,
+        given[1] - laws.REFERENCE_TEMPERATURE, out,
     )  # fmt: skip
     return out
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from rt_core.jit import kernel
-from rt_core.model.regressor import BLOCK, sincos_block
+from rt_core.model.regressor import BLOCK, motion_step, move_screw, own_screw
 from rt_core.types import FloatArray
 
 # One link's motion, as rows of `BLOCK` lanes.
@@ -36,9 +36,7 @@ _Q0, _Q1, _Q2 = (BLOCK * i for i in range(61, 64))  # of q: revolute -(sum of u 
 _PW0, _PW1, _PW2, _PD0, _PD1, _PD2, _PA0, _PA1, _PA2 = (BLOCK * i for i in range(64, 73))  # the parent's motion
 _NW0, _NW1, _NW2, _ND0, _ND1, _ND2, _NA0, _NA1, _NA2 = (BLOCK * i for i in range(73, 82))  # derivative by it
 _PK0, _PK1, _PK2, _PL0, _PL1, _PL2 = (BLOCK * i for i in range(82, 88))  # the screw at the parent
-_SC = 88 * BLOCK  # cosine and sine, in the rows that `sincos_block` takes
-_ROWS = 120
-_COSINE, _SINE = _SC + 30 * BLOCK, _SC + 31 * BLOCK
+_ROWS = 88
 _S0, _S1, _S2, _S3, _S4, _S5 = (BLOCK * i for i in range(6))
 
 
@@ -61,79 +59,12 @@ def _chain(
         for b in range(BLOCK):
             S[_A0 + k * BLOCK + b] = -gravity[k]
     for i in range(n):
-        g = geometry[i]
-        qi, dqi, ddqi = q[i], dq[i], ddq[i]
-        turn = g[36]
-        slide = 1.0 - turn
-        sincos_block(qi, S[_SC:], BLOCK)
-        for b in range(BLOCK):
-            c = S[_COSINE + b]
-            s = S[_SINE + b]
-            S[_R0 + b] = g[0] + c * g[9] + s * g[18]
-            S[_R1 + b] = g[1] + c * g[10] + s * g[19]
-            S[_R2 + b] = g[2] + c * g[11] + s * g[20]
-            S[_R3 + b] = g[3] + c * g[12] + s * g[21]
-            S[_R4 + b] = g[4] + c * g[13] + s * g[22]
-            S[_R5 + b] = g[5] + c * g[14] + s * g[23]
-            S[_R6 + b] = g[6] + c * g[15] + s * g[24]
-            S[_R7 + b] = g[7] + c * g[16] + s * g[25]
-            S[_R8 + b] = g[8] + c * g[17] + s * g[26]
-            S[_P0 + b] = g[27] + qi[b] * g[30]
-            S[_P1 + b] = g[28] + qi[b] * g[31]
-            S[_P2 + b] = g[29] + qi[b] * g[32]
-        ex, ey, ez = g[33], g[34], g[35]
-        for b in range(BLOCK):
-            tx = S[_W1 + b] * S[_P2 + b] - S[_W2 + b] * S[_P1 + b]
-            ty = S[_W2 + b] * S[_P0 + b] - S[_W0 + b] * S[_P2 + b]
-            tz = S[_W0 + b] * S[_P1 + b] - S[_W1 + b] * S[_P0 + b]
-            ox = S[_A0 + b] + S[_D1 + b] * S[_P2 + b] - S[_D2 + b] * S[_P1 + b] + S[_W1 + b] * tz - S[_W2 + b] * ty
-            oy = S[_A1 + b] + S[_D2 + b] * S[_P0 + b] - S[_D0 + b] * S[_P2 + b] + S[_W2 + b] * tx - S[_W0 + b] * tz
-            oz = S[_A2 + b] + S[_D0 + b] * S[_P1 + b] - S[_D1 + b] * S[_P0 + b] + S[_W0 + b] * ty - S[_W1 + b] * tx
-            ux = S[_R0 + b] * S[_W0 + b] + S[_R3 + b] * S[_W1 + b] + S[_R6 + b] * S[_W2 + b]
-            uy = S[_R1 + b] * S[_W0 + b] + S[_R4 + b] * S[_W1 + b] + S[_R7 + b] * S[_W2 + b]
-            uz = S[_R2 + b] * S[_W0 + b] + S[_R5 + b] * S[_W1 + b] + S[_R8 + b] * S[_W2 + b]
-            vx = S[_R0 + b] * S[_D0 + b] + S[_R3 + b] * S[_D1 + b] + S[_R6 + b] * S[_D2 + b]
-            vy = S[_R1 + b] * S[_D0 + b] + S[_R4 + b] * S[_D1 + b] + S[_R7 + b] * S[_D2 + b]
-            vz = S[_R2 + b] * S[_D0 + b] + S[_R5 + b] * S[_D1 + b] + S[_R8 + b] * S[_D2 + b]
-            xx = S[_R0 + b] * ox + S[_R3 + b] * oy + S[_R6 + b] * oz
-            xy = S[_R1 + b] * ox + S[_R4 + b] * oy + S[_R7 + b] * oz
-            xz = S[_R2 + b] * ox + S[_R5 + b] * oy + S[_R8 + b] * oz
-            cx = (uy * ez - uz * ey) * dqi[b]
-            cy = (uz * ex - ux * ez) * dqi[b]
-            cz = (ux * ey - uy * ex) * dqi[b]
-            S[_U0 + b], S[_U1 + b], S[_U2 + b] = ux, uy, uz
-            S[_V0 + b], S[_V1 + b], S[_V2 + b] = vx, vy, vz
-            S[_X0 + b], S[_X1 + b], S[_X2 + b] = xx, xy, xz
-            S[_W0 + b] = ux + turn * ex * dqi[b]
-            S[_W1 + b] = uy + turn * ey * dqi[b]
-            S[_W2 + b] = uz + turn * ez * dqi[b]
-            S[_D0 + b] = vx + turn * (ex * ddqi[b] + cx)
-            S[_D1 + b] = vy + turn * (ey * ddqi[b] + cy)
-            S[_D2 + b] = vz + turn * (ez * ddqi[b] + cz)
-            S[_A0 + b] = xx + slide * (ex * ddqi[b] + 2.0 * cx)
-            S[_A1 + b] = xy + slide * (ey * ddqi[b] + 2.0 * cy)
-            S[_A2 + b] = xz + slide * (ez * ddqi[b] + 2.0 * cz)
+        motion_step(geometry[i], q[i], dq[i], ddq[i], S, BLOCK)
         motion[i, :] = S[: _MOTION * BLOCK]
         for j in range(i):
-            before, K = screws[i - 1, j], screws[i, j]
-            S[_K0 : _K0 + 6 * BLOCK] = before
-            for b in range(BLOCK):
-                vx = S[_L0 + b] + S[_K1 + b] * S[_P2 + b] - S[_K2 + b] * S[_P1 + b]
-                vy = S[_L1 + b] + S[_K2 + b] * S[_P0 + b] - S[_K0 + b] * S[_P2 + b]
-                vz = S[_L2 + b] + S[_K0 + b] * S[_P1 + b] - S[_K1 + b] * S[_P0 + b]
-                ux = S[_K0 + b]
-                uy = S[_K1 + b]
-                uz = S[_K2 + b]
-                K[_S0 + b] = S[_R0 + b] * ux + S[_R3 + b] * uy + S[_R6 + b] * uz
-                K[_S1 + b] = S[_R1 + b] * ux + S[_R4 + b] * uy + S[_R7 + b] * uz
-                K[_S2 + b] = S[_R2 + b] * ux + S[_R5 + b] * uy + S[_R8 + b] * uz
-                K[_S3 + b] = S[_R0 + b] * vx + S[_R3 + b] * vy + S[_R6 + b] * vz
-                K[_S4 + b] = S[_R1 + b] * vx + S[_R4 + b] * vy + S[_R7 + b] * vz
-                K[_S5 + b] = S[_R2 + b] * vx + S[_R5 + b] * vy + S[_R8 + b] * vz
-        K = screws[i, i]
-        for b in range(BLOCK):
-            K[_S0 + b], K[_S1 + b], K[_S2 + b] = turn * ex, turn * ey, turn * ez
-            K[_S3 + b], K[_S4 + b], K[_S5 + b] = slide * ex, slide * ey, slide * ez
+            screws[i, j, :] = screws[i - 1, j]
+            move_screw(screws[i, j], S, BLOCK)
+        own_screw(screws[i, i], geometry[i], BLOCK)
 
 
 @kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 import numpy as np
 
@@ -13,10 +13,9 @@ from rt_core.optimise._swarm import pso, pso_linear
 from rt_core.optimise._tcs_pso import tcs_pso
 from rt_core.optimise.problem import Problem
 from rt_core.optimise.run import Callback, SearchOutcome, SearchRun
-from rt_core.optimise.settings import Budget, Settings
+from rt_core.optimise.settings import Budget, Name, Settings
 from rt_core.types import FloatArray
 
-Name = Literal["pso", "pso_linear", "tcs_pso", "ga", "lm", "pso_lm"]
 Optimiser: TypeAlias = Callable[[SearchRun, Settings, np.random.Generator, FloatArray | None], None]
 
 _OPTIMISERS: dict[Name, Optimiser] = {

@@ -9,6 +9,8 @@ from annotated_types import Ge
 
 from rt_core.settings import INFINITE, AtLeastOne, Bounded, Finite, NonNegative, Positive, Share
 
+#: Names of the optimisers.
+Name = Literal["pso", "pso_linear", "tcs_pso", "ga", "lm", "pso_lm"]
 Scaling = Literal["none", "diagonal"]
 
 

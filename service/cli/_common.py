@@ -11,7 +11,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from service.protocol.json_values import json_values
@@ -154,3 +154,18 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
 def mute_stdout() -> None:
     """Discard everything written to stdout from now on, after a broken pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def breakaway_lines(joints: Mapping[str, Mapping[str, Any]] | None) -> list[str]:
+    """Return one line for each joint whose starts from rest were observed."""
+    lines = []
+    for joint, estimate in (joints or {}).items():
+        if estimate["value"] is not None:
+            lines.append(
+                f"{joint}: breakaway friction {estimate['value']:.4g} {estimate['unit']}, 95 % "
+                f"{estimate['lower']:.4g} to {estimate['upper']:.4g}, {estimate['status']}, "
+                f"from {estimate['starts']} starts"
+            )
+        elif estimate["seen"]:
+            lines.append(f"{joint}: breakaway friction not known: {estimate['reason']}")
+    return lines

@@ -22,10 +22,11 @@ from service.cli._common import (
     one_line,
 )
 from service.cli._help import read_help
+from service.worker.resources import SINGLE_THREADED
 
 # Set before NumPy is imported: for the small matrices of an identification several BLAS threads are slower.
-for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
+for _name, _threads in SINGLE_THREADED.items():
+    os.environ.setdefault(_name, _threads)
 
 #: Commands by subject, in the order of the help: the module of `service.cli`, and what the command is for.  A module
 #: has `add_arguments(parser)`, and beside it a file of the same name with the texts of its help (`_help.read_help`).

@@ -17,17 +17,7 @@ from drivers.files.atomic_write import write_bytes, write_text
 from drivers.files.recordings.recording import Recording, RecordingError, read_recording
 from drivers.frame import CHANNELS, JointFrame
 from rt_core.types import FloatArray, IntArray
-from service.client import (
-    BodyMessage,
-    ClientTimeoutError,
-    Control,
-    ControlError,
-    FrameMessage,
-    Jobs,
-    Runs,
-    Subscriber,
-    UnreachableError,
-)
+from service import client
 from service.commission.errors import CommissionError, StepFailedError
 from service.io.trajectory_file import Trajectory
 from service.protocol.endpoints import ANSWER_S
@@ -84,7 +74,7 @@ class Site:
     `journal` holds the owner of a recording in progress, to recognise one's own after a kill.
     """
 
-    def __init__(self, control: Control, arm: str | None = None) -> None:
+    def __init__(self, control: client.Control, arm: str | None = None) -> None:
         self.control = control
         status = control.request("status", ANSWER_S)
         arms = status["arms"]
@@ -101,10 +91,10 @@ class Site:
             raise CommissionError("the daemon is of an earlier version than this command: restart it")
         configured = status["configuration"][self.arm]
         self.drives, self.permit_max_s = str(configured["driver_sha256"]), float(configured["permit_max_s"])
-        self._runs = Runs(control, self.arm)
+        self._runs = client.Runs(control, self.arm)
         self._recorded = False
         self.journal: Path | None = None
-        self.jobs = Jobs(control)
+        self.jobs = client.Jobs(control)
 
     def robot_text(self) -> str:
         """Return the description of the arm's robot as JSON text."""
@@ -115,34 +105,34 @@ class Site:
     def rest(self, seconds: float) -> Frames:
         """Receive frames for so long by their own clock (a daemon that compiles sends few); `StepFailedError`: none."""
         topics = [f"{self.arm}/frame", f"{self.arm}/meta"]
-        with Subscriber(self._frames, topics, _FRAME_S, key=self.control.key) as stream:
+        with client.Subscriber(self._frames, topics, _FRAME_S, key=self.control.key) as stream:
             frames: list[JointFrame] = []
             rate_hz = 0.0
             until = time.monotonic() + seconds + _READY_S
             try:
                 while time.monotonic() < until:
                     message = stream.receive()
-                    if isinstance(message, BodyMessage):
+                    if isinstance(message, client.BodyMessage):
                         rate_hz = float(message.body["rate_hz"])
-                    elif isinstance(message, FrameMessage):
+                    elif isinstance(message, client.FrameMessage):
                         frames.append(message.frame)
                         since_s = 1e-9 * (frames[-1].t_bus_ns - frames[0].t_bus_ns)
                         if since_s >= (seconds if rate_hz else seconds + _META_S):
                             break
-            except ClientTimeoutError as error:
+            except client.ClientTimeoutError as error:
                 text = f"no frames of {self.arm} come: `thetad status` says what it waits for"
                 raise StepFailedError(text) from error
         return _arrays(frames, rate_hz)
 
     def where(self) -> tuple[FloatArray, FloatArray]:
         """Return the set position (n,) of the drives, and the measured position (n,)."""
-        with Subscriber(self._frames, [f"{self.arm}/frame"], _FRAME_S, key=self.control.key) as stream:
+        with client.Subscriber(self._frames, [f"{self.arm}/frame"], _FRAME_S, key=self.control.key) as stream:
             try:
                 while True:
                     message = stream.receive()
-                    if isinstance(message, FrameMessage) and (q := message.frame.q) is not None:
+                    if isinstance(message, client.FrameMessage) and (q := message.frame.q) is not None:
                         return q if message.frame.setpoint is None else message.frame.setpoint, q
-            except ClientTimeoutError as error:
+            except client.ClientTimeoutError as error:
                 raise StepFailedError(f"no frames of {self.arm} come") from error
 
     # ------------------------------------------------------------ motion
@@ -160,7 +150,7 @@ class Site:
             try:
                 report, path = self._attempt(make, for_s, periods, name, on_progress)
                 break
-            except ControlError as error:
+            except client.ControlError as error:
                 if error.type != "timeout" or last:  # no reply in time, and nothing has moved: retry once
                     text = error.message.removeprefix("run_trajectory: ")
                     raise StepFailedError(f"{name}: refused: {text}") from error
@@ -187,7 +177,7 @@ class Site:
             self._begin_recording()
             try:
                 report = self._runs.run(trajectory.as_message(), permit, periods=periods, name=name, on_progress=follow)
-            except ControlError as error:
+            except client.ControlError as error:
                 # the first heartbeat of a checked run starts it, even if its reply is lost
                 if (report["run"] or {}).get("outcome") in (None, "refused"):
                     raise
@@ -206,7 +196,7 @@ class Site:
         while True:
             try:
                 return self._runs.arm(for_s)
-            except ControlError as error:
+            except client.ControlError as error:
                 if error.type == "timeout":  # a late reply may still have switched the drives on
                     self._disarm()
                 passes = error.type == "unavailable" and any(words in error.message for words in _PASSING)
@@ -218,7 +208,7 @@ class Site:
             time.sleep(0.2)
 
     def _disarm(self) -> None:
-        with contextlib.suppress(ControlError, UnreachableError):
+        with contextlib.suppress(client.ControlError, client.UnreachableError):
             self._runs.disarm()
 
     def _check_recorder(self) -> None:
@@ -251,7 +241,7 @@ class Site:
     def _end_recording(self) -> str:
         try:
             path = self._record("stop")
-        except ControlError as error:
+        except client.ControlError as error:
             raise StepFailedError(f"the recorder of {self.arm} does not end: {error.message}") from error
         if self.journal is not None:
             self.journal.unlink(missing_ok=True)
@@ -268,12 +258,12 @@ class Site:
         """Queue a job of the arm and wait for it; cancel it if interrupted; `StepFailedError` unless it succeeds."""
         try:
             id = self.jobs.submit(kind, parameters, arm=self.arm)["id"]
-        except ControlError as error:
+        except client.ControlError as error:
             raise StepFailedError(f"{kind}: {error.message}") from error
         try:
             job = self.jobs.wait(id, on_progress=on_progress)
         except KeyboardInterrupt:
-            with contextlib.suppress(ControlError):
+            with contextlib.suppress(client.ControlError):
                 self.jobs.cancel(id)
             raise
         if job["state"] != "succeeded" and job["outcome"] is None:

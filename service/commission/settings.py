@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from service.config.methods import Method
+from rt_core.identification.methods import Method
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tables of an arm except for jobs and hand guiding: driver, motion, safety, scheduling, publishing, recording."""
+"""Tables of an arm except for hand guiding: driver, motion, safety, scheduling, publishing, recording, jobs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from drivers.files.table import Positive, StrictTable
+from rt_core.identification.methods import Method
 from sim_backend.arm.settings import FaultSettings, MotionSettings, SimSettings, WiringSettings
 
 Speed = Literal["max"] | Annotated[float, Field(gt=0.0, le=1000.0)]
@@ -137,3 +138,16 @@ class ElasticConfig(StrictTable):
     model: Path  # elastic.json of `thetad identify --model elastic_joint -o`
     forgetting: float | None = Field(None, ge=0.5, le=1.0)  # a constant factor per update; None: the variable one
     top_velocity: float | None = Field(None, gt=0.0)  # of a frame, at most [rad/s]; None: by the file and the robot
+
+
+class ReidentifyConfig(StrictTable):
+    """`[arm.reidentify]`: if present, the daemon identifies the arm again by itself."""
+
+    when: tuple[Literal["drift", "invalid"], ...] = ("drift", "invalid")  # triggers reported by the online estimator
+    every_h: float | None = Field(None, gt=0.0)  # additional schedule
+    min_interval_s: float = Field(1800.0, ge=1.0)  # between two, for any reason
+    window_s: float = Field(60.0, ge=20.0, le=3600.0)  # of the latest frames, for identification and validation
+    settle_s: float = Field(0.0, ge=0.0, le=3600.0)  # wait after the report, so that the window holds the new state
+    holdout: float = Field(0.35, gt=0.05, lt=0.95)  # share at the end of the window held out for validation
+    method: Method = "wls"
+    promote: bool = True  # make the model active if it passes

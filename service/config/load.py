@@ -19,20 +19,8 @@ from drivers.ads.config import AdsConfig
 from drivers.ethercat.config import EthercatConfig
 from drivers.files.table import Positive, StrictTable, describe
 from rt_core.settings import Bounded, ZeroForceSettings
-from service.config.arm_tables import (
-    NOT_GUIDED,
-    ArmMotionSettings,
-    ElasticConfig,
-    PublishConfig,
-    RealtimeConfig,
-    RecorderConfig,
-    ReplayConfig,
-    SafetyConfig,
-    SimConfig,
-    StateConfig,
-)
-from service.config.daemon import DaemonConfig
-from service.config.jobs import JobsConfig, ReidentifyConfig
+from service.config import arm_tables as tables
+from service.config.daemon import DaemonConfig, JobsConfig
 from service.protocol.messages import WireError, check_arm_name
 from service.security.files import SecretFileError
 from service.security.keys import server_pair
@@ -54,18 +42,18 @@ class ArmConfig(StrictTable):
 
     name: str
     robot: str  # name of a robot file, or its path
-    driver: Annotated[ReplayConfig | SimConfig | EthercatConfig | AdsConfig, Field(discriminator="kind")]
-    motion: ArmMotionSettings | None = None  # motion of a real arm's drives once they are enabled
-    safety: SafetyConfig = SafetyConfig()
+    driver: Annotated[tables.ReplayConfig | tables.SimConfig | EthercatConfig | AdsConfig, Field(discriminator="kind")]
+    motion: tables.ArmMotionSettings | None = None  # motion of a real arm's drives once they are enabled
+    safety: tables.SafetyConfig = tables.SafetyConfig()
     guiding: ZeroForceSettings | None = None  # None: no hand guiding
-    realtime: RealtimeConfig | None = None  # None: unchanged, or the defaults for a source with a cycle
+    realtime: tables.RealtimeConfig | None = None  # None: unchanged, or the defaults for a source with a cycle
     torque_range: tuple[Positive, ...] | None = None  # of each joint, see service.acquisition._torque_range
     estimator: dict[str, Any] = Field(default_factory=dict)  # keys of rt_core.online.OnlineSettings
-    elastic: tuple[ElasticConfig, ...] = ()  # joints whose stiffness is estimated in addition
-    publish: PublishConfig = PublishConfig()
-    state: StateConfig = StateConfig()
-    recorder: RecorderConfig | None = None
-    reidentify: ReidentifyConfig | None = None  # None: only on request
+    elastic: tuple[tables.ElasticConfig, ...] = ()  # joints whose stiffness is estimated in addition
+    publish: tables.PublishConfig = tables.PublishConfig()
+    state: tables.StateConfig = tables.StateConfig()
+    recorder: tables.RecorderConfig | None = None
+    reidentify: tables.ReidentifyConfig | None = None  # None: only on request
     model: Path | None = None  # model file that predicts the torque; None: the running estimate
     window_s: float = Field(120.0, ge=0.0, le=3600.0)  # length of the frame buffer for `set_aside`
     hold: bool = False  # wait for the control verb `start` before the first frame
@@ -86,8 +74,8 @@ class ArmConfig(StrictTable):
     def _guiding_needs_positions(self) -> ArmConfig:
         if self.guiding is None:
             return self
-        if self.driver.kind in NOT_GUIDED:
-            raise ValueError(f"guiding: {NOT_GUIDED[self.driver.kind]}; take the table out")
+        if self.driver.kind in tables.NOT_GUIDED:
+            raise ValueError(f"guiding: {tables.NOT_GUIDED[self.driver.kind]}; take the table out")
         if getattr(self.driver, "mode", None) != "csp":
             raise ValueError('guiding: begins and ends in a hold by the drives: set mode = "csp" in [arm.driver]')
         if self.motion is not None:
@@ -239,9 +227,9 @@ def _resolve(config: Config, base: Path) -> Config:
         update: dict[str, Any] = {"model": absolute(arm.model)}
         if arm.elastic:
             update["elastic"] = tuple(s.model_copy(update={"model": absolute(s.model)}) for s in arm.elastic)
-        if isinstance(arm.driver, ReplayConfig):
+        if isinstance(arm.driver, tables.ReplayConfig):
             update["driver"] = arm.driver.model_copy(update={"recording": absolute(arm.driver.recording)})
-        elif isinstance(arm.driver, SimConfig) and (arm.driver.robot or "").endswith((".toml", ".urdf")):
+        elif isinstance(arm.driver, tables.SimConfig) and (arm.driver.robot or "").endswith((".toml", ".urdf")):
             update["driver"] = arm.driver.model_copy(update={"robot": str(absolute(Path(str(arm.driver.robot))))})
         if arm.recorder is not None:
             update["recorder"] = arm.recorder.model_copy(update={"directory": absolute(arm.recorder.directory)})

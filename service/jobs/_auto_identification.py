@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from service.config.jobs import ReidentifyConfig
+from service.config.arm_tables import ReidentifyConfig
 from service.config.load import ArmConfig, Config
 from service.jobs._background import BackgroundWork
 from service.jobs._job_storage import JobStorage

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.config.jobs import JobsConfig
+from service.config.daemon import JobsConfig
 from service.jobs._path_policy import PathPolicy
 from service.jobs.queue.artifacts import Artifacts
 from service.jobs.queue.queue import Queue

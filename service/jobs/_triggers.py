@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from service.config.jobs import ReidentifyConfig
+from service.config.arm_tables import ReidentifyConfig
 
 
 @dataclass

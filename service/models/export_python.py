@@ -7,26 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rt_core.model.friction import (
-    LAW_ARMATURE,
-    LAW_BREAKAWAY,
-    LAW_BREAKAWAY_TEMPERATURE,
-    LAW_COSINE,
-    LAW_COULOMB,
-    LAW_COULOMB_TEMPERATURE,
-    LAW_CUBIC,
-    LAW_DECAYING_VISCOUS,
-    LAW_LINK,
-    LAW_LOAD,
-    LAW_OFFSET,
-    LAW_QUADRATIC_EVEN,
-    LAW_QUADRATIC_ODD,
-    LAW_SINE,
-    LAW_TANH,
-    LAW_VISCOUS,
-    LAW_VISCOUS_TEMPERATURE,
-    TEMPERATURE,
-)
+from rt_core.model import friction as laws
 from rt_core.model.ranges import LEAVES
 from rt_core.types import FloatArray
 from service.models.document import ModelFile
@@ -60,11 +41,11 @@ _WITH_TEMPERATURE = {
 _BODIES = "each a possible body"
 _NOT_BODIES = "chosen so that the torque is right,\n# not meaningful link by link"
 _LAW_WORDS = {
-    LAW_ARMATURE: "armature", LAW_VISCOUS: "viscous", LAW_COULOMB: "coulomb", LAW_OFFSET: "offset",
-    LAW_BREAKAWAY: "breakaway", LAW_QUADRATIC_ODD: "quadratic_odd", LAW_QUADRATIC_EVEN: "quadratic_even",
-    LAW_CUBIC: "cubic", LAW_TANH: "tanh", LAW_DECAYING_VISCOUS: "decaying_viscous", LAW_SINE: "sine",
-    LAW_COSINE: "cosine", LAW_LOAD: "load", LAW_COULOMB_TEMPERATURE: "coulomb", LAW_VISCOUS_TEMPERATURE: "viscous",
-    LAW_BREAKAWAY_TEMPERATURE: "breakaway",
+    laws.LAW_ARMATURE: "armature", laws.LAW_VISCOUS: "viscous", laws.LAW_COULOMB: "coulomb", laws.LAW_OFFSET: "offset",
+    laws.LAW_BREAKAWAY: "breakaway", laws.LAW_QUADRATIC_ODD: "quadratic_odd", laws.LAW_CUBIC: "cubic",
+    laws.LAW_QUADRATIC_EVEN: "quadratic_even", laws.LAW_TANH: "tanh", laws.LAW_DECAYING_VISCOUS: "decaying_viscous",
+    laws.LAW_SINE: "sine", laws.LAW_COSINE: "cosine", laws.LAW_LOAD: "load", laws.LAW_COULOMB_TEMPERATURE: "coulomb",
+    laws.LAW_VISCOUS_TEMPERATURE: "viscous", laws.LAW_BREAKAWAY_TEMPERATURE: "breakaway",
 }  # fmt: skip
 
 
@@ -91,13 +72,13 @@ def to_python(model_file: ModelFile) -> str:
     effects: list[tuple[object, ...]] = []
     for c in range(len(base.standard)):
         law = int(base.standard.law[c])
-        if law == LAW_LINK:
+        if law == laws.LAW_LINK:
             links[base.standard.source[c] // 10, base.standard.source[c] % 10] = phi[c]
         elif phi[c] != 0.0:
             weights = _numbers(base.standard.motor[c])
             effect: tuple[object, ...] = (_LAW_WORDS[law], float(phi[c]), weights, *_numbers(base.standard.shape[c]))
             if seen is not None:
-                effect += (int(base.standard.source[c]) if law in TEMPERATURE else None,)
+                effect += (int(base.standard.source[c]) if law in laws.TEMPERATURE else None,)
             effects.append(effect)
     joints = [
         (*(_numbers(row[a:b]) for a, b in itertools.pairwise((0, 9, 18, 27, 30, 33, 36))), bool(row[36] > 0.5))

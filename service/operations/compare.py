@@ -16,7 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from rt_core.identification.estimate import EstimatorOptions, Method, disturb, estimate
+from rt_core.identification.estimate import EstimatorOptions, disturb, estimate
+from rt_core.identification.methods import COMPARABLE, NETWORKS, ONLINE, Method
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings, prepare
 from rt_core.identification.rows import Rows, build_rows
 from rt_core.model.base import BaseParameters, base_parameters, link_torque
@@ -25,7 +26,6 @@ from rt_core.model.regressor import regressor_columns
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
 from rt_core.types import BoolArray, FloatArray
-from service.config.methods import COMPARABLE, NETWORKS, ONLINE
 from service.operations import comparators
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import MotionSettings, PieceSettings, SimSettings

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field
+
+from rt_core.settings import Bounded
+
+T = TypeVar("T", bound=Bounded)
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,12 @@ def flag_of(parameters: type[BaseModel], name: str) -> str:
     """Return the name of the option of a parameter, such as `--min-velocity`; of one without an option its own."""
     option = option_of(parameters, name) if name in parameters.model_fields else None
     return name if option is None else option.flag or f"--{name.replace('_', '-')}"
+
+
+def settings_in(parameters: BaseModel, kind: type[T], **others: Any) -> T:
+    """Return the settings `kind` with the values of the parameters of the same names, and `others`."""
+    shared = {field.name for field in fields(kind)} & set(type(parameters).model_fields)
+    return kind(**{name: getattr(parameters, name) for name in shared} | others)
 
 
 def _span(text: str) -> str:

@@ -26,6 +26,7 @@ from rt_core.identification.payload import (
     payload_from_rows,
 )
 from rt_core.identification.physical.fit import noise_inflation
+from rt_core.identification.status import ParameterStatus, Quantity
 from rt_core.identification.uncertainty import estimate_covariance
 from rt_core.model.base import payload_columns
 from rt_core.model.inertia import mass_com_inertia, six
@@ -50,26 +51,11 @@ _DEPENDS = ((0,), (0, 1), (0, 2), (0, 3), (0, 2, 3, 4), (0, 1, 2, 5), (0, 1, 3, 
 SCATTER_LIMIT = 3.0
 _SAME = 1e-9
 
-QuantityStatus = Literal["determined", "weak", "doubtful", "undetermined"]
 PayloadVerdict = Literal["determined", "partly_determined", "doubtful", "no_payload", "not_determined", "not_explained"]
 
 
 class PayloadError(ValueError):
     """The input does not allow a search for a payload; the message has reason and remedy."""
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A quantity of a payload; without a value if the data do not determine it, with the `reason`."""
-
-    name: str
-    unit: str
-    value: float | None
-    std: float | None
-    lower: float | None
-    upper: float | None
-    status: QuantityStatus
-    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -350,7 +336,7 @@ def _quantities(payload: Payload, wider: float, doubtful: bool) -> tuple[Quantit
     natural = mass * np.array([1.0] + 3 * [NATURAL_LENGTH / mass] + 6 * [NATURAL_LENGTH**2])
     out = []
     for (name, unit), value, std, size, needs in zip(QUANTITIES, values, stds, natural, _DEPENDS, strict=True):
-        status: QuantityStatus = "undetermined"
+        status: ParameterStatus = "undetermined"
         reason: str | None = None
         if not np.isfinite(payload.std[list(needs)]).all():
             reason = "the data show nothing of it"

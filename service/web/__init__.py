@@ -1,8 +1,8 @@
 """The web process: health, metrics and the dashboard by HTTP.
 
 Where to start: `server` receives the messages of all processes into a `_cache` and serves HTTP in the same event loop.
-`_app` has the routes: `_health` for probes, `_metrics` and `_families` for Prometheus, `_pages` for the static files,
-`_dashboard` for the page's API with `_live` sections and an `_overview`.
+`_app` has the routes: static files, `_health` for probes, `_metrics` for Prometheus, `_dashboard` for the page's API
+with `_live` sections and an `_overview`.
 
 `guard` and `_connection` limit who may ask and for how long; `_actions` are the only changes a browser can request,
 passed on by `_request_proxy`. No request reaches the 1 kHz processes.

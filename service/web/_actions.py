@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from drivers.files.table import StrictTable, describe
+from rt_core.identification.methods import Method
 from service.config.load import Config, ConfigError
-from service.config.methods import Method
 from service.protocol.control import ControlError
 from service.web._recordings import find_recording
 

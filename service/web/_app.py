@@ -1,9 +1,15 @@
-"""HTTP application: `/healthz`, `/readyz`, `/metrics`, the dashboard at `/`, and its API."""
+"""HTTP application: `/healthz`, `/readyz`, `/metrics`, the dashboard at `/`, and its API.
+
+Files of the dashboard are read once at the start, and looked up by name: no path of a request reaches the file system.
+The content security policy restricts the page to these files, allows no inline scripts, and forbids embedding.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
@@ -21,11 +27,29 @@ from service.web._dashboard import api_routes
 from service.web._health import arm_states, daemon_problem, silence_text
 from service.web._live import Live
 from service.web._metrics import make_registry
-from service.web._pages import page_routes
 from service.web._request_proxy import RequestProxy
 from service.web.guard import Guard
 
 PATHS = ("/healthz", "/readyz", "/metrics")
+FOLDER = Path(__file__).resolve().parent / "static"
+PREFIX = "/static/"
+_TYPES = {
+    ".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
+}  # fmt: skip
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+_PAGE_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",  # revalidated each time, with 304 if unchanged
+}
 
 
 def make_app(
@@ -80,3 +104,23 @@ async def _on_refused(request: Request, error: Exception) -> Response:
 
 async def _on_failed(_request: Request, _error: Exception) -> Response:
     return error_response(500, "the answer could not be made; the daemon's log says why")
+
+
+def page_routes() -> list[Route]:
+    """Return the routes of all files; `/` is the page itself."""
+    files = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in _TYPES]
+    named = [_route(PREFIX + path.relative_to(FOLDER).as_posix(), path) for path in files]
+    return [_route("/", FOLDER / "index.html"), *named]
+
+
+def _route(name: str, path: Path) -> Route:
+    content = path.read_bytes()
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {**_PAGE_HEADERS, "Content-Type": _TYPES[path.suffix], "ETag": tag}
+
+    async def page(request: Request) -> Response:
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={**_PAGE_HEADERS, "ETag": tag})
+        return Response(content, headers=headers)
+
+    return Route(name, page, methods=["GET"])

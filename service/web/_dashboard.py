@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from rt_core.identification.methods import METHODS
 from service.config.load import Config
-from service.config.methods import METHODS
 from service.protocol.control import ControlError
 from service.protocol.json_values import json_values
 from service.security.http_policy import allowed_verbs, check_http

@@ -1,7 +1,8 @@
-"""Samples of `/metrics`, made from the cache on request.
+"""Samples of `/metrics`, made from the cache on request, of the families in `metric_families.toml`.
 
 Counters are those of the counting processes: after a restart they begin at 0, which Prometheus handles. Otherwise they
-never decrease.
+never decrease. Names follow Prometheus' conventions: base units, counters end in `_total`. Labels have few values:
+names of arms, joints and processes, and words of short lists. `docs/metrics.md` has the list.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import math
 import platform
 import re
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -21,7 +25,6 @@ from prometheus_client.registry import Collector
 
 from service.protocol.job_replies import State
 from service.web._cache import Arm, Cache
-from service.web._families import FAMILIES
 from service.web._health import arm_states, daemon_problem, estimate_age_s
 
 _VERSION = version("thetad")  # once, because it reads files
@@ -32,6 +35,23 @@ _MAKERS: Mapping[str, Callable[..., Metric]] = {
 }  # fmt: skip
 #: A parameter's name ends in the number of its joint or link, from 1.
 _JOINT = re.compile(r"(\d+)$")
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family; `name` is that of its samples, without the suffixes of a histogram."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    help: str
+
+
+#: In the order of the output.
+FAMILIES = tuple(
+    Family(name, row["kind"], tuple(row["labels"]), row["help"])
+    for name, row in tomllib.loads(Path(__file__).with_name("metric_families.toml").read_text(encoding="utf-8")).items()
+)
 
 
 class Samples:

@@ -29,8 +29,7 @@ from service.protocol.control import OVERTAKEN, STOPPING, ControlError
 from service.protocol.json_values import shortened
 from service.protocol.messages import MAX_REPLY, WireError, check_json, pack_map, unpack_map
 from service.protocol.transient_errors import is_transient
-from service.worker.resources import die_with_parent, release_memory, usage
-from service.worker.scheduling import apply_scheduling
+from service.worker.resources import apply_scheduling, die_with_parent, release_memory, usage
 
 #: The module of each role; its `main(worker)` is the work of the process.
 MODULES = {

@@ -19,20 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rt_core.jit import kernel
-from rt_core.model.friction import (
-    FOLLOWING,
-    LAW_BREAKAWAY,
-    LAW_COULOMB,
-    LAW_CUBIC,
-    LAW_DECAYING_VISCOUS,
-    LAW_LOAD,
-    LAW_QUADRATIC_EVEN,
-    LAW_QUADRATIC_ODD,
-    LAW_TANH,
-    LAW_VISCOUS,
-    TEMPERATURE,
-    friction_effect,
-)
+from rt_core.model import friction as laws
 from rt_core.model.robot import JointDynamics, RobotModel
 from rt_core.types import FloatArray
 from sim_backend.arm import layout as at
@@ -53,7 +40,7 @@ _GAUSSIAN_SLOPE = float(np.sqrt(2.0 / np.e))
 @kernel
 def effect(terms: FloatArray, t: int, i: int, x: float, v: float, load: float) -> float:
     """Return the torque of term `t` at motor `i`, at its position and velocity."""
-    unit = friction_effect(
+    unit = laws.friction_effect(
         int(terms[t, at.CODE, i]), terms[t, at.CONSTANT, i], terms[t, at.EXPONENT, i], terms[t, at.SMOOTHING, i],
         x, v, load,
     )  # fmt: skip
@@ -134,7 +121,7 @@ class FrictionTerms:
     def with_brake(self, torque: FloatArray) -> FrictionTerms:
         """Add brakes as dry friction of `torque` (n,) [N*m], zero where a brake is released."""
         row = np.zeros((1, at.TERM_ROWS, torque.shape[0]))
-        row[0, at.CODE], row[0, at.VALUE] = LAW_COULOMB, torque
+        row[0, at.CODE], row[0, at.VALUE] = laws.LAW_COULOMB, torque
         values = np.concatenate((self.values[: self.dry_end], row, self.values[self.dry_end :]))
         return replace(self, values=values, dry_end=self.dry_end + 1)
 
@@ -146,31 +133,31 @@ def friction_terms(model: RobotModel, dynamics: JointDynamics) -> FrictionTerms:
     """
     law = model.friction
     smoothed = law.smoothing > 0.0
-    dry_codes = () if smoothed else (LAW_COULOMB, LAW_BREAKAWAY)
-    followed = {code: field for _, code, field in law.terms if code in TEMPERATURE}
+    dry_codes = () if smoothed else (laws.LAW_COULOMB, laws.LAW_BREAKAWAY)
+    followed = {code: field for _, code, field in law.terms if code in laws.TEMPERATURE}
     order = sorted(
-        (term for term in law.terms if term[1] not in TEMPERATURE),
-        key=lambda term: (term[1] == LAW_LOAD, term[1] in dry_codes, term[1] != LAW_VISCOUS),
+        (term for term in law.terms if term[1] not in laws.TEMPERATURE),
+        key=lambda term: (term[1] == laws.LAW_LOAD, term[1] in dry_codes, term[1] != laws.LAW_VISCOUS),
     )
     constants = {code: field for _, field, codes in law.constants for code in codes}
     values = np.zeros((len(order), at.TERM_ROWS, model.n))
     for row, (_, code, field) in zip(values, order, strict=True):
         row[at.CODE], row[at.EXPONENT], row[at.SMOOTHING] = code, law.exponent(code), law.smoothing
         row[at.VALUE] = getattr(dynamics, field)
-        if code == LAW_LOAD:
+        if code == laws.LAW_LOAD:
             _check_load(model, row[at.VALUE])
         if code in constants:
             row[at.CONSTANT] = getattr(dynamics, constants[code])
             if followed and constants[code] == "stribeck_velocity":
                 row[at.CONSTANT_SLOPE] = np.where(row[at.CONSTANT] > 0.0, dynamics.stribeck_velocity_temperature, 0.0)
-        if FOLLOWING.get(code) in followed:
-            row[at.VALUE_SLOPE] = getattr(dynamics, followed[FOLLOWING[code]])
+        if laws.FOLLOWING.get(code) in followed:
+            row[at.VALUE_SLOPE] = getattr(dynamics, followed[laws.FOLLOWING[code]])
         row[at.VALUE_AT_REFERENCE], row[at.CONSTANT_AT_REFERENCE] = row[at.VALUE], row[at.CONSTANT]
     codes = [code for _, code, _ in order]
-    dry_end = len(codes) - codes.count(LAW_LOAD)
+    dry_end = len(codes) - codes.count(laws.LAW_LOAD)
     smooth_end = dry_end - sum(code in dry_codes for code in codes)
     slope = _mark_steep(model, dynamics, values)
-    return FrictionTerms(values, codes.count(LAW_VISCOUS), smooth_end, dry_end, slope)
+    return FrictionTerms(values, codes.count(laws.LAW_VISCOUS), smooth_end, dry_end, slope)
 
 
 def _check_load(model: RobotModel, value: FloatArray) -> None:
@@ -193,27 +180,27 @@ def _mark_steep(model: RobotModel, dynamics: JointDynamics, values: FloatArray) 
     breaking = np.where(dynamics.stribeck_velocity > 0.0, dynamics.breakaway, 0.0)
     slope = np.zeros(model.n)
     hottest = {int(row[at.CODE, 0]): np.abs(row[at.VALUE]) + _WARMTH * np.abs(row[at.VALUE_SLOPE]) for row in values}
-    coulomb = hottest.get(LAW_COULOMB, dynamics.coulomb)
+    coulomb = hottest.get(laws.LAW_COULOMB, dynamics.coulomb)
     largest = np.maximum(coulomb, breaking if model.friction.law == "stribeck" else 0.0)
     for row in values:
         code = int(row[at.CODE, 0])
         value = hottest[code]
         shaped = np.where(row[at.CONSTANT] > 0.0, row[at.CONSTANT], np.inf)
         steepest = np.zeros(model.n)
-        if code == LAW_TANH:
+        if code == laws.LAW_TANH:
             row[at.WIDTH], row[at.REACH] = row[at.CONSTANT], _TANH_REACH * row[at.CONSTANT]
             steepest = value / shaped
-        elif code == LAW_BREAKAWAY:
+        elif code == laws.LAW_BREAKAWAY:
             row[at.WIDTH], row[at.REACH] = row[at.CONSTANT], GAUSSIAN_REACH * row[at.CONSTANT]
             steepest = _GAUSSIAN_SLOPE * np.abs(value - dynamics.coulomb) / shaped
-        elif code in (LAW_COULOMB, LAW_LOAD) and model.friction.smoothing > 0.0:
+        elif code in (laws.LAW_COULOMB, laws.LAW_LOAD) and model.friction.smoothing > 0.0:
             row[at.WIDTH], row[at.REACH] = model.friction.smoothing, _TANH_REACH * model.friction.smoothing
-            steepest = (largest if code == LAW_COULOMB else value * effort) / model.friction.smoothing
-        elif code in (LAW_VISCOUS, LAW_DECAYING_VISCOUS):
+            steepest = (largest if code == laws.LAW_COULOMB else value * effort) / model.friction.smoothing
+        elif code in (laws.LAW_VISCOUS, laws.LAW_DECAYING_VISCOUS):
             slope += value
-        elif code in (LAW_QUADRATIC_ODD, LAW_QUADRATIC_EVEN):
+        elif code in (laws.LAW_QUADRATIC_ODD, laws.LAW_QUADRATIC_EVEN):
             slope += 2.0 * value * speed
-        elif code == LAW_CUBIC:
+        elif code == laws.LAW_CUBIC:
             slope += 3.0 * value * speed**2
         row[at.RATE] = steepest
         row[at.WIDTH, steepest == 0.0] = 0.0

@@ -21,8 +21,9 @@ from service.cli.daemon import serve
 from service.config.load import ConfigError
 from service.demo.demo import coverage
 from service.protocol.messages import WireError
+from service.supervisor._worker_pool import WorkerPool
 from service.supervisor.launch import DaemonProcess
-from service.supervisor.supervisor import StartError, Supervisor
+from service.supervisor.supervisor import StartError
 from tests.lab.bridge.bench import Bridge
 from tests.lab.bridge.viewer import Viewer
 from tests.lab.command_line import ROOT, Outcome
@@ -132,7 +133,7 @@ def test_an_error_of_the_running_daemon_is_exit_code_3(
         raise error
 
     path = write_config(tmp_path)
-    monkeypatch.setattr(Supervisor, "_keep_running", fail)
+    monkeypatch.setattr(WorkerPool, "keep_running", fail)
     result = thetad("serve", "-c", path)
     assert result.code == code, result.err
     *log, last = result.err.splitlines()

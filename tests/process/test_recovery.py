@@ -18,17 +18,8 @@ from mcap.reader import make_reader
 from mcap.summary import Summary
 from mcap.writer import Writer
 
+from drivers.files.recordings import recording as recordings
 from drivers.files.recordings.format import METADATA_NAME, with_digest
-from drivers.files.recordings.recording import (
-    RecordingError,
-    RecordingExistsError,
-    RecordingFormatError,
-    RecordingNotFoundError,
-    RecordingTruncatedError,
-    read_recording,
-    recording_info,
-    recover,
-)
 from tests.lab.recordings.frames import META, write
 
 ROOT = Path(__file__).parents[2]
@@ -78,16 +69,16 @@ def test_kill_loses_at_most_the_last_chunk(tmp_path: Path) -> None:
         process.wait(30)
         lines += process.stdout.readlines()
     written = int([line for line in lines if line.endswith("\n")][-1]) + 1
-    with pytest.raises(RecordingTruncatedError, match=r"thetad recordings recover .*r\.mcap"):
-        read_recording(path)
-    info = recording_info(path)
+    with pytest.raises(recordings.RecordingTruncatedError, match=r"thetad recordings recover .*r\.mcap"):
+        recordings.read_recording(path)
+    info = recordings.recording_info(path)
     assert not info.complete
-    result = recover(path, tmp_path / "saved.mcap")
+    result = recordings.recover(path, tmp_path / "saved.mcap")
     assert not result.was_complete
     assert result.frames == info.frames >= written - 50
-    saved = read_recording(tmp_path / "saved.mcap")
+    saved = recordings.read_recording(tmp_path / "saved.mcap")
     assert saved.samples == result.frames
-    reference = read_recording(write(tmp_path / "reference.mcap", result.frames))
+    reference = recordings.read_recording(write(tmp_path / "reference.mcap", result.frames))
     assert saved.sha256 == reference.sha256
 
 
@@ -104,19 +95,21 @@ def test_any_prefix_reads_or_is_refused_and_recovers(tmp_path: Path, whole: Path
     saved.unlink(missing_ok=True)
     expected = frames_before(whole, length)
     if length == len(data):
-        assert read_recording(cut).samples == FRAMES
+        assert recordings.read_recording(cut).samples == FRAMES
     else:
-        with pytest.raises(RecordingFormatError if length == 0 else RecordingTruncatedError):
-            read_recording(cut)
+        with pytest.raises(recordings.RecordingFormatError if length == 0 else recordings.RecordingTruncatedError):
+            recordings.read_recording(cut)
     if expected == 0:
-        with pytest.raises(RecordingFormatError):
-            recover(cut, saved)
+        with pytest.raises(recordings.RecordingFormatError):
+            recordings.recover(cut, saved)
         assert not saved.exists()
         return
-    result = recover(cut, saved)
+    result = recordings.recover(cut, saved)
     assert (result.frames, result.bytes_read) == (expected, length)
     assert (result.bytes_dropped > 0) == (length < len(data)) or not result.was_complete
-    np.testing.assert_array_equal(read_recording(saved).channels["q"], read_recording(whole).channels["q"][:expected])
+    np.testing.assert_array_equal(
+        recordings.read_recording(saved).channels["q"], recordings.read_recording(whole).channels["q"][:expected]
+    )
 
 
 @IN_PLACE
@@ -127,21 +120,21 @@ def test_a_flipped_bit_is_never_taken_for_data(tmp_path: Path, whole: Path, posi
     damaged, saved = tmp_path / "damaged.mcap", tmp_path / "saved.mcap"
     damaged.write_bytes(data)
     saved.unlink(missing_ok=True)
-    original = read_recording(whole).channels["q"]
+    original = recordings.read_recording(whole).channels["q"]
     try:
-        recording = read_recording(damaged)
-    except RecordingError:
+        recording = recordings.read_recording(damaged)
+    except recordings.RecordingError:
         pass
     else:
         np.testing.assert_array_equal(recording.channels["q"], original[: recording.samples])
     try:
-        result = recover(damaged, saved)
-    except RecordingError:
+        result = recordings.recover(damaged, saved)
+    except recordings.RecordingError:
         return
     kept = {row.tobytes() for row in original}
     try:
-        rows = read_recording(saved).channels["q"]
-    except RecordingError:
+        rows = recordings.read_recording(saved).channels["q"]
+    except recordings.RecordingError:
         return
     assert result.frames >= len(rows)
     assert all(row.tobytes() in kept for row in rows)
@@ -154,8 +147,8 @@ def test_two_hundred_flipped_bits(tmp_path: Path, whole: Path) -> None:
         data = bytearray(whole.read_bytes())
         data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
         damaged.write_bytes(data)
-        with pytest.raises(RecordingFormatError) as caught:
-            read_recording(damaged)
+        with pytest.raises(recordings.RecordingFormatError) as caught:
+            recordings.read_recording(damaged)
         assert str(damaged) in str(caught.value)
         assert "\n" not in str(caught.value)
 
@@ -214,12 +207,12 @@ def test_a_file_that_contradicts_its_index(tmp_path: Path, name: str) -> None:
     edit, words = TAMPERED[name]
     path = tmp_path / "r.mcap"
     data, summary = unchecked(path)
-    assert read_recording(path).samples == 200
+    assert recordings.read_recording(path).samples == 200
     edit(data, summary)
     path.write_bytes(data)
-    with pytest.raises(RecordingFormatError, match=rf"contradicts itself: .*{words}.*recordings recover"):
-        read_recording(path)
-    assert not recording_info(path).complete
+    with pytest.raises(recordings.RecordingFormatError, match=rf"contradicts itself: .*{words}.*recordings recover"):
+        recordings.read_recording(path)
+    assert not recordings.recording_info(path).complete
 
 
 @pytest.mark.parametrize("victim", [0, 3])
@@ -232,12 +225,12 @@ def test_a_damaged_chunk_costs_that_chunk_only(tmp_path: Path, whole: Path, vict
     data[chunk.chunk_start_offset + chunk.chunk_length - 5] ^= 0xFF
     damaged.write_bytes(data)
     damaged.chmod(0o600)
-    with pytest.raises(RecordingFormatError, match=r"damaged.*recordings recover"):
-        read_recording(damaged)
-    result = recover(damaged, saved)
+    with pytest.raises(recordings.RecordingFormatError, match=r"damaged.*recordings recover"):
+        recordings.read_recording(damaged)
+    result = recordings.recover(damaged, saved)
     assert (result.frames, result.bytes_dropped) == (FRAMES - 20, chunk.chunk_length)
     assert "damaged" in result.damage
-    assert (result.metadata_verified, read_recording(saved).notes) == (True, ())
+    assert (result.metadata_verified, recordings.read_recording(saved).notes) == (True, ())
     assert saved.stat().st_mode & 0o777 == 0o600  # no more open than the original
 
 
@@ -247,21 +240,21 @@ def test_metadata_that_changed_are_not_proven_by_a_recovery(tmp_path: Path, whol
     data[data.index(META.joint_names[0].encode())] ^= 1
     path.write_bytes(data[: len(data) - cut])
     for k in range(2):  # nor by a second one
-        result = recover(path, tmp_path / f"{k + 1}.mcap")
+        result = recordings.recover(path, tmp_path / f"{k + 1}.mcap")
         path = tmp_path / f"{k + 1}.mcap"
         assert not result.metadata_verified
-    assert "metadata unverified" in recording_info(path).notes[0]
+    assert "metadata unverified" in recordings.recording_info(path).notes[0]
 
 
 def test_target_and_source_are_checked(tmp_path: Path, whole: Path) -> None:
     taken = tmp_path / "taken.mcap"
     taken.write_bytes(b"precious")
-    with pytest.raises(RecordingExistsError):
-        recover(whole, taken)
+    with pytest.raises(recordings.RecordingExistsError):
+        recordings.recover(whole, taken)
     assert taken.read_bytes() == b"precious"
-    result = recover(whole, taken, replace=True)
+    result = recordings.recover(whole, taken, replace=True)
     assert (result.was_complete, result.bytes_dropped) == (True, 0)
-    assert read_recording(taken).sha256 == read_recording(whole).sha256
-    with pytest.raises(RecordingNotFoundError):
-        recover(tmp_path / "none.mcap", tmp_path / "out.mcap")
+    assert recordings.read_recording(taken).sha256 == recordings.read_recording(whole).sha256
+    with pytest.raises(recordings.RecordingNotFoundError):
+        recordings.recover(tmp_path / "none.mcap", tmp_path / "out.mcap")
     assert [p.name for p in tmp_path.iterdir()] == ["taken.mcap"]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from scipy.special import chdtri
 
 from rt_core.identification.least_squares import Method, Solution
+from rt_core.identification.methods import Formulation
 from rt_core.identification.nonlinear._linear import linear_fit, standard_deviations
 from rt_core.identification.nonlinear.compressed import CompressedTorque, compress_torque, weighted_solution
 from rt_core.identification.nonlinear.profile import SEEN, ConstantStatus, Profile, pool, profile
@@ -34,8 +35,6 @@ from rt_core.model.robot import RobotModel
 from rt_core.optimise.run import Callback
 from rt_core.optimise.settings import Budget, Settings
 from rt_core.types import FloatArray
-
-Formulation = Literal["separable", "full"]
 
 _ROUNDS = 4
 #: A full search has converged if it ends in the joint confidence region of this level about the minimum ...

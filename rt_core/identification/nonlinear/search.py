@@ -12,9 +12,9 @@ from rt_core.identification.least_squares import Method, solve
 from rt_core.identification.nonlinear.compressed import CompressedTorque
 from rt_core.identification.nonlinear.full import FullObjective
 from rt_core.identification.nonlinear.separable import SeparableObjective
-from rt_core.optimise.registry import Name, optimise
+from rt_core.optimise.registry import optimise
 from rt_core.optimise.run import Callback, SearchProgress
-from rt_core.optimise.settings import Budget, Settings
+from rt_core.optimise.settings import Budget, Name, Settings
 from rt_core.statistics import CHI_SQUARED_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 

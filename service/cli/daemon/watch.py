@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import EXIT_OK, CliError, UnavailableError, add_run, number, print_json
+from service.cli._common import EXIT_OK, CliError, UnavailableError, add_run, breakaway_lines, number, print_json
 from service.cli._remote import add_key_flags, key_of
-from service.cli.models.breakaway_text import breakaway_lines
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, columns, printed_json
-from service.cli.models.breakaway_text import breakaway_lines
+from service.cli._common import (
+    EXIT_NO,
+    EXIT_OK,
+    CliError,
+    UnavailableError,
+    add_run,
+    breakaway_lines,
+    columns,
+    printed_json,
+)
 
 SETTLE_S = 60.0  # give up after this time without progress of the source or the estimator
 

@@ -4,8 +4,8 @@ Where to start: `identify` fits a model to recordings. Its variants are in modul
 (joints that may be elastic) and `_identify_elastic` (one or several elastic joints alone). `validate`
 predicts a recording's torque, `payload` finds a payload, `compare` runs all estimators on simulated truth.
 
-`models` finds, shows, exports and promotes models, with `_model_text` to print them;
-`robots` lists, checks and shows robot files; `breakaway_text` prints breakaway friction for live tables.
+`models` finds, shows, exports and promotes models, with `_model_text` to print them; `robots` lists, checks and shows
+robot files.
 """
 
-__all__ = ["breakaway_text", "compare", "identify", "models", "payload", "robots", "validate"]
+__all__ = ["compare", "identify", "models", "payload", "robots", "validate"]

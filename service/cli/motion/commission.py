@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rt_core.identification.methods import METHODS
 from service.cli._common import (
     EXIT_INTERRUPTED,
     EXIT_NO,
@@ -25,7 +26,6 @@ from service.cli._common import (
 )
 from service.cli._remote import add_control_flag, key_of
 from service.cli.jobs.values import read_parameters
-from service.config.methods import METHODS
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rt_core.identification.methods import METHODS
 from service.cli._common import EXIT_OK, CliError, add_run, fail, printed_json
 from service.cli._remote import add_control_flag, connected_control, is_wrong
 from service.cli.motion._motion_session import ArmRecording, run_session
-from service.config.methods import METHODS
 from service.protocol.endpoints import ANSWER_S
 
 if TYPE_CHECKING:

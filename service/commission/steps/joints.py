@@ -7,20 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from rt_core.commissioning import joint_check
 from rt_core.commissioning.findings import CommissioningError, Finding
 from rt_core.commissioning.gravity_check import CHECK as GRAVITY
 from rt_core.commissioning.gravity_check import check_gravity, tells_scale
 from rt_core.commissioning.gravity_terms import Gravity, GravityMotion
-from rt_core.commissioning.joint_check import (
-    POSITION,
-    VELOCITY,
-    SmallMotion,
-    check_position,
-    check_torque_sign,
-    check_torque_size,
-    check_velocity,
-    torque_passes,
-)
 from rt_core.commissioning.mirror_images import mirror_images
 from rt_core.commissioning.profiles import EASE_PEAK, aligned, there_and_back
 from rt_core.model.dynamics import inverse_dynamics
@@ -126,10 +117,10 @@ def _move(context: Context, k: int, share: float, found: dict[str, Any]) -> _Jud
 
 def _after_a_tenth(results: list[Finding]) -> list[Finding]:
     """Discount what so short a motion need not show: velocity, and all of a joint that friction may have held."""
-    held = any(result.check == POSITION and result.verdict != "ok" for result in results)
+    held = any(result.check == joint_check.POSITION and result.verdict != "ok" for result in results)
     return [
         replace(result, verdict="cannot_tell", margin=np.nan)
-        if result.verdict == "wrong" and (held or result.check == VELOCITY) and not _clear(result)
+        if result.verdict == "wrong" and (held or result.check == joint_check.VELOCITY) and not _clear(result)
         else result
         for result in results
     ]
@@ -137,7 +128,7 @@ def _after_a_tenth(results: list[Finding]) -> list[Finding]:
 
 def _clear(result: Finding) -> bool:
     """Return whether a tenth of the way is proof: friction may hold a joint, but not move it further or back."""
-    if result.check == POSITION:
+    if result.check == joint_check.POSITION:
         return result.value > 2.0 or result.value < -0.5
     return result.kind == "masses"
 
@@ -147,7 +138,7 @@ def _conclude(context: Context, k: int, share: float, move: Move, results: list[
     wrong = [result for result in results if result.verdict == "wrong"]
     if any(result.check != GRAVITY for result in wrong):
         return next(result.text for result in wrong if result.check != GRAVITY)
-    if share == 1.0 and results and results[0].check == POSITION and results[0].verdict == "cannot_tell":
+    if share == 1.0 and results and results[0].check == joint_check.POSITION and results[0].verdict == "cannot_tell":
         return results[0].text
     if move.stopped:
         return ""
@@ -236,23 +227,23 @@ def _judge(context: Context, move: Move, k: int, way: float, leg_s: float, *, sh
     source = torque_source(context.robot, channels)
     tau = None if source is None else torque(context.robot, source, channels)
     unit = "N*m" if source is None else source.units[k]
-    motion = SmallMotion(k, recording.t, command, way, q, channels.get("dq"), tau)
+    motion = joint_check.SmallMotion(k, recording.t, command, way, q, channels.get("dq"), tau)
     ranges = np.array([joint.upper - joint.lower for joint in model.joints])
-    results = [check_position(motion, names, ranges)]
-    if results[0].verdict != "wrong" and (velocity := check_velocity(motion, names)) is not None:
+    results = [joint_check.check_position(motion, names, ranges)]
+    if results[0].verdict != "wrong" and (velocity := joint_check.check_velocity(motion, names)) is not None:
         results.append(velocity)
     if move.stopped or any(result.verdict == "wrong" for result in results):
         return _Judged(move, results, None)
     scaled = source is not None and source.scaled
-    sign = check_torque_sign(motion, names, unit)
+    sign = joint_check.check_torque_sign(motion, names, unit)
     if sign is not None and not scaled and sign.kind == "inverted":
         sign = replace(sign, verdict="ok", text=f"{sign.text}: its torque constant will come out negative")
-    size = check_torque_size(motion, names, model.joints[k].effort, unit) if scaled else None
+    size = joint_check.check_torque_size(motion, names, model.joints[k].effort, unit) if scaled else None
     results += [check for check in (sign, size) if check is not None]
     if scaled and model.inertial is not None and all(result.verdict != "wrong" for result in results):
         efforts = np.array([joint.effort for joint in model.joints])
         try:
-            gravity = GravityMotion(k, torque_passes(motion), _gravity(context), efforts)
+            gravity = GravityMotion(k, joint_check.torque_passes(motion), _gravity(context), efforts)
         except CommissioningError as error:
             results.append(Finding(GRAVITY, k, "cannot_tell", np.nan, np.nan, np.nan, str(error)))
         else:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -213,12 +214,7 @@ class DaskBackend:
         if not cluster.ready(node):  # the worker may have been lost before `_on_lost` could find the run
             run.end(Ended("interrupted", f"worker {node.address} cannot be used any more"))
             return
-        order = {
-            "run": run.key,
-            "topic": cluster.topic,
-            "limits": {"seconds": limits.seconds, "memory_mb": limits.memory_mb},
-            "code": cluster.code,
-        }
+        order = {"run": run.key, "topic": cluster.topic, "limits": asdict(limits), "code": cluster.code}
         try:
             spec = await asyncio.to_thread(read_spec, run.folder)
             sent = await asyncio.to_thread((run.folder / SPEC_FILE).read_bytes)

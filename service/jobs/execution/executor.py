@@ -8,7 +8,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -192,7 +192,7 @@ class Executor:
         spec: dict[str, Any] = {
             "format": FORMAT, "kind": job.kind, "parameters": dict(job.parameters), "arm": job.arm,
             "created": datetime.fromtimestamp(job.created_ns // 1_000_000_000, UTC).isoformat(), "inputs": inputs,
-            "limits": {"seconds": job.limits.seconds, "memory_mb": job.limits.memory_mb},
+            "limits": asdict(job.limits),
         }  # fmt: skip
         if job.part is not None and kind.fan_out is not None:
             spec["part"] = list(kind.fan_out.split(kind.read(job.parameters)))[job.part]

@@ -217,7 +217,7 @@ def main() -> int:
 
     try:
         spec = read_spec(folder)
-        outcome = run(folder, spec.limits.memory_mb, spec, report, stop)
+        outcome = run(folder, None if spec.limits is None else spec.limits.memory_mb, spec, report, stop)
     except Exception as error:
         write_outcome(folder, outcome_of_error(error))
         raise SystemExit(EXIT_FAILED) from error

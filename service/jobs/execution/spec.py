@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from service.jobs.queue.state import Limits
 from service.operations.errors import OperationError
 from service.operations.workspace import Input
 
@@ -35,13 +36,6 @@ class InputEntry(_Table):
         return Input(Path(self.path), self.sha256, self.name)
 
 
-class Limits(_Table):
-    """Limits of a run: time [s], enforced by the queue, and memory [10^6 bytes], enforced by the runner."""
-
-    seconds: Annotated[float, Field(gt=0.0)] | None = None
-    memory_mb: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
-
-
 class Spec(_Table):
     """Specification of a run: a whole job, a `part` of it, or the gathering of the results of its `parts`."""
 
@@ -53,7 +47,7 @@ class Spec(_Table):
     inputs: dict[str, InputEntry] = {}
     part: dict[str, Any] | None = None
     parts: list[dict[str, Any]] | None = None
-    limits: Limits = Limits()
+    limits: Limits | None = None
 
 
 def read_spec(folder: Path) -> Spec:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from rt_core.calibration.settings import CalibrationError, CalibrationSettings, FitSettings, Method
 from service.operations.errors import OperationError
 from service.operations.kind import Kind, Outcome, Parameters
-from service.operations.parameter_types import Positive, Reference, RobotText, Seed, option
+from service.operations.parameter_types import Positive, Reference, RobotText, Seed, option, settings_in
 from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
     from rt_core.calibration.result import Accuracy, Calibration
     from rt_core.calibration.sample import Contacts, Distances
-    from rt_core.calibration.settings import CalibrationSettings
     from rt_core.types import BoolArray, FloatArray
     from service.operations.calibration.table import MeasurementTable
 
 Socket = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
-class CalibrateJob(Parameters):
+class CalibrateJob(Parameters, FitSettings):
     """Which arm, what was measured, and what of it is unknown.
 
     `measurements` is a table of comma-separated values whose first line names the columns: `q1` to `qn`, joint
@@ -36,48 +35,29 @@ class CalibrateJob(Parameters):
     - `distance` [m] from a fixed point, and if there are several, `centre`, its number;
     - `socket`, the number of the one in which the ball at the tool sat.
 
-    `base` and `tool` say that the robot's base in the measuring frame and the measured frame on the flange are to be
-    estimated, too; without a measuring frame `base` says nothing.  `spacings` are distances between sockets, each
-    `[number, number, metres]`, known to `spacing_std` [m].  With `compliance` each joint gives way in proportion to
-    what it holds against gravity, by the masses of the robot file.  Of the arm, parameters that
-    `excluded` names are held at nominal.
-
-    `train_share` of the distinct postures, drawn with `seed`, are fitted, the others test the result; or with
-    `train_sockets` the poses in these sockets.  `range_length` [m] and `range_angle` [rad] are the largest errors
-    looked for, and `range_compliance` [rad/(N*m)] or [m/N] the largest compliance.
-    `prior_length` [m], `prior_angle` [rad] and, by name, `priors` are standard deviations of the errors that arms of
-    the kind are made with; `build_length` and `build_angle` are what those held as imprecise may be off by.
-    `check` is another table of the same arm, on which the errors of the nominal and of the corrected arm are told, base
-    and tool fitted anew.
-    `expected_noise` [m] is what instrument and arm may leave of a coordinate; 3 times as much
-    is too much.  With `tolerance` [m] the search of `pso` and `pso_lm` ends at a root-mean-square error that
-    small, and standard deviations include the distance left.
+    `FitSettings` explains the settings of the fit; without a measuring frame `base` says nothing, and joints give way
+    by the masses of the robot file.  `spacings` are distances between sockets, each `[number, number, metres]`, known
+    to `spacing_std` [m].  `train_share` of the distinct postures, drawn with `seed`, are fitted, the others test the
+    result; or with `train_sockets` the poses in these sockets.  `priors` are standard deviations by name.  `check` is
+    another table of the same arm: the errors of the nominal and of the corrected arm there, base and tool fitted anew.
     """
 
     robot: RobotText | None = None
     measurements: Reference
     check: Reference | None = option(None, "another table of the arm: errors there, base and tool fitted anew", "FILE")
-    method: Literal["lm", "pso", "pso_lm"] = option("lm", "solver")
+    method: Method = option("lm", "solver")
     robust: bool = option(False, "poses that do not fit lose weight")
-    base: bool = True
-    tool: bool = True
     spacings: Annotated[list[tuple[Socket, Socket, Positive]], Field(max_length=1000)] = Field(default=[])
     spacing_std: Positive = 1e-4
-    compliance: bool = False
-    excluded: Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=1000)] = Field(default=[])
+    excluded: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(max_length=1000)] = ()
     train_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
     train_sockets: Annotated[list[Socket], Field(max_length=1000)] = Field(default=[])
     seed: Seed = option(0, "of the test poses, and of swarms", "N")
-    range_length: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
-    range_angle: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
-    range_compliance: Annotated[float, Field(gt=0.0, le=1.0)] = 1e-3
-    prior_length: Positive | None = None
-    prior_angle: Positive | None = None
     priors: Annotated[dict[str, Positive], Field(max_length=1000)] = Field(default={})
-    tolerance: Positive | None = None
-    expected_noise: Positive | None = None
-    build_length: Positive = 1e-3
-    build_angle: Positive = 1e-3
+
+    def settings(self) -> CalibrationSettings:
+        """Return the settings of the fit."""
+        return settings_in(self, CalibrationSettings, priors=tuple(self.priors.items()))
 
 
 _NOT_SETTINGS = ("robot", "measurements", "check")
@@ -98,7 +78,6 @@ def _run(p: CalibrateJob, ws: Workspace) -> Outcome:
 def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome]:
     """Calibrate one arm and write the results; `OperationError` if table or parameters do not allow it."""
     from rt_core.calibration.calibrate import calibrate
-    from rt_core.calibration.settings import CalibrationError
     from service.operations.calibration.document import calibration_document, residual_table, summary
     from service.operations.calibration.export import calibrated_dh, calibrated_urdf
     from service.operations.calibration.nominal_geometry import gravity_load, nominal_geometry
@@ -119,7 +98,7 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
     load = gravity_load(robot.model, table.q) if p.compliance else None
     try:
         found = calibrate(
-            geometry, table.q, measured, _settings(p), use=use, load=load, head=table.head, station=table.station,
+            geometry, table.q, measured, p.settings(), use=use, load=load, head=table.head, station=table.station,
             on_progress=lambda share, what: ws.progress(share, what),
         )  # fmt: skip
         elsewhere = None if p.check is None else _elsewhere(found, p, ws, robot)
@@ -144,7 +123,6 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
 def _elsewhere(found: Calibration, p: CalibrateJob, ws: Workspace, robot: RobotFile) -> Accuracy:
     """Return the errors on the table `check`."""
     from rt_core.calibration.checking import errors_elsewhere
-    from rt_core.calibration.settings import CalibrationError
     from service.operations.calibration.nominal_geometry import gravity_load
     from service.operations.calibration.table import read_table
 
@@ -154,17 +132,9 @@ def _elsewhere(found: Calibration, p: CalibrateJob, ws: Workspace, robot: RobotF
     if table.head is not None or table.station is not None:
         raise OperationError(f"{where}: has columns head or station: check with one point from one place")
     try:
-        return errors_elsewhere(found, table.q, table.measured, _settings(p), load)
+        return errors_elsewhere(found, table.q, table.measured, p.settings(), load)
     except CalibrationError as error:
         raise OperationError(f"{where}: {error}") from None
-
-
-def _settings(p: CalibrateJob) -> CalibrationSettings:
-    from rt_core.calibration.settings import CalibrationSettings
-
-    shared = {field.name for field in fields(CalibrationSettings)} & set(CalibrateJob.model_fields)
-    values: dict[str, Any] = {name: getattr(p, name) for name in shared}
-    return CalibrationSettings(**values | {"excluded": tuple(p.excluded), "priors": tuple(p.priors.items())})
 
 
 def _with_spacings(p: CalibrateJob, table: MeasurementTable, where: str) -> FloatArray | Contacts | Distances:

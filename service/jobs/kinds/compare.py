@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from service.config.methods import COMPARABLE, COMPARED
+from rt_core.identification.methods import COMPARABLE, COMPARED
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
 from service.operations.parameter_types import Positive, RobotText, Seed, option
 from service.operations.workspace import Workspace

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
 
-from rt_core.excitation.shapes import Box, Capsule, Sphere
+from rt_core.excitation.settings import ExcitationSettings, Frequency, MotionSettings, Objective, Optimiser
+from rt_core.excitation.shapes import Capsule, Region
 from service.jobs.kinds.excite_files import clear, write_motion
 from service.jobs.kinds.excite_known import (
     EarlierMotion,
@@ -21,14 +22,13 @@ from service.jobs.kinds.excite_known import (
 )
 from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
-from service.operations.parameter_types import Positive, RobotText, Seed, option
+from service.operations.parameter_types import RobotText, Seed, option, settings_in
 from service.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
     from rt_core.excitation.design import Designer, ExcitationDesign
     from rt_core.excitation.search import Pulse
-    from rt_core.excitation.settings import ExcitationSettings
     from rt_core.excitation.validation import Validation
 
 DEFAULT_F0_HZ = 0.1
@@ -43,13 +43,9 @@ _STEP = 1e-3
 #: Share of the job after the searches, and number of searches for a validation trajectory.
 _ENDED, _TRIES = 0.99, 10
 
-Fraction = Annotated[float, Field(ge=1e-3, le=1.0)]
-Frequency = Annotated[float, Field(ge=1e-4, le=100.0)]
-Range = tuple[float, float]
 
-
-class Excite(Parameters):
-    """What to design, as `rt_core.excitation.settings.ExcitationSettings` explains it.
+class Excite(Parameters, MotionSettings):
+    """What to design, as `rt_core.excitation.settings.MotionSettings` explains it.
 
     One of `f0_hz` and `period_s` says how long a period is, 10 s without either.  `rate_hz` is that of the table; a
     period has a whole number of its rows, at least 20 for each harmonic.  `workspace` is a box [m] for the tip: low and
@@ -60,36 +56,23 @@ class Excite(Parameters):
     """
 
     robot: RobotText | None = None
-    objective: Literal["condition", "d_optimal", "e_optimal"] = option("condition", "what is made good")
-    scaled: bool = True
-    optimiser: Literal["pso", "pso_linear", "tcs_pso", "ga", "gradient"] = option("gradient", "how it is searched for")
-    columns: Literal["all", "rigid"] = "all"
-    rest: bool = True
-    slow_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    objective: Objective = option("condition", "what is made good")
+    optimiser: Optimiser = option("gradient", "how it is searched for")
     harmonics: int = option(5, "of the Fourier series", "N", ge=2, le=50)
     f0_hz: Frequency | None = None
     period_s: Annotated[float, Field(ge=0.01, le=1e4)] | None = option(
         None, "length of a period (default: 10)", "S", flag="--period"
     )
-    f_avoid_hz: Annotated[float, Field(ge=1e-4, le=1e4)] | None = None
     rate_hz: float = option(100.0, "of the tables", "HZ", flag="--rate", ge=1e-2, le=1e5)
     seed: Seed = option(0, "of everything random", "N")
     starts: int = option(1, "independent searches, the best counts", "N", ge=1, le=256)
     particles: int = Field(default=70, ge=2, le=10_000)
     iterations: int = Field(default=200, ge=1, le=100_000)
-    position_fraction: Fraction = 0.95
-    velocity_fraction: Fraction = 0.8
-    acceleration_fraction: Fraction = 0.8
-    effort_fraction: Fraction = 0.8
-    acceleration: Annotated[list[Positive], Field(min_length=1)] | None = None
-    slow_velocity: Annotated[list[Positive], Field(min_length=1)] | None = None
-    workspace: tuple[Range, Range, Range] | None = None
-    regions: list[Box | Sphere] = Field(default_factory=list, max_length=20)
-    bodies: list[Capsule] = Field(default_factory=list, max_length=50)
+    regions: Annotated[tuple[Region, ...], Field(max_length=20)] = ()
+    bodies: Annotated[tuple[Capsule, ...], Field(max_length=50)] = ()
     urdf_bodies: bool = False
-    clearance_m: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
-    pairs: Annotated[list[tuple[str, str]], Field(min_length=1, max_length=1000)] | None = None
-    skip_pairs: Annotated[list[tuple[str, str]], Field(max_length=1000)] = Field(default_factory=list)
+    pairs: Annotated[tuple[tuple[str, str], ...], Field(min_length=1, max_length=1000)] | None = None
+    skip_pairs: Annotated[tuple[tuple[str, str], ...], Field(max_length=1000)] = ()
     after: list[EarlierMotion] = Field(default_factory=list, max_length=20)
     changed_robot: bool = option(
         False, "follow an earlier design although the robot's description is another version than that of it"
@@ -127,12 +110,7 @@ class Excite(Parameters):
 
     def settings(self) -> ExcitationSettings:
         """Return the settings of one start; raises `ExcitationError`."""
-        from rt_core.excitation.settings import ExcitationSettings
-
-        shared = ({field.name for field in fields(ExcitationSettings)} & set(Excite.model_fields)) - {"starts"}
-        values: dict[str, Any] = {name: getattr(self, name) for name in shared}
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        return ExcitationSettings(**values | {"f0_hz": self.frequency})
+        return settings_in(self, ExcitationSettings, f0_hz=self.frequency, starts=1)
 
 
 def _designer(p: Excite) -> tuple[RobotFile, Designer]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from service.config.methods import SEARCHES, Method
+from rt_core.identification.methods import SEARCHES, Constants, Formulation, Method
 from service.operations.errors import OperationError
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
 from service.operations.parameter_types import (
@@ -44,8 +44,8 @@ class Identify(Parameters):
     method: Method = option("wls", "estimator")
     span: SpanText | None = option(None, SPAN, "A:B")
     loss: Literal["bisquare", "huber", "none"] = option("bisquare", "iwls: how outliers lose weight", group=_FIT)
-    constants: Literal["search", "given"] = option("search", "velocity constants of friction", group=_FIT)
-    formulation: Literal["separable", "full"] = option("separable", "what a search runs over", group=_FIT)
+    constants: Constants = option("search", "velocity constants of friction", group=_FIT)
+    formulation: Formulation = option("separable", "what a search runs over", group=_FIT)
     essential: bool = option(False, "drop parameters that the data do not support", group=_FIT)
     seed: Seed = option(0, "seed of a search", "N", _FIT)
     starts: int = option(8, "starts of the separable search", "N", _FIT, ge=1, le=10_000)

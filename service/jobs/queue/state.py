@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rt_core.settings import Positive
 from service.protocol.job_replies import FINISHED, State
 
 MAX_ATTEMPTS = 3
@@ -39,10 +40,10 @@ class StaleTokenError(JobStateError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one attempt: time [s] and memory [10^6 bytes]."""
+    """Limits of one attempt: time [s], enforced by the queue, and memory [10^6 bytes], enforced by the runner."""
 
-    seconds: float = 3600.0
-    memory_mb: float = 4000.0
+    seconds: Positive = 3600.0
+    memory_mb: Positive = 4000.0
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -96,10 +96,16 @@ class Promotion:
     id: int = 0
 
 
-_JOB: TypeAdapter[Job] = TypeAdapter(Job)
-_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
-_MODEL: TypeAdapter[Model] = TypeAdapter(Model)
-_PROMOTION: TypeAdapter[Promotion] = TypeAdapter(Promotion)
+T = TypeVar("T", Job, Event, Promotion)
+_ADAPTERS: dict[str, TypeAdapter[Any]] = {
+    "jobs": TypeAdapter(Job), "models": TypeAdapter(Model), "promotions": TypeAdapter(Promotion),
+    "events": TypeAdapter(Event),
+}  # fmt: skip
+#: Columns of each table beside `body`: fields of its items.
+_COLUMNS = {
+    "jobs": ("id", "state", "parent", "priority", "due_ns", "finished_ns"), "models": ("id", "arm"),
+    "promotions": ("id", "arm"), "events": ("id", "t_ns", "arm", "job"),
+}  # fmt: skip
 
 
 class Transaction:
@@ -108,39 +114,52 @@ class Transaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
 
+    def _add(self, table: str, item: T) -> T:
+        """Store a new item; return it with its number. Numbers are never reused."""
+        names = _COLUMNS[table][1:]
+        cursor = self._db.execute(
+            f"INSERT INTO {table} ({', '.join(names)}, body) VALUES ({'?, ' * len(names)}'{{}}')",
+            [getattr(item, name) for name in names],
+        )
+        item = replace(item, id=int(cursor.lastrowid or 0))
+        self._put(table, item)
+        return item
+
+    def _put(self, table: str, item: Job | Event | Model | Promotion) -> None:
+        """Store a changed item, or one that was recovered with its number; of a model the first one stays."""
+        names, revision, conflict = _COLUMNS[table], 0, "DO NOTHING"
+        if table == "jobs":
+            found = self._db.execute("SELECT json_extract(body, '$.rev') FROM jobs WHERE id = ?", (item.id,)).fetchone()
+            revision = 1 + ((found[0] or 0) if found is not None else 0)
+        if table != "models":
+            conflict = "(id) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in (*names[1:], "body"))
+        self._db.execute(
+            f"INSERT INTO {table} ({', '.join(names)}, body) VALUES ({'?, ' * len(names)}?) ON CONFLICT {conflict}",
+            [*(getattr(item, name) for name in names), pack(table, item, revision)],
+        )
+
+    def _items(self, table: str, rest: str, values: Sequence[object]) -> list[Any]:
+        """Return the items of a table by the rest of a query; raises `RowError` or `ValidationError`."""
+        rows = self._db.execute(f"SELECT body FROM {table} {rest}", values).fetchall()
+        return [_ADAPTERS[table].validate_python(unpack(body).content) for (body,) in rows]
+
     # ------------------------------------------------------------ jobs
 
     def add_job(self, job: Job) -> Job:
-        """Store a new job; return it with its number. Numbers are never reused."""
-        cursor = self._db.execute(
-            "INSERT INTO jobs (state, parent, priority, due_ns, finished_ns, body) VALUES (?, ?, ?, ?, ?, '{}')",
-            (job.state, job.parent, job.priority, job.due_ns, job.finished_ns),
-        )
-        job = replace(job, id=int(cursor.lastrowid or 0))
-        self.put_job(job)
-        return job
+        """Store a new job; return it with its number."""
+        return self._add("jobs", job)
 
     def put_job(self, job: Job) -> None:
-        """Store a changed job, or one that was recovered with its number."""
-        before = self._db.execute("SELECT json_extract(body, '$.rev') FROM jobs WHERE id = ?", (job.id,)).fetchone()
-        revision = 1 + ((before[0] or 0) if before is not None else 0)
-        self._db.execute(
-            "INSERT INTO jobs (id, state, parent, priority, due_ns, finished_ns, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (id) DO UPDATE SET state = excluded.state, parent = excluded.parent, "
-            "priority = excluded.priority, due_ns = excluded.due_ns, finished_ns = excluded.finished_ns, "
-            "body = excluded.body",
-            (job.id, job.state, job.parent, job.priority, job.due_ns, job.finished_ns, pack("jobs", job, revision)),
-        )
+        """Store a changed job."""
+        self._put("jobs", job)
 
     def job(self, id: int) -> Job | None:
         """Return a job, None if there is none."""
-        row = self._db.execute("SELECT body FROM jobs WHERE id = ?", (id,)).fetchone()
-        return None if row is None else read_job(row[0])
+        return next(iter(self.jobs("id = ?", (id,))), None)
 
     def jobs(self, where: str = "1", values: Sequence[object] = (), order: str = "id", limit: int = -1) -> list[Job]:
         """Return jobs, by a condition on the columns."""
-        rows = self._db.execute(f"SELECT body FROM jobs WHERE {where} ORDER BY {order} LIMIT ?", (*values, limit))
-        return [read_job(body) for (body,) in rows]
+        return self._items("jobs", f"WHERE {where} ORDER BY {order} LIMIT ?", (*values, limit))
 
     def ids(self, where: str, values: Sequence[object] = (), order: str = "id", limit: int = -1) -> list[int]:
         """Return the numbers of jobs, by a condition on the columns."""
@@ -191,9 +210,9 @@ class Transaction:
 
         Damage that is not found when the file is opened is met again with the next request for that row.
         """
-        names = ("id", "state", "parent", "priority", "due_ns", "finished_ns")
+        names = _COLUMNS["jobs"]
         for *columns, body in self._db.execute(f"SELECT {', '.join(names)}, body FROM jobs"):
-            job = read_job(body)
+            job = _ADAPTERS["jobs"].validate_python(unpack(body).content)
             if columns != [getattr(job, name) for name in names]:  # they have no checksum of their own
                 raise RowError(f"job {job.id} is found as another one")
         self.models()
@@ -204,17 +223,11 @@ class Transaction:
 
     def put_model(self, model: Model) -> None:
         """Store a model, once."""
-        self._db.execute(
-            "INSERT OR IGNORE INTO models (id, arm, body) VALUES (?, ?, ?)",
-            (model.id, model.arm, pack("models", model)),
-        )
+        self._put("models", model)
 
     def models(self, arm: str | None = None) -> list[Model]:
         """Return models, oldest first."""
-        rows = self._db.execute("SELECT body FROM models WHERE ? IS NULL OR arm = ?", (arm, arm))
-        return sorted(
-            (_MODEL.validate_python(unpack(body).content) for (body,) in rows), key=lambda model: model.created_ns
-        )
+        return sorted(self._items("models", "WHERE ? IS NULL OR arm = ?", (arm, arm)), key=lambda m: m.created_ns)
 
     def delete_models_without_use(self) -> None:
         """Delete models that were never active and whose job has been deleted."""
@@ -226,54 +239,28 @@ class Transaction:
 
     def add_promotion(self, promotion: Promotion) -> None:
         """Store a change of an active model."""
-        cursor = self._db.execute("INSERT INTO promotions (arm, body) VALUES (?, '')", (promotion.arm,))
-        self.put_promotion(replace(promotion, id=int(cursor.lastrowid or 0)))
-
-    def put_promotion(self, promotion: Promotion) -> None:
-        """Store one with its number."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO promotions (id, arm, body) VALUES (?, ?, ?)",
-            (promotion.id, promotion.arm, pack("promotions", promotion)),
-        )
+        self._add("promotions", promotion)
 
     def promotions(self, arm: str | None = None) -> list[Promotion]:
         """Return the changes of active models, oldest first."""
-        rows = self._db.execute("SELECT body FROM promotions WHERE ? IS NULL OR arm = ? ORDER BY id", (arm, arm))
-        return [_PROMOTION.validate_python(unpack(body).content) for (body,) in rows]
+        return self._items("promotions", "WHERE ? IS NULL OR arm = ? ORDER BY id", (arm, arm))
 
     # ------------------------------------------------------------ events
 
     def add_event(self, event: Event) -> None:
         """Store an event."""
-        cursor = self._db.execute(
-            "INSERT INTO events (t_ns, arm, job, body) VALUES (?, ?, ?, '')", (event.t_ns, event.arm, event.job)
-        )
-        self.put_event(replace(event, id=int(cursor.lastrowid or 0)))
-
-    def put_event(self, event: Event) -> None:
-        """Store one with its number."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO events (id, t_ns, arm, job, body) VALUES (?, ?, ?, ?, ?)",
-            (event.id, event.t_ns, event.arm, event.job, pack("events", event)),
-        )
+        self._add("events", event)
 
     def events(self, arm: str | None = None, job: int | None = None, limit: int = 1000, after: int = 0) -> list[Event]:
         """Return events, oldest first: the newest `limit`, or the `limit` that follow the one numbered `after`."""
-        rows = self._db.execute(
-            "SELECT body FROM events WHERE (? IS NULL OR arm = ?) AND (? IS NULL OR job = ?) AND id > ? "
-            f"ORDER BY id {'ASC' if after else 'DESC'} LIMIT ?",
-            (arm, arm, job, job, after, limit),
-        ).fetchall()
-        events = [_EVENT.validate_python(unpack(body).content) for (body,) in rows]
-        return sorted(events, key=lambda event: event.id)
+        where = "(? IS NULL OR arm = ?) AND (? IS NULL OR job = ?) AND id > ?"
+        rest = f"WHERE {where} ORDER BY id {'ASC' if after else 'DESC'} LIMIT ?"
+        return sorted(self._items("events", rest, (arm, arm, job, job, after, limit)), key=lambda event: event.id)
 
     def newest_event(self, arm: str, kind: str) -> Event | None:
         """Return the newest event of a kind that concerns an arm, None if there is none."""
-        row = self._db.execute(
-            "SELECT body FROM events WHERE arm = ? AND json_extract(body, '$.kind') = ? ORDER BY id DESC LIMIT 1",
-            (arm, kind),
-        ).fetchone()
-        return None if row is None else _EVENT.validate_python(unpack(row[0]).content)
+        rest = "WHERE arm = ? AND json_extract(body, '$.kind') = ? ORDER BY id DESC LIMIT 1"
+        return next(iter(self._items("events", rest, (arm, kind))), None)
 
     def delete_events(self, before_ns: int) -> int:
         """Delete events older than that; returns how many."""
@@ -283,15 +270,7 @@ class Transaction:
 
     def put_row(self, row: Row) -> None:
         """Store a recovered row, in a file that has none of its key; raises `ValidationError`."""
-        match row.table:
-            case "jobs":
-                self.put_job(_JOB.validate_python(row.content))
-            case "models":
-                self.put_model(_MODEL.validate_python(row.content))
-            case "promotions":
-                self.put_promotion(_PROMOTION.validate_python(row.content))
-            case "events":
-                self.put_event(_EVENT.validate_python(row.content))
+        self._put(row.table, _ADAPTERS[row.table].validate_python(row.content))
 
     def last_numbers(self) -> dict[str, int]:
         """Return the highest number ever used in each numbered table."""
@@ -460,8 +439,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def read_job(body: str) -> Job:
-    """Read a job from the content of its row."""
-    return _JOB.validate_python(unpack(body).content)

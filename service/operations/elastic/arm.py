@@ -10,16 +10,9 @@ import numpy as np
 
 from drivers.files.recordings.recording import Recording, Span
 from drivers.files.robots.file import RobotFile
+from rt_core.elastic import separability
 from rt_core.elastic.arm import ArmFit, ArmRows, Comparison, in_step, sides
 from rt_core.elastic.identify import ElasticFit
-from rt_core.elastic.separability import (
-    difference_noise,
-    difference_share,
-    rests_on_difference,
-    separabilities,
-    widened,
-    withhold,
-)
 from rt_core.identification.identify import (
     DOUBTFUL_ERROR,
     EXPLAINED_LIMIT,
@@ -167,7 +160,7 @@ def arm_rows(
         rows = ArmRows(model, links, motors, settings, *span_bounds(recording, span), measured)
         noise = np.zeros(positions.shape)
         noise[valid] = encoder_noise(positions[valid], np.random.default_rng(0))
-        return rows, difference_noise((links, motors), prepared(noise), settings)
+        return rows, separability.difference_noise((links, motors), prepared(noise), settings)
     except DataError as error:
         raise DataError(f"{recording.path or 'recording'}: {error}") from error
 
@@ -185,12 +178,12 @@ def identify_elastic_arm(
     """
     stiffness = tuple(_stiffness(recording, model, joint, settings, span) for joint in range(model.n))
     found = rows.fit("both")
-    share = difference_share(found, noise)
-    apart = separabilities(share, [spring.value is not None for spring in stiffness])
+    share = separability.difference_share(found, noise)
+    apart = separability.separabilities(share, [spring.value is not None for spring in stiffness])
     # Motion between two readings looks like motion of the spring, and the link's inertia like the rotor's.
     apart = tuple("doubtful" if a == "told" and s.late else a for a, s in zip(apart, stiffness, strict=True))
-    rests = rests_on_difference(rows.bases["link"], rows.bases["both"])
-    fit = withhold(widened(found, share), rests, apart)
+    rests = separability.rests_on_difference(rows.bases["link"], rows.bases["both"])
+    fit = separability.withhold(separability.widened(found, share), rests, apart)
     seen = temperatures_of(model, fit.rows)
     cold = unseen(fit.base.layout, seen)
     fit = replace(fit, status=tuple("undetermined" if c else s for c, s in zip(cold, fit.status, strict=True)))

@@ -10,23 +10,8 @@ import numpy as np
 from rt_core.jit import kernel
 from rt_core.types import FloatArray, IntArray
 from sim_backend.arm import layout as at
+from sim_backend.arm.elastic import layout as el
 from sim_backend.arm.elastic._motion import elastic_substep, settle
-from sim_backend.arm.elastic.layout import (
-    ACC,
-    CARRIED,
-    LINK,
-    LOSS,
-    MOTOR,
-    OUT_LINK_FRICTION,
-    OUT_MOTOR_DDQ,
-    OUT_MOTOR_DQ,
-    OUT_MOTOR_Q,
-    OUT_SENSOR,
-    OUT_SPRING,
-    POS,
-    SENSOR_BEHIND,
-    VEL,
-)
 from sim_backend.arm.stepper import SCRATCH, control, measure, setpoint
 from sim_backend.arm.temperature import warm
 
@@ -39,22 +24,25 @@ def measure_elastic(
     """Compute one sample: `q, dq` of the links, `q_motor` and `current` of the motors, `tau` of the measured side."""
     measure(parameters, coupling, scalars, state, noise, out)
     for i in range(state.shape[1]):
-        q, dq = motion[POS, LINK, i], motion[VEL, LINK, i]
-        out[at.OUT_TRUE_Q, i], out[at.OUT_TRUE_DQ, i], out[at.OUT_TRUE_DDQ, i] = q, dq, motion[ACC, LINK, i]
+        q, dq = motion[el.POS, el.LINK, i], motion[el.VEL, el.LINK, i]
+        out[at.OUT_TRUE_Q, i], out[at.OUT_TRUE_DQ, i], out[at.OUT_TRUE_DDQ, i] = q, dq, motion[el.ACC, el.LINK, i]
         step = parameters[at.RESOLUTION, i]
         out[at.OUT_Q, i] = step * np.floor(q / step + 0.5) if step > 0.0 else q
         out[at.OUT_DQ, i] = dq + parameters[at.VELOCITY_NOISE, i] * noise[2, i]
-        if springs[SENSOR_BEHIND, i] != 0.0:
-            out[at.OUT_TAU, i] = motion[CARRIED, LINK, i] + parameters[at.TAU_NOISE, i] * noise[0, i]
-        out[OUT_MOTOR_Q, i], out[OUT_MOTOR_DQ, i] = motion[POS, MOTOR, i], motion[VEL, MOTOR, i]
-        out[OUT_MOTOR_DDQ, i], out[OUT_LINK_FRICTION, i] = motion[ACC, MOTOR, i], motion[LOSS, LINK, i]
-        out[OUT_SPRING, i], out[OUT_SENSOR, i] = motion[CARRIED, MOTOR, i], motion[CARRIED, LINK, i]
+        if springs[el.SENSOR_BEHIND, i] != 0.0:
+            out[at.OUT_TAU, i] = motion[el.CARRIED, el.LINK, i] + parameters[at.TAU_NOISE, i] * noise[0, i]
+        out[el.OUT_MOTOR_Q, i], out[el.OUT_MOTOR_DQ, i] = motion[el.POS, el.MOTOR, i], motion[el.VEL, el.MOTOR, i]
+        out[el.OUT_MOTOR_DDQ, i], out[el.OUT_LINK_FRICTION, i] = (
+            motion[el.ACC, el.MOTOR, i],
+            motion[el.LOSS, el.LINK, i],
+        )
+        out[el.OUT_SPRING, i], out[el.OUT_SENSOR, i] = motion[el.CARRIED, el.MOTOR, i], motion[el.CARRIED, el.LINK, i]
 
 
 @kernel
 def _is_finite(motion: FloatArray) -> bool:
     total = 0.0
-    for row in (POS, VEL, ACC):
+    for row in (el.POS, el.VEL, el.ACC):
         for side in range(2):
             for i in range(motion.shape[2]):
                 total += motion[row, side, i]

@@ -11,7 +11,7 @@ import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 
 from service.client import Control
-from service.web._families import FAMILIES
+from service.web._metrics import FAMILIES
 from tests.lab.daemon.daemons import processes
 from tests.lab.web.http_client import ask, await_answer, scrape, value, values
 

@@ -17,7 +17,7 @@ import pytest
 from numba.core.caching import UserProvidedCacheLocator
 
 from service.client import Control, Subscriber
-from service.supervisor.supervisor import STOP_STAGES
+from service.supervisor._worker_pool import STOP_STAGES
 from tests.lab.daemon.daemons import await_message, await_status
 from tests.lab.deployment.sandbox import USER
 from tests.lab.deployment.units import ROOT, START_S, WATCHDOG_S, Service, Unit, bits, pids, status_of

@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
-from rt_core.excitation.design import (
-    Designer,
-    ExcitationDesign,
-    InfeasibleError,
-    Optimiser,
-    best_design,
-    design_excitation,
-)
+from rt_core.excitation import design as designs
 from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.settings import ExcitationSettings
 from rt_core.model.frames import link_poses
@@ -26,7 +19,7 @@ from tests.lab.arms.excitation import arm, joint, series_on, three, two
 QUICK = ExcitationSettings(f0_hz=0.2, harmonics=3, particles=15, iterations=15)
 
 
-def keeps_all_limits(model: RobotModel, design: ExcitationDesign) -> bool:
+def keeps_all_limits(model: RobotModel, design: designs.ExcitationDesign) -> bool:
     """Look at 20 000 samples a period, ten times as many as the design itself looks at, with code of its own."""
     s = design.settings
     t = np.linspace(0.0, 1.0 / s.f0_hz, 20_001)
@@ -50,16 +43,16 @@ def keeps_all_limits(model: RobotModel, design: ExcitationDesign) -> bool:
     return all(bool(one.all()) for one in kept)
 
 
-def by_chance(designer: Designer, design: ExcitationDesign) -> list[float]:
+def by_chance(designer: designs.Designer, design: designs.ExcitationDesign) -> list[float]:
     """Measures of ten random motions of the same series, each joint as large as its limits allow."""
     starts = (designer.space.series(designer._start(k)) for k in range(10))
     return [designer.judge(series, design.optimiser, design.searches[0]).value for series in starts]
 
 
 @pytest.mark.parametrize("optimiser", ["tcs_pso", "ga"])
-def test_every_swarm_keeps_the_limits_and_beats_chance(optimiser: Optimiser) -> None:
+def test_every_swarm_keeps_the_limits_and_beats_chance(optimiser: designs.Optimiser) -> None:
     model = three()
-    design = design_excitation(model, QUICK, optimiser, seed=3)
+    design = designs.design_excitation(model, QUICK, optimiser, seed=3)
     assert design.accepted
     assert design.worst.share >= 0.0
     assert keeps_all_limits(model, design)
@@ -67,11 +60,11 @@ def test_every_swarm_keeps_the_limits_and_beats_chance(optimiser: Optimiser) -> 
     (search,) = design.searches
     assert search.history.size == QUICK.iterations + 1
     assert (np.diff(search.history) <= 0.0).all()
-    assert design.value < np.median(by_chance(Designer(model, QUICK), design))
+    assert design.value < np.median(by_chance(designs.Designer(model, QUICK), design))
 
 
 def test_the_same_seed_gives_the_same_bits() -> None:
-    first, again, other = (design_excitation(two(), QUICK, "tcs_pso", seed) for seed in (7, 7, 8))
+    first, again, other = (designs.design_excitation(two(), QUICK, "tcs_pso", seed) for seed in (7, 7, 8))
     assert first.series.as_dict() == again.series.as_dict()
     assert first.value == again.value
     assert first.margins == again.margins
@@ -81,8 +74,8 @@ def test_the_same_seed_gives_the_same_bits() -> None:
 
 def test_the_best_of_several_starts() -> None:
     settings = replace(QUICK, iterations=8)
-    together = design_excitation(two(), replace(settings, starts=3), "pso_linear", seed=4)
-    single = [design_excitation(two(), settings, "pso_linear", seed) for seed in (4, 5, 6)]
+    together = designs.design_excitation(two(), replace(settings, starts=3), "pso_linear", seed=4)
+    single = [designs.design_excitation(two(), settings, "pso_linear", seed) for seed in (4, 5, 6)]
     best = min(single, key=lambda design: design.value)
     assert together.series.as_dict() == best.series.as_dict()
     assert together.seed == best.seed
@@ -95,12 +88,12 @@ def test_a_search_that_ends_beyond_a_limit_goes_on_with_a_steeper_penalty() -> N
     model = two()
     settings = replace(QUICK, penalty=1e-6)  # as good as none
     seen: list[int] = []
-    with pytest.raises(InfeasibleError):  # the steeper one is none, either
-        design_excitation(model, settings, "tcs_pso", 0, lambda _, progress: seen.append(progress.iteration))
+    with pytest.raises(designs.InfeasibleError):  # the steeper one is none, either
+        designs.design_excitation(model, settings, "tcs_pso", 0, lambda _, progress: seen.append(progress.iteration))
     assert seen == 2 * list(range(QUICK.iterations + 1))
     seen.clear()
     soft = replace(QUICK, penalty=1.0)
-    design = design_excitation(model, soft, "tcs_pso", 0, lambda _, progress: seen.append(progress.iteration))
+    design = designs.design_excitation(model, soft, "tcs_pso", 0, lambda _, progress: seen.append(progress.iteration))
     assert seen == 2 * list(range(QUICK.iterations + 1))
     assert keeps_all_limits(model, design)
 
@@ -118,13 +111,13 @@ def test_what_the_pulse_raises_ends_a_design_within_an_evaluation() -> None:
             raise Enough
 
     with pytest.raises(Enough):
-        Designer(two(), QUICK).design("pso", 0, pulse=pulse)
+        designs.Designer(two(), QUICK).design("pso", 0, pulse=pulse)
     assert count == 7 < QUICK.particles
 
 
 def test_an_arm_of_which_only_the_geometry_is_known() -> None:
     model = replace(two(), inertial=None, dynamics=None)
-    design = design_excitation(model, QUICK)
+    design = designs.design_excitation(model, QUICK)
     assert design.accepted
     assert keeps_all_limits(model, design)
     assert "link parameters" in design.unchecked[0]
@@ -137,8 +130,8 @@ def test_a_hasty_search_never_passes_off_a_violation(seed: int) -> None:
     model = arm(joint("first", effort=16.0), joint("second", turned=True, along=0.3, effort=24.0))
     settings = replace(QUICK, iterations=1 + seed % 2, particles=3, penalty=1e-3)
     try:
-        design = design_excitation(model, settings, "pso", seed)
-    except InfeasibleError as error:
+        design = designs.design_excitation(model, settings, "pso", seed)
+    except designs.InfeasibleError as error:
         design = error.design
     assert design.accepted == keeps_all_limits(model, design)
 
@@ -152,19 +145,19 @@ def test_a_hasty_search_never_passes_off_a_violation(seed: int) -> None:
 )
 def test_limits_that_nothing_keeps(model: RobotModel, change: dict[str, object], what: str) -> None:
     settings = replace(QUICK, iterations=5, starts=2, **change)  # type: ignore[arg-type]
-    with pytest.raises(InfeasibleError, match=what) as caught:
-        design_excitation(model, settings)
+    with pytest.raises(designs.InfeasibleError, match=what) as caught:
+        designs.design_excitation(model, settings)
     assert "\n" not in str(caught.value)
     assert "best of 2 searches" in str(caught.value)
     assert not caught.value.design.accepted
-    with pytest.raises(InfeasibleError):
-        best_design([caught.value.design])
+    with pytest.raises(designs.InfeasibleError):
+        designs.best_design([caught.value.design])
 
 
 def test_calls_that_are_wrong() -> None:
     with pytest.raises(ExcitationError, match="pso, pso_linear, tcs_pso, ga, gradient"):
-        design_excitation(two(), QUICK, "simplex")  # type: ignore[arg-type]
+        designs.design_excitation(two(), QUICK, "simplex")  # type: ignore[arg-type]
     with pytest.raises(ExcitationError, match="seed"):
-        design_excitation(two(), QUICK, "pso", -1)
+        designs.design_excitation(two(), QUICK, "pso", -1)
     with pytest.raises(ExcitationError, match="8 samples give 72 rows for 91 parameters"):
-        Designer(load_robot("arm9").model, replace(QUICK, harmonics=2, samples=8))
+        designs.Designer(load_robot("arm9").model, replace(QUICK, harmonics=2, samples=8))

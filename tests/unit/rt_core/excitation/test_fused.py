@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from drivers.files.robots.file import load_robot
 from rt_core.excitation.design import Designer
 from rt_core.excitation.fourier import Basis
 from rt_core.excitation.fused import FusedEvaluation
-from rt_core.excitation.settings import OBJECTIVES, ExcitationSettings, Objective
+from rt_core.excitation.settings import ExcitationSettings, Objective
 from rt_core.excitation.shapes import Box, Capsule, Sphere
 from rt_core.model.friction import Friction
 from rt_core.model.robot import RobotModel, Transmission
@@ -78,7 +79,7 @@ def beyond(designer: Designer, seed: int = 0) -> np.ndarray:
     return 1.2 * designer._start(seed)
 
 
-@pytest.mark.parametrize(("kind", "scaled"), [*zip(OBJECTIVES, (True, False, True), strict=True)])
+@pytest.mark.parametrize(("kind", "scaled"), [*zip(get_args(Objective), (True, False, True), strict=True)])
 @pytest.mark.parametrize("name", ARMS)
 def test_objective_and_excess(name: str, kind: Objective, scaled: bool) -> None:
     settings = replace(EVERYTHING, objective=kind, scaled=scaled, samples=70)

@@ -138,7 +138,6 @@ def test_margins_of_places_against_samples() -> None:
         ({"bodies": (replace(HAND, link=-2),)}, "'hand': link -2"),
         ({"bodies": (HAND,), "pairs": (("hand", "nose"),)}, "no capsule is named 'nose'; known: hand"),
         ({"bodies": (HAND, replace(HAND, name="palm")), "pairs": (("hand", "palm"),)}, "same link"),
-        ({"clearance_m": -0.1}, "clearance_m"),
         ({"slow_share": 0.1, "slow_velocity": (0.1,)}, "slow_velocity has 1 values"),
     ],
 )

@@ -12,9 +12,10 @@ from rt_core.identification.diagnostics.added_variables import gravity_axes, til
 from rt_core.identification.diagnostics.intervals import consistent_shifts, widened
 from rt_core.identification.diagnostics.noise import row_noise
 from rt_core.identification.diagnostics.row_filter import RowFilter, sampled_torque
-from rt_core.identification.estimate import EstimatorOptions, Method, disturb
+from rt_core.identification.estimate import EstimatorOptions, disturb
 from rt_core.identification.identify import Identification, finding_text, identify
 from rt_core.identification.least_squares import compress, solve
+from rt_core.identification.methods import Method
 from rt_core.identification.preprocess import SignalPiece, SignalSettings, prepare, zero_phase
 from rt_core.identification.rows import build_rows
 from rt_core.model.base import base_parameters

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rt_core.identification.estimate import LINEAR, EstimatorOptions, disturb, estimate
+from rt_core.identification.estimate import EstimatorOptions, disturb, estimate
 from rt_core.identification.identify import Identification, identify
+from rt_core.identification.methods import LINEAR
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings, prepare
 from rt_core.model.base import base_parameters, link_torque
 from rt_core.model.friction import Friction

@@ -9,20 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rt_core.safety import (
-    Approach,
-    FeedbackWatch,
-    SafetyError,
-    brake,
-    check_closed,
-    check_commands,
-    check_feedback,
-    check_path,
-    check_positions,
-    check_steps,
-    check_torque,
-    stopping_distance,
-)
+from rt_core import safety
 from rt_core.types import FloatArray
 from tests.lab.arms.safety_joints import PERIOD_S, limits
 
@@ -69,18 +56,18 @@ def test_agrees_with_one_number_at_a_time(seed: int, scale: float) -> None:
     t = T[::10]
     q = sum(harmonics[k] * 0.2 * (1.0 - np.cos((k + 1) * 2.0 * np.pi * t / t[-1]))[:, None] for k in range(4))
     q = np.asarray(q)[: 60 + seed % 450]  # mostly cut off in motion
-    found, bad = check_path(LIMITS, COARSE_S, q), slow_check(q)
+    found, bad = safety.check_path(LIMITS, COARSE_S, q), slow_check(q)
     assert (found is None) == (not bad)
     if found is not None:
         assert found.at_s == pytest.approx(min(bad)[0] * COARSE_S) or found.what in ("start", "end")
-    parts = [check_path(LIMITS, COARSE_S, q, k, k + 37) for k in range(0, len(q), 37)]
+    parts = [safety.check_path(LIMITS, COARSE_S, q, k, k + 37) for k in range(0, len(q), 37)]
     first = next((part for part in parts if part is not None), None)
     assert first == found
 
 
 def test_a_good_trajectory_passes() -> None:
-    assert check_path(LIMITS, PERIOD_S, wave()) is None
-    assert check_closed(LIMITS, PERIOD_S, wave()) is None
+    assert safety.check_path(LIMITS, PERIOD_S, wave()) is None
+    assert safety.check_closed(LIMITS, PERIOD_S, wave()) is None
 
 
 def jumping(by: float) -> FloatArray:
@@ -104,7 +91,7 @@ def jumping(by: float) -> FloatArray:
     ],
 )  # fmt: skip
 def test_a_trajectory_that_breaks_a_limit_is_named(q: FloatArray, words: list[str]) -> None:
-    found = check_positions(LIMITS, PERIOD_S, q, 0.0) or check_path(LIMITS, PERIOD_S, q)
+    found = safety.check_positions(LIMITS, PERIOD_S, q, 0.0) or safety.check_path(LIMITS, PERIOD_S, q)
     for word in words:
         assert word in str(found)
 
@@ -114,7 +101,7 @@ def test_room_to_stop_is_kept_before_the_limit_is_reached() -> None:
     way = 2.0 * PERIOD_S * np.array([1.0, 0.0])
     for left, good in ((0.2, True), (0.19, False)):
         q = np.array([1.5 - left, 0.0])
-        found = check_commands(LIMITS, PERIOD_S, np.array([q - 2 * way, q - way, q]))
+        found = safety.check_commands(LIMITS, PERIOD_S, np.array([q - 2 * way, q - way, q]))
         assert (found is None) == good
         if found is not None:
             assert "a stop begun would end at 1.5" in str(found)
@@ -123,9 +110,9 @@ def test_room_to_stop_is_kept_before_the_limit_is_reached() -> None:
 def test_a_period_that_does_not_close() -> None:
     q = wave()
     q[:, 0] += 0.1 * T / T[-1]
-    assert "a period ends 0.1 rad from where it begins" in str(check_closed(LIMITS, PERIOD_S, q))
+    assert "a period ends 0.1 rad from where it begins" in str(safety.check_closed(LIMITS, PERIOD_S, q))
     short = wave()[:2500]
-    assert check_closed(LIMITS, PERIOD_S, short) is not None
+    assert safety.check_closed(LIMITS, PERIOD_S, short) is not None
 
 
 def test_the_seam_of_two_periods_is_judged() -> None:
@@ -133,8 +120,8 @@ def test_the_seam_of_two_periods_is_judged() -> None:
     q = wave()
     ramp = 0.8 * LIMITS.acceleration[0] * PERIOD_S**2
     q[0, 0] = q[-1, 0] = ramp
-    assert check_path(LIMITS, PERIOD_S, q) is None
-    found = check_closed(LIMITS, PERIOD_S, q)
+    assert safety.check_path(LIMITS, PERIOD_S, q) is None
+    found = safety.check_closed(LIMITS, PERIOD_S, q)
     assert found.what == "acceleration"
     assert found.reached == pytest.approx(16.0, rel=1e-3)
 
@@ -142,22 +129,23 @@ def test_the_seam_of_two_periods_is_judged() -> None:
 def test_a_table_that_jumps() -> None:
     """Rows of 10 ms, in which the first joint may go 0.02 rad."""
     q = wave()[::10]
-    assert check_steps(LIMITS, 0.01, q) is None
+    assert safety.check_steps(LIMITS, 0.01, q) is None
     q[200:, 0] += 0.05
-    found = check_steps(LIMITS, 0.01, q)
+    found = safety.check_steps(LIMITS, 0.01, q)
     assert "joint_1: its position jumps by 0.05" in str(found)
     assert "at 2 s, at most 0.02 rad a step" in str(found)
 
 
 def test_predicted_torque() -> None:
     tau = np.zeros((100, 2))
-    assert check_torque(LIMITS, PERIOD_S, tau) is None
+    assert safety.check_torque(LIMITS, PERIOD_S, tau) is None
     tau[30, 1] = -51.0
     assert (
-        str(check_torque(LIMITS, PERIOD_S, tau, 2.0)) == "joint joint_2: torque 51 N at 2.03 s, at most 50 N is allowed"
+        str(safety.check_torque(LIMITS, PERIOD_S, tau, 2.0))
+        == "joint joint_2: torque 51 N at 2.03 s, at most 50 N is allowed"
     )
     tau[20, 0] = np.nan
-    assert "nan is no value at 2.02 s" in str(check_torque(LIMITS, PERIOD_S, tau, 2.0))
+    assert "nan is no value at 2.02 s" in str(safety.check_torque(LIMITS, PERIOD_S, tau, 2.0))
 
 
 GOOD: dict[str, Any] = {
@@ -185,16 +173,16 @@ GOOD: dict[str, Any] = {
 def test_feedback(change: dict[str, Any], words: str) -> None:
     values = GOOD | change
     command = np.array([0.54, 0.24])
-    found = check_feedback(LIMITS, command, **values)
+    found = safety.check_feedback(LIMITS, command, **values)
     assert ("" if found is None else str(found))[: len(words)] == words
     assert (found is None) == (words == "")
     if found is not None:  # a joint whose values are not to be believed is not judged
         others = np.array([name != found.joint for name in LIMITS.joints])
-        assert check_feedback(LIMITS, command, **values, valid=others) is None
+        assert safety.check_feedback(LIMITS, command, **values, valid=others) is None
 
 
 def test_torque_may_be_beyond_its_limit_for_a_moment() -> None:
-    watch = FeedbackWatch(LIMITS, 0.005)
+    watch = safety.FeedbackWatch(LIMITS, 0.005)
 
     def cycles(count: int, tau: float, passed_s: float = 0.001) -> list[str]:
         values = GOOD | {"tau": np.array([0.0, tau])}
@@ -212,19 +200,19 @@ def test_torque_may_be_beyond_its_limit_for_a_moment() -> None:
     assert "torque" not in [what for _ in range(500) for what in cycles(1, 51.0) + cycles(9, 0.0)]  # late set positions
     assert cycles(1, 51.0, 0.006) == ["torque"]  # cycles that were lost count
     assert cycles(1, np.nan) == ["value"]
-    at_once = FeedbackWatch(LIMITS, 0.0)
+    at_once = safety.FeedbackWatch(LIMITS, 0.0)
     assert at_once.check(0.001, GOOD["q"], **GOOD | {"tau": np.array([0.0, 51.0])}) is not None
     assert at_once.check(0.001, GOOD["q"], **GOOD) is None
 
 
 def test_limits_that_leave_nothing_are_refused() -> None:
-    with pytest.raises(SafetyError, match="joint_2: velocity limit 0"):
+    with pytest.raises(safety.SafetyError, match="joint_2: velocity limit 0"):
         limits(velocity=np.array([1.0, 0.0]))
-    with pytest.raises(SafetyError, match="joint_1: effort limit nan"):
+    with pytest.raises(safety.SafetyError, match="joint_1: effort limit nan"):
         limits(effort=np.array([np.nan, 1.0]))
-    with pytest.raises(SafetyError, match="joint_1: lower limit 2"):
+    with pytest.raises(safety.SafetyError, match="joint_1: lower limit 2"):
         limits(lower=np.array([2.0, -1.0]))
-    with pytest.raises(SafetyError, match="effort: 3 values for 2 joints"):
+    with pytest.raises(safety.SafetyError, match="effort: 3 values for 2 joints"):
         limits(effort=np.ones(3))
 
 
@@ -242,7 +230,7 @@ def stop(q: FloatArray, v: FloatArray, period_s: float) -> list[FloatArray]:
     """All commands of a stop, the one it begins from first."""
     commands = [q]
     while v.any():
-        q, v = brake(LIMITS, period_s, q, v)
+        q, v = safety.brake(LIMITS, period_s, q, v)
         commands.append(q)
         assert len(commands) < 100_000
     return commands
@@ -259,7 +247,7 @@ def test_each_joint_loses_speed_at_its_limit_and_no_faster(period_s: float, firs
     assert (speed * np.sign(v) >= -1e-9).all(), "never back"
     longest = np.abs(v) / (LIMITS.acceleration * period_s)
     assert len(path) - 2 == np.ceil(longest.max()) or abs(longest.max() - np.round(longest.max())) < 1e-6
-    np.testing.assert_allclose(path[-1] - q, stopping_distance(LIMITS, period_s, v), atol=1e-9)
+    np.testing.assert_allclose(path[-1] - q, safety.stopping_distance(LIMITS, period_s, v), atol=1e-9)
     # Never further than without cycles, v^2 / 2a, and at most a cycle's way less.
     ideal = 0.5 * np.abs(v) * v / LIMITS.acceleration
     assert (np.abs(path[-1] - q) <= np.abs(ideal) + 1e-12).all()
@@ -279,10 +267,10 @@ def test_whatever_was_accepted_can_be_braked(period_s: float, seed: int, boldnes
             push = rng.uniform(-boldness, boldness, 2) * LIMITS.acceleration
         before, last = path[-2:]
         wanted = 2.0 * last - before + push * period_s**2
-        if check_commands(LIMITS, period_s, np.array([before, last, wanted])) is not None:
+        if safety.check_commands(LIMITS, period_s, np.array([before, last, wanted])) is not None:
             refused += 1
-            wanted, _ = brake(LIMITS, period_s, last, (last - before) / period_s)
-            assert check_commands(LIMITS, period_s, np.array([before, last, wanted])) is None
+            wanted, _ = safety.brake(LIMITS, period_s, last, (last - before) / period_s)
+            assert safety.check_commands(LIMITS, period_s, np.array([before, last, wanted])) is None
         path.append(wanted)
         if k % 80 == 0:
             stopped = np.array(stop(wanted, (wanted - last) / period_s, period_s))
@@ -302,12 +290,12 @@ def test_an_approach_keeps_its_share_and_has_room_to_stop(
 ) -> None:
     middle, half = 0.5 * (LIMITS.upper + LIMITS.lower), 0.5 * (LIMITS.upper - LIMITS.lower)
     start, goal = middle + half * np.array([a, b]), middle + half * np.array([c, d])
-    way = Approach(LIMITS, start, goal, share, 0.2)
+    way = safety.Approach(LIMITS, start, goal, share, 0.2)
     path = way.at(np.arange(int(np.ceil(way.duration_s / period_s)) + 1) * period_s)
     np.testing.assert_array_equal(path[0], start)
     np.testing.assert_array_equal(path[-1], goal)
     np.testing.assert_allclose(way.at(0.4 * way.duration_s), way.at(np.array([0.4 * way.duration_s]))[0])
-    assert check_path(LIMITS, period_s, path) is None
+    assert safety.check_path(LIMITS, period_s, path) is None
     speed = np.abs(np.diff(path, axis=0)) / period_s
     change = np.abs(np.diff(path, 2, axis=0)) / period_s**2
     assert (speed <= share * LIMITS.velocity * (1.0 + 1e-9) + 1e-9).all()
@@ -315,6 +303,6 @@ def test_an_approach_keeps_its_share_and_has_room_to_stop(
 
 
 def test_an_approach_is_no_slower_than_its_share_asks_for() -> None:
-    way = Approach(LIMITS, np.zeros(2), np.array([1.0, 0.0]), 0.1, 0.0)
+    way = safety.Approach(LIMITS, np.zeros(2), np.array([1.0, 0.0]), 0.1, 0.0)
     speed = np.diff(way.at(np.arange(0.0, way.duration_s, 0.001)), axis=0) / 0.001
     assert np.abs(speed).max() == pytest.approx(0.1 * LIMITS.velocity[0], rel=1e-3)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from drivers.files.recordings.recording import read_recording
 from drivers.files.robots.file import load_robot
-from rt_core.identification import estimate
-from service.config import methods
 from service.jobs.execution.code_version import code_version, sources_sha256
 from service.jobs.kinds import find_kind
 from service.models.document import load_model
@@ -207,12 +205,6 @@ def test_a_robot_may_come_as_its_whole_description(arm2: Path) -> None:
         open_robot("{")
     with pytest.raises(OperationError, match="'cook'"):
         find_kind("cook")
-
-
-def test_names_of_methods_are_those_of_the_numerics() -> None:
-    assert methods.METHODS == estimate.METHODS
-    assert methods.SEARCHES == estimate.SEARCHES
-    assert get_args(methods.Linear) == estimate.LINEAR
 
 
 def both(tmp_path: Path, kind: str, parameters: dict[str, Any], **files: Path) -> set[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.config.jobs import JobsConfig
+from service.config.daemon import JobsConfig
 from service.config.load import parse_config
 from service.jobs._backup import back_up
 from service.jobs._job_storage import JobStorage

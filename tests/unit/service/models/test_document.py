@@ -20,18 +20,8 @@ from drivers.files.recordings.recording import Span, read_recording
 from drivers.files.robots.file import load_robot
 from rt_core.identification.identify import Identification
 from rt_core.model.base import base_parameters
+from service.models import document as documents
 from service.models._schema import SIZE_LIMIT
-from service.models.document import (
-    ModelFile,
-    ModelFileError,
-    batch_document,
-    digest,
-    load_model,
-    model_text,
-    online_document,
-    write_model,
-    write_text,
-)
 from service.models.export_python import to_python
 from service.models.export_urdf import to_urdf
 from service.operations.identify import identify_recording, signal_settings
@@ -56,7 +46,7 @@ def identified(folder: Path) -> tuple[dict[str, Any], Identification]:
     recording = read_recording(simulate(folder / "axis.mcap", path, seconds=12.0))
     chosen = signal_settings(robot)
     result = identify_recording(recording, robot, chosen, span=SPAN)
-    return batch_document(result, robot, recording, chosen, SPAN), result
+    return documents.batch_document(result, robot, recording, chosen, SPAN), result
 
 
 @pytest.fixture
@@ -65,21 +55,21 @@ def document(identified: tuple[dict[str, Any], Identification]) -> dict[str, Any
 
 
 def written(document: dict[str, Any], folder: Path) -> Path:
-    write_text(folder / "model.yaml", model_text(document))
+    documents.write_text(folder / "model.yaml", documents.model_text(document))
     return folder / "model.yaml"
 
 
 def test_round_trip_to_the_last_bit(
     document: dict[str, Any], identified: tuple[dict[str, Any], Identification], tmp_path: Path
 ) -> None:
-    model = load_model(written(document, tmp_path))
+    model = documents.load_model(written(document, tmp_path))
     result = identified[1]
     np.testing.assert_array_equal(model.theta, result.theta)
     np.testing.assert_array_equal(model.covariance, result.uncertainty.covariance)
     assert model.document == document
     assert (model.fit_error, model.origin) == (result.metrics.relative_error, "axis.mcap")
     assert (model.settings.cutoff_hz, model.settings.trim) == (100.0, document["settings"]["trim_s"])
-    write_model(model.document, tmp_path / "again.yaml")
+    documents.write_model(model.document, tmp_path / "again.yaml")
     assert (tmp_path / "again.yaml").read_bytes() == (tmp_path / "model.yaml").read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["again.yaml", "model.yaml"]
 
@@ -94,7 +84,7 @@ def test_the_embedded_robot_is_enough(tmp_path: Path, space6_recording: Path) ->
     expected = load_robot(folder / "mine.toml")
     for path in folder.iterdir():
         path.unlink()
-    model = load_model(out)
+    model = documents.load_model(out)
     assert model.robot.sha256 == expected.sha256
     np.testing.assert_array_equal(model.robot.model.geometry, expected.model.geometry)
     assert thetad("models", "export", out, "--format", "urdf").code == 0
@@ -106,9 +96,9 @@ def test_hashes_tell_robot_data_and_settings(identified: tuple[dict[str, Any], I
     recording = read_recording(folder / "axis.mcap")
     assert (document["data"]["sha256"], document["data"]["span"]) == (recording.sha256, "0:0.7")
     assert document["robot"]["sha256"] == robot.sha256
-    changed = batch_document(result, robot, recording, signal_settings(robot, trim_s=0.3), SPAN)
+    changed = documents.batch_document(result, robot, recording, signal_settings(robot, trim_s=0.3), SPAN)
     assert changed["settings_sha256"] != document["settings_sha256"]
-    assert digest({"a": 1, "b": [2.5]}) == digest({"b": [2.5], "a": 1})
+    assert documents.digest({"a": 1, "b": [2.5]}) == documents.digest({"b": [2.5], "a": 1})
 
 
 Edit = Callable[[dict[str, Any]], object]
@@ -143,8 +133,8 @@ def test_damaged_or_edited(document: dict[str, Any], tmp_path: Path, name: str) 
     edit, words = EDITS[name]
     edit(document)
     path = written(document, tmp_path)
-    with pytest.raises(ModelFileError) as caught:
-        load_model(path)
+    with pytest.raises(documents.ModelFileError) as caught:
+        documents.load_model(path)
     message = str(caught.value)
     assert str(path) in message
     assert words in message
@@ -153,7 +143,7 @@ def test_damaged_or_edited(document: dict[str, Any], tmp_path: Path, name: str) 
 
 def test_settings_of_another_robot(document: dict[str, Any], tmp_path: Path) -> None:
     document["settings"]["min_velocity"] = [0.1, 0.1]
-    document["settings_sha256"] = digest(document["settings"] | {"method": document["method"]})
+    document["settings_sha256"] = documents.digest(document["settings"] | {"method": document["method"]})
     path = written(document, tmp_path)
     for command in (("models", "show"), ("models", "export", "--format", "python")):
         thetad(*command, path).refused(str(path), "min_velocity has 2 values for 1 joints")
@@ -161,8 +151,8 @@ def test_settings_of_another_robot(document: dict[str, Any], tmp_path: Path) -> 
 
 def test_not_a_model_file(tmp_path: Path, document: dict[str, Any]) -> None:
     def refused(path: Path, words: str) -> None:
-        with pytest.raises(ModelFileError, match=words) as caught:
-            load_model(path)
+        with pytest.raises(documents.ModelFileError, match=words) as caught:
+            documents.load_model(path)
         assert str(path) in str(caught.value)
 
     refused(tmp_path / "absent.yaml", "no such file")
@@ -189,19 +179,19 @@ def test_not_a_model_file(tmp_path: Path, document: dict[str, Any]) -> None:
 def test_yaml_that_would_crash_a_reader(tmp_path: Path) -> None:
     path = tmp_path / "deep.yaml"
     path.write_text("[" * 500_000)
-    with pytest.raises(ModelFileError, match="nested more than"):
-        load_model(path)
+    with pytest.raises(documents.ModelFileError, match="nested more than"):
+        documents.load_model(path)
     lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"a{k + 1}: &a{k + 1} [{', '.join([f'*a{k}'] * 10)}]" for k in range(12)]
     path.write_text("\n".join(lines) + "\ntheta: *a12\n")
-    with pytest.raises(ModelFileError, match="aliases"):
-        load_model(path)
+    with pytest.raises(documents.ModelFileError, match="aliases"):
+        documents.load_model(path)
 
 
-def loads_or_refuses(path: Path) -> ModelFile | None:
+def loads_or_refuses(path: Path) -> documents.ModelFile | None:
     try:
-        return load_model(path)
-    except ModelFileError as error:
+        return documents.load_model(path)
+    except documents.ModelFileError as error:
         message = str(error)
     assert str(path) in message
     return None
@@ -240,7 +230,7 @@ def test_any_byte_flipped(
     data: st.DataObject, identified: tuple[dict[str, Any], Identification], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "flipped.yaml"
-    write_model(identified[0], path)
+    documents.write_model(identified[0], path)
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -252,7 +242,7 @@ def test_two_hundred_edits_of_values_and_covariance(
     identified: tuple[dict[str, Any], Identification], tmp_path: Path
 ) -> None:
     """Each flipped bit and each other digit is refused with one line, unless it reads as the same number."""
-    text = model_text(identified[0]).encode()
+    text = documents.model_text(identified[0]).encode()
     first, rng, path = text.index(b"\nranges:"), np.random.default_rng(27), tmp_path / "model.yaml"
     refused: list[str] = []
     for k in range(200):
@@ -265,8 +255,8 @@ def test_two_hundred_edits_of_values_and_covariance(
             data[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(data)
         try:
-            assert load_model(path).document == identified[0], (k, place)
-        except ModelFileError as error:
+            assert documents.load_model(path).document == identified[0], (k, place)
+        except documents.ModelFileError as error:
             refused.append(str(error))
     assert len(refused) > 190
     assert all(message.startswith(str(path)) and "\n" not in message for message in refused)
@@ -279,9 +269,9 @@ def test_a_use_outside_the_identified_ranges_is_said(
     assert (len(seen["speed"]), seen["lower_c"]) == (1, None)
     assert 0.9 < np.mean(np.abs(rows.dq[rows.use]) <= seen["speed"][0]) < 1.0
     recording = read_recording(folder / "axis.mcap")
-    assert report_validation(load_model(written(document, tmp_path)), recording).notes == ()
+    assert report_validation(documents.load_model(written(document, tmp_path)), recording).notes == ()
     document["ranges"] |= {"speed": [seen["speed"][0] / 2.0], "load": [seen["load"][0] / 3.0]}
-    model = load_model(written(document, tmp_path))
+    model = documents.load_model(written(document, tmp_path))
     said = thetad("validate", model.path, folder / "axis.mcap").out
     for words in (
         r"joint \S+ moves 2\.\d x faster than where its friction was identified",
@@ -297,23 +287,23 @@ def test_a_use_outside_the_identified_ranges_is_said(
         warnings.simplefilter("error")
         names["torque"]([0.0], [1.1 * model.ranges.speed[0]], [0.0])
     del document["ranges"]  # a file of an earlier version
-    assert load_model(written(document, tmp_path)).ranges is None
+    assert documents.load_model(written(document, tmp_path)).ranges is None
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     for umask, mode in ((0o022, 0o644), (0o077, 0o600)):
         before = os.umask(umask)
         try:
-            write_text(tmp_path / "file", "new")
+            documents.write_text(tmp_path / "file", "new")
         finally:
             os.umask(before)
         assert (tmp_path / "file").stat().st_mode & 0o777 == mode
     for target in (tmp_path / "file" / "below", tmp_path):
         with pytest.raises(OSError, match="cannot be written") as caught:
-            write_text(target, "x")
+            documents.write_text(target, "x")
         assert caught.value.filename == str(target)
     with pytest.raises(UnicodeEncodeError):
-        write_text(tmp_path / "file", "\ud800")
+        documents.write_text(tmp_path / "file", "\ud800")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "new"
 
@@ -326,9 +316,9 @@ def test_an_online_estimate_keeps_the_constants_it_went_on_with(tmp_path: Path) 
 
     def document(first: str) -> dict[str, Any]:
         values = (np.ones(p), np.full(p, 0.1), np.eye(p), (first, *("estimated",) * (p - 1)))
-        return online_document(robot, base, settings, *values, source, constants)
+        return documents.online_document(robot, base, settings, *values, source, constants)
 
-    found = load_model(written(document("estimated"), tmp_path))
+    found = documents.load_model(written(document("estimated"), tmp_path))
     assert (found.document["verdict"], found.fit_error, found.origin) == ("ok", None, "axis")
     assert found.robot.model.dynamics is not None
     np.testing.assert_array_equal(found.robot.model.dynamics.stribeck_velocity, np.full(6, 0.07))

@@ -20,7 +20,7 @@ from service.io.trajectory_file import Trajectory
 from service.motion._safety_limits import command_bounds, narrowed, safety_limits
 from service.motion.trajectory_run import MAX_S, RunCheck
 from service.protocol.control import VERBS
-from service.supervisor.supervisor import STOP_STAGES
+from service.supervisor._worker_pool import STOP_STAGES
 from tests.lab.arms.simulated import random_arm, twin
 
 PERIOD_S = 0.004

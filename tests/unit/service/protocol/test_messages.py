@@ -14,18 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from drivers.frame import CHANNELS, JointFrame
+from service.protocol import control
 from service.protocol import messages as wire
-from service.protocol.control import (
-    VERBS,
-    ControlError,
-    Request,
-    check_request,
-    decode_reply,
-    decode_request,
-    encode_error,
-    encode_request,
-    encode_result,
-)
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 ARMS = st.from_regex(r"\A[A-Za-z][A-Za-z0-9_-]{0,31}\Z")
@@ -156,16 +146,16 @@ def test_hostile_payloads_are_refused(payload: bytes) -> None:
     with pytest.raises(wire.WireError):
         wire.decode([b"a/meta", payload])
     with pytest.raises(wire.WireError):
-        decode_request(payload)
+        control.decode_request(payload)
     with pytest.raises(wire.WireError):
-        decode_reply(payload)
+        control.decode_reply(payload)
 
 
 def test_only_replies_hold_long_texts() -> None:
     text = "x" * (wire.MAX_TEXT + 1)
-    assert decode_reply(encode_result(1, {"robot": text})).result == {"robot": text}
+    assert control.decode_reply(control.encode_result(1, {"robot": text})).result == {"robot": text}
     with pytest.raises(wire.WireError, match="a text of more than"):
-        decode_request(encode_request(Request(1, "submit", {"kind": text})))
+        control.decode_request(control.encode_request(control.Request(1, "submit", {"kind": text})))
     with pytest.raises(wire.WireError, match="a text of more than"):
         wire.unpack_map(wire.pack_map({"x": text}))
 
@@ -227,44 +217,44 @@ def test_names_that_would_break_topics_are_refused(name: str) -> None:
 
 @given(st.integers(-(2**61), 2**61), st.text(max_size=20), st.dictionaries(st.text(max_size=8), PLAIN, max_size=3))
 def test_requests_survive_the_wire(id: int, verb: str, args: dict[str, Any]) -> None:
-    request = Request(id, verb, args)
-    assert comparable(decode_request(encode_request(request))) == comparable(request)
+    request = control.Request(id, verb, args)
+    assert comparable(control.decode_request(control.encode_request(request))) == comparable(request)
 
 
 @given(st.binary(max_size=100) | PLAIN.map(msgpack.packb))
 def test_any_bytes_are_a_request_or_raise_wire_error(data: bytes) -> None:
-    for decode in (decode_request, decode_reply):
+    for decode in (control.decode_request, control.decode_reply):
         with contextlib.suppress(wire.WireError):
             decode(data)
 
 
 def test_replies_carry_results_and_errors() -> None:
-    assert decode_reply(encode_result(7, {"x": [1.5]})).result == {"x": [1.5]}
-    reply = decode_reply(encode_error(7, "unknown_verb", "no such verb"))
+    assert control.decode_reply(control.encode_result(7, {"x": [1.5]})).result == {"x": [1.5]}
+    reply = control.decode_reply(control.encode_error(7, "unknown_verb", "no such verb"))
     assert reply.error is not None
     assert (reply.id, reply.error.type, reply.error.message) == (7, "unknown_verb", "no such verb")
 
 
 def test_what_cannot_be_sent_is_a_wire_error() -> None:
     with pytest.raises(wire.WireError):
-        encode_request(Request(1, "activate", {"theta": object()}))
+        control.encode_request(control.Request(1, "activate", {"theta": object()}))
     with pytest.raises(wire.WireError, match="limit"):
-        encode_request(Request(1, "activate", {"theta": [1.5] * 100_000}))
+        control.encode_request(control.Request(1, "activate", {"theta": [1.5] * 100_000}))
 
 
 def test_requests_are_checked_before_they_reach_a_process() -> None:
     arms = ("left", "right")
-    assert check_request(Request(1, "snapshot", {"arm": "left"}), arms).args == {"arm": "left"}
-    assert check_request(Request(1, "snapshot"), ("only",)).args == {"arm": "only"}
+    assert control.check_request(control.Request(1, "snapshot", {"arm": "left"}), arms).args == {"arm": "left"}
+    assert control.check_request(control.Request(1, "snapshot"), ("only",)).args == {"arm": "only"}
     for request, type, word in (
-        (Request(1, "explode"), "unknown_verb", "snapshot"),
-        (Request(1, "snapshot"), "bad_argument", "left, right"),
-        (Request(1, "snapshot", {"arm": "middle"}), "bad_argument", "middle"),
-        (Request(1, "snapshot", {"arm": 5}), "bad_argument", "5"),
-        (Request(1, "ping", {"arm": "left"}), "bad_argument", "arm"),
-        (Request(1, "record", {"arm": "left", "acton": "start"}), "bad_argument", "action"),
+        (control.Request(1, "explode"), "unknown_verb", "snapshot"),
+        (control.Request(1, "snapshot"), "bad_argument", "left, right"),
+        (control.Request(1, "snapshot", {"arm": "middle"}), "bad_argument", "middle"),
+        (control.Request(1, "snapshot", {"arm": 5}), "bad_argument", "5"),
+        (control.Request(1, "ping", {"arm": "left"}), "bad_argument", "arm"),
+        (control.Request(1, "record", {"arm": "left", "acton": "start"}), "bad_argument", "action"),
     ):
-        with pytest.raises(ControlError, match=word) as caught:
-            check_request(request, arms)
+        with pytest.raises(control.ControlError, match=word) as caught:
+            control.check_request(request, arms)
         assert caught.value.type == type
-    assert all(verb.help for verb in VERBS.values())
+    assert all(verb.help for verb in control.VERBS.values())

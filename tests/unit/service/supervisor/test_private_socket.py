@@ -28,9 +28,10 @@ from service.protocol.control import VERBS, ControlError, Reply, Request, decode
 from service.protocol.messages import MAX_REPLY, WireError, pack_map, unpack_map
 from service.protocol.worker_messages import MAX_EVENT, MAX_INFO, decode_worker_message
 from service.supervisor import directories
+from service.supervisor._events import MAX_EVENT_KINDS, OTHER_EVENTS
 from service.supervisor._routing import Routing
 from service.supervisor._worker_handle import WorkerHandle
-from service.supervisor.supervisor import MAX_EVENT_KINDS, OTHER_EVENTS, Supervisor
+from service.supervisor.supervisor import Supervisor
 from service.worker.worker import STACK_DUMP_SIGNAL, Handler, Worker
 from tests.lab.daemon.daemons import config
 
@@ -195,7 +196,7 @@ def test_the_supervisor_survives_any_message(supervisor: Supervisor, name: str) 
             before = managed.info.get("lot")
             while managed.info.get("lot") == before:
                 receive(supervisor)
-            supervisor._forward_events()
+            supervisor._events.forward(supervisor._private, entry(supervisor, "jobs"))
             supervisor._send_status()
             supervisor._routing.expire()
             while socket.poll(0):
@@ -219,17 +220,17 @@ def test_a_hang_is_one_of_this_run_and_who_has_spoken_while_the_supervisor_stood
     try:
         with monkeypatch.context() as patch:
             patch.setattr(managed, "send_signal", sent.append)
-            patch.setattr(supervisor, "_receive_private", lambda: managed.on_heartbeat(time.monotonic_ns()))
+            patch.setattr(supervisor._pool, "_receive", lambda: managed.on_heartbeat(time.monotonic_ns()))
             managed.on_ready(1)
-            supervisor._keep_running()
+            supervisor._pool.keep_running(supervisor.config)
             assert (sent, managed.stack_requested_ns) == ([], 0)
-            patch.setattr(supervisor, "_receive_private", lambda: None)
+            patch.setattr(supervisor._pool, "_receive", lambda: None)
             managed.on_ready(1)
-            supervisor._keep_running()
+            supervisor._pool.keep_running(supervisor.config)
             assert (sent, managed.end_reason, managed.info) == ([STACK_DUMP_SIGNAL], "", {})
             for odd in ("", "; its last message that could not be read: it is odder"):
                 managed.stack_requested_ns, managed.ran_at_request_ns, managed.killed = 1, -1, False
-                supervisor._keep_running()
+                supervisor._pool.keep_running(supervisor.config)
                 assert re.fullmatch(rf"silent for more than [0-9.]+ s \([a-z ]+\){odd}", managed.end_reason)
                 managed.count_unreadable(0, "it is odder")
             assert sent == [STACK_DUMP_SIGNAL, signal.SIGKILL, signal.SIGKILL]
@@ -479,8 +480,8 @@ def test_connections_leave_the_daemon_files_to_open(supervisor: Supervisor) -> N
             while True:
                 os.close(os.dup(0))
                 time.sleep(0.001)
-        supervisor.ready = True
-        supervisor._keep_running()
+        supervisor._pool.ready = True
+        supervisor._pool.keep_running(supervisor.config)
         assert [process.pid for process in supervisor.processes if process.pid or not process.next_start_ns] == []
         assert supervisor._status()["daemon"]["usage"]["open_fds"] > 100
         control.limit_memory()

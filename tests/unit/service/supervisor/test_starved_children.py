@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from service.supervisor._worker_handle import WorkerHandle, scheduled_ns, starved_ns
-from service.worker.scheduling import BACKGROUND, FRAME_PATH, NICENESS, SLICE_NS
+from service.worker.resources import BACKGROUND, FRAME_PATH, NICENESS, SLICE_NS
 
 LIMIT_NS = 250_000_000
 BUSY = "while True: pass"
@@ -83,7 +83,7 @@ def test_a_process_that_stands_still_hangs_at_the_limit_on_a_busy_processor_too(
 SCRIPT = """
 import ctypes, json, os, struct, sys
 import zmq
-from service.worker.scheduling import apply_scheduling
+from service.worker.resources import apply_scheduling
 
 def attributes(thread):
     found = ctypes.create_string_buffer(56)

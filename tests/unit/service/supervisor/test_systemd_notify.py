@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from service.supervisor._boot_counter import BootCounter
 from service.supervisor._systemd_notify import ServiceManager
+from service.supervisor._worker_pool import BootCounter
 
 PERIOD_US = 3_000_000
 SECOND = 1_000_000_000

@@ -15,9 +15,9 @@ from service.config.load import Config, parse_config
 from service.protocol.control import ControlError
 from service.protocol.messages import Envelope, EstimateMessage, encode
 from service.web._actions import read_action, to_request
+from service.web._app import FOLDER
 from service.web._cache import Cache
 from service.web._live import WATCHED_S, Live
-from service.web._pages import FOLDER
 from service.web._recordings import find_recording, recordings_of
 from tests.lab.asynchronous import asynchronous
 

@@ -1,15 +1,20 @@
-"""Names of all methods, for code that must not import the numerics: the parser and the job queue."""
+"""Names of all methods, without the numerics: for settings, the parser and the job queue."""
 
 from __future__ import annotations
 
 from typing import Literal, get_args
 
+from rt_core.optimise.settings import Name
+
 Linear = Literal["ols", "wls", "iwls", "tls", "iv", "physical"]
-Search = Literal["pso", "pso_linear", "tcs_pso", "ga", "lm", "pso_lm"]
-#: Methods of identification; as `rt_core.identification.estimate.Method`.
-Method = Literal[Linear, Search]
-SEARCHES: tuple[str, ...] = get_args(Search)
-METHODS: tuple[str, ...] = get_args(Method)
+#: Methods of identification; those of a `Name` search for the velocity constants of friction, or for all parameters.
+Method = Literal[Linear, Name]
+LINEAR: tuple[Linear, ...] = get_args(Linear)
+SEARCHES: tuple[Name, ...] = get_args(Name)
+METHODS: tuple[Method, ...] = get_args(Method)
+#: What a search runs over, and whether velocity constants are searched for or taken from the model.
+Formulation = Literal["separable", "full"]
+Constants = Literal["search", "given"]
 
 #: Online methods, which process the training motion frame by frame.
 ONLINE = ("vff_rls", "rls")
