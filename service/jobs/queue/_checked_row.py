@@ -47,7 +47,7 @@ def pack(table: str, content: object, revision: int = 0) -> str:
 
 def unpack(text: str) -> Row:
     """Read the row at the beginning of `text`; raises `RowError`."""
-    head = _HEAD.match(text)
+    head = _HEAD.match(text) if type(text) is str else None  # a damaged column may hold bytes
     if head is None or head[1] not in TABLES:
         raise RowError("it is not a row of the queue")
     try:

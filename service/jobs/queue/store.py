@@ -410,7 +410,7 @@ def _translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _translate(error, path) from error
-    except RowError as error:
+    except (RowError, UnicodeDecodeError) as error:  # also of a name in SQLite's own words
         raise StoreCorruptError(f"{path}: holds a row that cannot be read: {error}") from error
     except ValidationError as error:
         raise StoreCorruptError(f"{path}: holds a row that cannot be read: {error.error_count()} errors") from error
@@ -418,7 +418,8 @@ def _translated(path: Path) -> Iterator[None]:
 
 def _translate(error: sqlite3.Error, path: Path) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT):
+    # SQLITE_ERROR: a statement does not fit the tables, whose names are damaged then.
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR):
         return StoreCorruptError(f"{path}: is damaged: {error}")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(f"{path}: another program has locked it; close that program")

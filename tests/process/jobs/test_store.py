@@ -195,6 +195,23 @@ def test_a_row_that_was_altered_is_noticed(path: Path, what: str, last: bytes) -
         Store(path)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET body = CAST(body AS BLOB)",  # another type
+        "ALTER TABLE jobs RENAME COLUMN due_ns TO dud_ns",  # a name in the file's description of its tables
+    ],
+)
+def test_other_damage_that_leaves_the_structure_whole(path: Path, statement: str) -> None:
+    store = Store(path)
+    Queue(store).note(Event(1, "test", "a"))
+    store.close()
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute(statement)
+    with pytest.raises(StoreCorruptError, match=str(path)):
+        Store(path)
+
+
 def test_numbers_that_are_not_finite_do_not_spoil_lists(path: Path) -> None:
     """JSON has none, and SQLite reads what is stored as JSON."""
     store = Store(path)
