@@ -21,7 +21,7 @@ RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 
-.PHONY: help install dev demo test test-all lint docs format coverage bench soak lock hooks clean FORCE
+.PHONY: help install dev demo test test-all lint docs dist format coverage bench soak lock hooks clean FORCE
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -62,13 +62,19 @@ lint: $(DEV) ## Style, format, types, import direction and the packages' doors
 docs: $(DEV) ## The documentation as a site in build/site; a dead link or an unknown parameter is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
+dist: $(DEV) ## Sdist and wheel in dist/, of what git tracks, built and checked
+	@rm -rf dist && mkdir dist
+	@$(BIN)/python .ci/build_dist.py dist
+	@THETAD_DIST="$$PWD/dist" $(PYTEST) tests/process/test_wheel.py
+	@ls dist
+
 format: $(DEV) ## Format the code and mend what ruff can mend by itself
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
 coverage: $(DEV) ## Line coverage with kernels interpreted (slow)
 	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --timeout 1800 -m "not slow" \
-	    --cov=rt_core --cov=drivers --cov=sim_backend --cov=service --cov-report=term --cov-report=html $(PYTEST_ARGS)
+	    --cov=rt_core --cov=drivers --cov=sim_backend --cov=service --cov=thetad --cov-report=term --cov-report=html $(PYTEST_ARGS)
 
 bench: $(BENCH) ## Speed and accuracy beside peers, percentiles, statistical coverage (BENCH_ARGS="..." is passed on)
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOTS = ("rt_core", "drivers", "sim_backend", "service")
+ROOTS = ("rt_core", "drivers", "sim_backend", "service", "thetad")
 #: Lines of a package's docstring: fewer cannot say where to start.
 MIN_LINES = 5
 
@@ -45,7 +45,8 @@ def _door(path: Path, tree: ast.Module) -> Iterator[str]:
         yield f"the docstring does not say where to start ({MIN_LINES} lines)"
     names: list[str] | None = None
     bound = set()
-    for node in tree.body:
+    hidden = [node for each in tree.body if isinstance(each, ast.If) for node in each.body]  # for type checkers
+    for node in [*tree.body, *hidden]:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             bound |= {target.id for target in targets if isinstance(target, ast.Name)}

@@ -15,6 +15,7 @@ The cache is therefore tied to the contents of all modules that the function's m
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -32,15 +33,18 @@ _IMPORT_FROM = re.compile(
     r"^[ \t]*from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]*(\([^)]*\)|(?:\\\n|[^\n#;])+)", re.MULTILINE
 )
 _NO_NAME = re.compile(r"#.*|[()\\]")
+#: The folder with all packages of the product, in a clone and as installed.
+_PRODUCT = Path(__file__).resolve().parent.parent
 _REORDER = {"reassoc", "contract", "nsz", "arcp"}
 
 
 @lru_cache
 def imported_sources(file: Path) -> frozenset[Path]:
-    """Return the files beside its own package that `file` imports directly.
+    """Return the files of the product and of its own package that `file` imports directly.
 
-    Found by a regular expression: parsing all files would add a second to every start, and a line of text that looks
-    like an import does no harm.
+    Not of the libraries beside an installed package, which would be read at every start.  Found by a regular
+    expression: parsing all files would add a second to every start, and a line of text that looks like an import does
+    no harm.
     """
     root = _above_its_package(file)
     text = file.read_text(encoding="utf-8")
@@ -50,7 +54,9 @@ def imported_sources(file: Path) -> frozenset[Path]:
         module_path = origin.joinpath(*module.split(".")) if module else origin
         paths += [module_path, *(module_path / name for name in _names(names))]
     candidates = (f for path in paths for f in (path.parent / f"{path.name}.py", path / "__init__.py"))
-    return frozenset(f for f in candidates if f.is_file())
+    package = root if file.parent == root else root / file.relative_to(root).parts[0]
+    own = (f"{package}{os.sep}", f"{_PRODUCT}{os.sep}")
+    return frozenset(f for f in candidates if str(f).startswith(own) and f.is_file())
 
 
 def _above_its_package(file: Path) -> Path:

@@ -10,8 +10,9 @@ import argparse
 from pathlib import Path
 
 from drivers.ads.layout import CHANNEL_BITS, NAME_CHARS, REASONS, STRUCTURES, VARIABLES, VERSION, Field, Sizes
+from drivers.files.shipped import shipped
 
-FOLDER = Path(__file__).resolve().parent.parent.parent / "deploy" / "twincat"
+FOLDER = shipped("deploy/twincat")
 DEFAULT = Sizes(axes=9)
 _MADE = "// Made by `python -m drivers.ads.structured_text`; a change here is not known to thetad.\n"
 

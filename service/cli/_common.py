@@ -22,9 +22,6 @@ EXIT_INPUT = 2
 EXIT_UNAVAILABLE = 3
 EXIT_INTERRUPTED = 130
 
-#: Exceptions defined in these packages carry a message written for users.
-OWN_PACKAGES = frozenset({"service", "sim_backend", "drivers", "rt_core"})
-
 
 #: A command: takes the parsed arguments, and returns the exit code.
 Run = Callable[[argparse.Namespace], int]
@@ -119,11 +116,6 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or type(error).__name__}"
     return str(error) or type(error).__name__
-
-
-def is_own(error: BaseException) -> bool:
-    """Return whether the class of `error` is defined in one of the project's packages."""
-    return type(error).__module__.partition(".")[0] in OWN_PACKAGES
 
 
 def fail(message: str) -> None:

@@ -17,11 +17,11 @@ from service.cli._common import (
     CliError,
     Parser,
     fail,
-    is_own,
     mute_stdout,
     one_line,
 )
 from service.cli._help import read_help
+from service.protocol.transient_errors import is_own
 from service.worker.resources import SINGLE_THREADED
 
 # Set before NumPy is imported: for the small matrices of an identification several BLAS threads are slower.
@@ -102,7 +102,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
         for name, (path, _) in commands.items():
             its = subparsers.add_parser(name)
             if command in (name, None):
-                module = importlib.import_module(f"service.cli.{path}")
+                module = importlib.import_module(f".{path}", "service.cli")
                 texts = read_help(str(module.__file__))
                 its.description, its.epilog = texts["description"], texts.get("epilog")
                 module.add_arguments(its)

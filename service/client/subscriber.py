@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,6 +132,12 @@ class Subscriber(Connection):
         """Yield messages; ends with `ClientTimeoutError` if none arrives within the timeout."""
         while True:
             yield self.receive()
+
+    def each(self, function: Callable[[Message], object]) -> None:
+        """Call a function with each message, until it returns False."""
+        for message in self:
+            if function(message) is False:
+                return
 
     @property
     def lost(self) -> int:

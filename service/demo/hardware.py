@@ -15,6 +15,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from drivers.files.shipped import shipped
 from drivers.timing import Histogram, sleep_until
 from service.config.arm_tables import RealtimeConfig
 from service.config.load import ConfigError
@@ -23,7 +24,7 @@ from sim_backend.ethercat.link import Link, enable_loopback
 
 Bus = Literal["ethercat", "ads"]
 
-_SHIPPED = Path(__file__).resolve().parent.parent.parent / "configs"
+_SHIPPED = shipped("configs")
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 _READY_S = 120.0  # the first start compiles
 _STOP_S = 5.0

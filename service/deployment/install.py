@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Literal
 
 from drivers.files.atomic_write import write_bytes
+from drivers.files.shipped import shipped as shipped_folder
 
 #: `kept`: exists and belongs to the user; `obsolete`: an earlier version's, under an unused name.
 FileState = Literal["new", "same", "changed", "kept", "obsolete"]
 
-SHIPPED = Path(__file__).resolve().parent.parent.parent / "deploy"
+SHIPPED = shipped_folder("deploy")
 #: Placeholders in the files of `deploy/`.
 _PREFIX, _CARD = "/opt/thetad", "enp3s0"
+#: The folder with the `.venv` of the service: this clone, or of a wheel the usual place.
+HOME = SHIPPED.parent if (SHIPPED.parent / "Makefile").is_file() else Path(_PREFIX)
 PROGRAM, INTERPRETER = ".venv/bin/thetad", ".venv/bin/python"
 _LINKS = 40  # more links are a loop
 CONFIGURATION = Path("/etc/thetad/thetad.toml")
@@ -73,6 +76,7 @@ class Plan:
     files: tuple[PlannedFile, ...]
     commands: tuple[tuple[str, ...], ...]
     hindrances: tuple[str, ...]  # obstacles; empty if it can be applied
+    first: tuple[str, ...] = ()  # those that are no fault of the plan: what the host lacks before it can be applied
 
     def apply(self) -> None:
         """Write the files and run the commands.
@@ -116,14 +120,29 @@ def make_plan(
         try:
             text = (shipped / source).read_text(encoding="utf-8")
         except FileNotFoundError as error:
-            raise DeployError(f"{shipped / source}: is missing; install from a clone of the repository") from error
+            raise DeployError(f"{shipped / source}: is missing; install from a clone or a wheel") from error
+        if shipped.is_relative_to(prefix):
+            text = text.replace(f"{_PREFIX}/deploy", str(shipped))
         content = _filled(source, text, prefix, interface)
         files.append(PlannedFile(source, Path(target), content, _state(below(root, Path(target)), content)))
     if interface is not None:
         there = (Path(target) for target in _OBSOLETE if below(root, Path(target)).is_file())
         files += [PlannedFile("", target, "", "obsolete") for target in there]
     commands = _commands(root, interface, running)
-    return Plan(root, prefix, tuple(files), commands, _hindrances(root, prefix, files, force))
+    first = _missing(root, prefix)
+    return Plan(root, prefix, tuple(files), commands, (*_hindrances(root, prefix, files, force), *first), first)
+
+
+def _missing(root: Path, prefix: Path) -> tuple[str, ...]:
+    """Return what this host lacks; another one, prepared below `root`, need not have it yet."""
+    if root != Path("/"):
+        return ()
+    found = []
+    if not (prefix / PROGRAM).exists():
+        found.append(f"{prefix / PROGRAM}: is not there: install there first, or name another --prefix")
+    if not Path("/run/systemd/system").is_dir():
+        found.append("this host was not started by systemd: say --root DIR to prepare the file system of another")
+    return tuple(found)
 
 
 def _backup_name(path: Path) -> Path:
@@ -188,23 +207,19 @@ def _hindrances(root: Path, prefix: Path, files: list[PlannedFile], force: bool)
     hidden = next((folder for folder in _HIDDEN if prefix.is_relative_to(folder)), None)
     if hidden is not None:
         found.append(
-            f"{prefix}: the service does not see {hidden}: clone to {_PREFIX}, `make -C {_PREFIX} install`, and run "
+            f"{prefix}: the service does not see {hidden}: install in {_PREFIX} (deploy/README.md), and run "
             f"{_PREFIX}/{PROGRAM} deploy install"
         )
-    elif not below(root, prefix / PROGRAM).exists() and root == Path("/"):
-        found.append(f"{prefix / PROGRAM}: is not there: `make -C {prefix} install`, or name another --prefix")
-    else:
+    elif below(root, prefix / PROGRAM).exists() or root != Path("/"):
         found += _unreachable(root, prefix)
     if re.search(r"[\s%\\\"']", str(prefix)):
-        found.append(f"{prefix}: blanks, quotes, '%' and '\\' have a meaning in units: clone to another folder")
+        found.append(f"{prefix}: blanks, quotes, '%' and '\\' have a meaning in units: install in another folder")
     changed = [str(file.target) for file in files if file.state == "changed"]
     if changed and not force:
         found.append(
             f"{', '.join(changed)}: there already, and different: keep your changes in a drop-in (systemctl edit "
             "thetad) and say --force, which leaves what was there as NAME.old"
         )
-    if root == Path("/") and not Path("/run/systemd/system").is_dir():
-        found.append("this host was not started by systemd: say --root DIR to prepare the file system of another")
     return tuple(found)
 
 

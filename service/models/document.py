@@ -390,12 +390,13 @@ def load_model(path: str | Path) -> ModelFile:
         shown = f"format is {found!r:.60}" if found is not None else "there is no format"
         raise ModelFileError(f"{path}: {shown}, expected {FORMAT!r}: not a model file of this version")
     try:
-        return _checked(path, document)
+        return model_from_document(path, document)
     except ValueError as error:
         raise ModelFileError(f"{path}: {error}") from error
 
 
-def _checked(path: Path, document: dict[str, Any]) -> ModelFile:
+def model_from_document(path: Path, document: dict[str, Any]) -> ModelFile:
+    """Return the model of a document, which `path` names in messages; `ValueError` if it is damaged."""
     table = check_document(document)
     robot = robot_from_source(table.robot.source, "robot.source")
     if (robot.sha256, robot.model.name) != (table.robot.sha256, table.robot.name):

@@ -1,4 +1,4 @@
-"""Classify errors as transient (a retry may help) or permanent."""
+"""Classify errors: as transient (a retry may help) or permanent, and as the project's own or others'."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ import errno
 _TRANSIENT = frozenset(
     (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY)
 )
+_OWN = tuple(
+    f"{__name__.rpartition('service.')[0]}{package}." for package in ("rt_core", "drivers", "sim_backend", "service")
+)
+
+
+def is_own(error: BaseException) -> bool:
+    """Return whether an error's class is the project's own, so that its message is written for users."""
+    return type(error).__module__.startswith(_OWN)
 
 
 def is_transient(error: BaseException) -> bool:

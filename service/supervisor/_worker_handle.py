@@ -15,7 +15,7 @@ from service.config.load import Config
 from service.protocol.messages import pack_map
 from service.protocol.worker_messages import MAX_INFO
 from service.worker.resources import SINGLE_THREADED, kernel_state
-from service.worker.worker import process_name
+from service.worker.worker import ENTRY, process_name
 
 ProcessState = Literal["starting", "ready", "waiting", "stopped"]
 
@@ -76,7 +76,7 @@ class WorkerHandle:
 
         Raises `OSError`: there is no file, memory or process for it.
         """
-        command = [sys.executable, "-m", "service.worker.entry", self.role]
+        command = [sys.executable, "-m", ENTRY, self.role]
         command += ["--runtime", str(runtime), "--parent", str(os.getpid()), "--config", "/proc/self/fd/0"]
         command += ["--epoch", str(epoch), "--restarts", str(self.restarts)]
         if self.arm is not None:

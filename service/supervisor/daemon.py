@@ -16,10 +16,9 @@ from typing import Any
 
 from service.config.load import Config, load_config
 from service.io.log import LineWriter, crash_fd
-from service.protocol.transient_errors import is_transient
+from service.protocol.transient_errors import is_own, is_transient
 from service.supervisor.supervisor import StartError, Supervisor
 from service.worker.resources import allow_files, die_with_parent
-from service.worker.worker import is_own
 
 EXIT_INPUT = 2
 EXIT_UNAVAILABLE = 3

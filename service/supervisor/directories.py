@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from service.config.load import MAX_SOCKET_PATH, Config, ConfigError
-from service.worker.worker import ROLES, Runtime
+from service.worker.worker import ENTRY, ROLES, Runtime
 
 LEFT_S = 5.0  # for processes whose supervisor was killed: as long as for arms to come to rest when it ends in order
 
@@ -96,7 +96,7 @@ def make_runtime(config: Config) -> Runtime:
 
 def _end_processes(runtime: Path) -> None:
     """Wait for the processes of a killed daemon to end in order, and kill those that stand still or hang."""
-    words, began, left = {b"service.worker.entry", os.fsencode(runtime)}, time.monotonic(), True
+    words, began, left = {ENTRY.encode(), os.fsencode(runtime)}, time.monotonic(), True
     while left and (waited_s := time.monotonic() - began) < 2.0 * LEFT_S:  # one that waits for a disk cannot be killed
         left = False
         for entry in Path("/proc").glob("[0-9]*"):

@@ -28,7 +28,7 @@ from service.io.sockets import readable
 from service.protocol.control import OVERTAKEN, STOPPING, ControlError
 from service.protocol.json_values import shortened
 from service.protocol.messages import MAX_REPLY, WireError, check_json, pack_map, unpack_map
-from service.protocol.transient_errors import is_transient
+from service.protocol.transient_errors import is_own, is_transient
 from service.worker.resources import apply_scheduling, die_with_parent, release_memory, usage
 
 #: The module of each role; its `main(worker)` is the work of the process.
@@ -38,6 +38,8 @@ MODULES = {
     "web": "service.web.server",
 }  # fmt: skip
 ROLES = tuple(MODULES)
+#: The module that a process is started with.
+ENTRY = "service.worker.entry"
 
 MESSAGES_A_TURN = 16
 HEARTBEAT_NS = 250_000_000
@@ -50,8 +52,6 @@ FRAME_QUEUE = 20_000
 
 #: Makes a process log the stacks of its threads and go on.
 STACK_DUMP_SIGNAL = signal.SIGUSR1
-
-_OWN = ("service.", "sim_backend.", "drivers.", "rt_core.")
 
 #: Takes the arguments of a request; returns the result, or None to answer later.
 Handler: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any] | None]
@@ -292,11 +292,6 @@ class Worker:
     def close(self) -> None:
         """Close the sockets, each with its own linger; messages to the supervisor still leave."""
         self.context.destroy()
-
-
-def is_own(error: Exception) -> bool:
-    """Return whether an error's class is the project's own, so that its message is written for users."""
-    return f"{type(error).__module__}.".startswith(_OWN)
 
 
 def is_fatal(error: Exception) -> bool:

@@ -168,6 +168,13 @@ class _Task:
     layout: ParameterLayout | None  # columns to judge candidates by
 
 
+def series_motion(f0_hz: float, q0: FloatArray, a: FloatArray, b: FloatArray) -> Motion:
+    """Return an endless motion along a series of `rt_core.excitation.fourier`: `q0` (n,), `a`, `b` (n, H)."""
+    rates = 2.0 * np.pi * f0_hz * np.arange(1, a.shape[1] + 1)
+    table = np.array([[0.0, np.inf, 0.0, rates[0], SERIES, 0.0]])
+    return Motion(table, q0, np.stack((a / rates, b / rates), axis=-1)[None], np.inf)
+
+
 def plan_motion(model: RobotModel, settings: MotionSettings | None = None) -> Motion:
     """Draw a motion by `settings` within the limits of `model`.
 

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from drivers.files.importing.units import CHANNEL_QUANTITIES, Unit, UnitError, find_unit
+from drivers.files.shipped import shipped
 from drivers.files.table import Finite, Positive, describe
 from drivers.frame import CHANNELS
 from rt_core.model.robot import Transmission
@@ -272,7 +273,7 @@ def _find(ref: str | Path, base: Path | None) -> Path:
     folders = [Path("configs/mappings")]
     if base is not None:
         folders += [base, base / "configs/mappings"]
-    folders.append(Path(__file__).resolve().parent.parent.parent.parent / "configs/mappings")
+    folders.append(shipped("configs/mappings"))
     for folder in folders:
         candidate = folder / f"{text}.toml"
         if candidate.is_file():

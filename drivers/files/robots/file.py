@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from drivers.files.robots._build import BuildError, build_model
 from drivers.files.robots._schema import IdentificationSettings, ModelTable, RobotTable, describe_errors
+from drivers.files.shipped import shipped
 from rt_core.model.robot import RobotModel
 from rt_core.model.urdf import UrdfError, reduced_urdf
 
@@ -26,7 +27,7 @@ __all__ = [
     "robot_from_source",
 ]  # fmt: skip
 
-_SHIPPED = Path(__file__).resolve().parent.parent.parent.parent / "configs" / "robots"
+_SHIPPED = shipped("configs/robots")
 
 
 class RobotError(ValueError):

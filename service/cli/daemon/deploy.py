@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     install.epilog = HELP["epilog"]
     add = install.add_argument
     add("--dry-run", "-n", action="store_true", help="show what would be done, and do nothing")
-    add("--prefix", type=Path, metavar="DIR", help="clone that the service runs (default: the one of this command)")
+    add("--prefix", type=Path, metavar="DIR", help="folder with the .venv of the service (default: this clone)")
     add("--root", type=Path, default=Path("/"), metavar="DIR", help="prepare the file system in DIR, not this host's")
     add("--interface", metavar="IF", help="network card of an EtherCAT bus")
     add("--force", action="store_true", help="replace files that differ, and keep them as NAME.old")
@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_install(arguments: argparse.Namespace) -> int:
     """Make the plan, and apply it unless this is a dry run."""
-    from service.deployment.install import SHIPPED, DeployError, make_plan
+    from service.deployment.install import HOME, DeployError, make_plan
 
-    root, prefix = arguments.root.resolve(), arguments.prefix or SHIPPED.parent
+    root, prefix = arguments.root.resolve(), arguments.prefix or HOME
     if not prefix.is_absolute():
         raise CliError(f"--prefix: {prefix} is not absolute; the service needs the whole path")
     if not root.is_dir():
@@ -51,7 +51,8 @@ def run_install(arguments: argparse.Namespace) -> int:
         raise UnavailableError(f"deploy install: {error}") from error
     if not printed_json(arguments, _document(plan, done)):
         _print(plan, done)
-    return EXIT_NO if plan.hindrances else EXIT_OK
+    wrong = set(plan.hindrances) - set(plan.first if arguments.dry_run else ())
+    return EXIT_NO if wrong else EXIT_OK
 
 
 def _check_interface(interface: str | None, root: Path) -> None:

@@ -163,7 +163,8 @@ def failure(reason: str, *, final: bool, cancelled: bool = False) -> dict[str, A
 
 def outcome_of_error(error: Exception) -> dict[str, Any]:
     """Return the outcome after an error; the log has the traceback of one that is not the project's own."""
-    from service.worker.worker import is_fatal, is_own
+    from service.protocol.transient_errors import is_own
+    from service.worker.worker import is_fatal
 
     if is_own(error):
         sys.stderr.write(f"{error}\n")

@@ -27,5 +27,5 @@ def find_kind(name: str) -> Kind[Any]:
     """Return the kind of that name; `OperationError` names those that there are."""
     if name not in KINDS:
         raise OperationError(f"no kind of job is called {name!r:.80}; there are {', '.join(KINDS)}")
-    kind: Kind[Any] = importlib.import_module(f"service.jobs.kinds.{name}").KIND
+    kind: Kind[Any] = importlib.import_module(f".{name}", __name__).KIND
     return kind

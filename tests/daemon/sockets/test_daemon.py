@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import zmq
 
+import thetad
 from drivers.files.recordings.recording import read_recording
 from service.client import Control, FrameMessage, Subscriber
 from service.supervisor.launch import LaunchError
@@ -40,6 +41,13 @@ def test_frames_reach_a_subscriber_in_order_and_whole(running: Site) -> None:
         assert message.frame.dq is None
     seqs = [message.envelope.seq for message in messages]
     assert counts.lost == seqs[-1] - seqs[0] - 999  # of the thousand; only the pause of the loop
+
+
+def test_a_function_is_called_with_each_message(running: Site) -> None:
+    messages: list[object] = []
+    with thetad.connect(["axis/frame"], running.endpoints["frames"]) as stream:
+        stream.each(lambda message: messages.append(message) or len(messages) < 3)
+    assert [type(message) for message in messages] == 3 * [FrameMessage]
 
 
 def leaves(value: object) -> Iterator[object]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+import thetad as thetad_api
 from drivers.files.robots.file import load_robot
 from rt_core.model.frames import link_poses
 from rt_core.types import FloatArray
@@ -84,6 +85,12 @@ def test_what_is_found_is_what_was_drawn(done: Outcome, folder: Path) -> None:
     row = next(row for row in text.split("<tr>") if ">a2<" in row and "determined" in row)
     shown = [cell.partition("<")[0] for cell in row.replace('class="text"', "").replace(" >", ">").split("<td>")]
     assert float(shown[6]) == pytest.approx(100.0 * a2["relative_std"], rel=0.06)
+
+
+def test_the_same_from_columns(done: Outcome, folder: Path) -> None:
+    found = thetad_api.calibrate(columns(folder / "measured.csv"), ROBOT, robust=True)
+    assert found.summary["parameters"] == done.json["parameters"]
+    assert found.parameters[0]["name"] == done.json["parameters"][0]["name"]
 
 
 def test_calibrated_files(done: Outcome, folder: Path) -> None:

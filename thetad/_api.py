@@ -1,0 +1,368 @@
+"""The functions of `thetad`: from recordings and tables to results, and to a running daemon.
+
+Options of operations are those of the command of the same name, called as the parameters of its job (`thetad jobs
+kinds`): numbers, texts, lists and maps.  An unknown one, or one out of range, is refused with `OperationError`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from html import escape
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from drivers.files.atomic_write import write_bytes, write_text
+from drivers.files.importing.importer import load_data
+from drivers.files.recordings.recording import Recording, RecordingMeta, read_recording
+from drivers.files.robots.file import RobotFile, load_robot
+from drivers.frame import CHANNELS
+from rt_core.model.base import link_torque
+from rt_core.model.regressor import regressor
+from rt_core.types import FloatArray
+from service.client import ESTIMATES, ClientKey, Subscriber
+from service.io.toml_text import toml_text
+from service.models.document import ModelFile, load_model, model_from_document, model_text
+from service.models.export_python import to_python
+from service.models.export_urdf import to_urdf
+from service.operations.inputs import span_of
+from service.operations.kind import Kind
+from service.operations.workspace import Input, Workspace
+from service.protocol.json_values import json_values
+
+File = str | Path
+_FIGURE = re.compile(r'<img alt="[^"]*" src="data:image/png;base64,([^"]+)"')
+#: SI units of a revolute and of a prismatic joint.
+_POSITION = ("rad", "m")
+_UNITS = {"dq": ("rad/s", "m/s"), "tau": ("N*m", "N"), "current": ("A", "A"), "temperature": ("degC", "degC")}
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    """Return rows as a DataFrame where pandas is installed, else as they are."""
+    try:
+        from pandas import DataFrame
+    except ImportError:
+        return rows
+    return DataFrame(rows)
+
+
+class Model:
+    """An identified model, from `identify` or a model file (.yaml); `ModelFileError` if it cannot be read.
+
+    `theta` (p,) are the base parameters `names`, `covariance` (p, p) is zero where nothing is known; a value that the
+    data do not determine is open in `parameters` only.  `file` has everything of it.
+    """
+
+    def __init__(self, source: File | ModelFile | Model) -> None:
+        given = source.file if isinstance(source, Model) else source
+        self.file: ModelFile = given if isinstance(given, ModelFile) else load_model(given)
+        self.names, self.theta, self.covariance = self.file.base.names, self.file.theta, self.file.covariance
+        self.verdict: str = self.file.document["verdict"]
+
+    @property
+    def parameters(self) -> Any:
+        """Base parameters: a DataFrame where pandas is installed, else a list of rows."""
+        return _table(self.file.document["parameters"])
+
+    def regressor(
+        self, q: ArrayLike, dq: ArrayLike, ddq: ArrayLike, temperature: ArrayLike | None = None
+    ) -> FloatArray:
+        """Return the base regressor (N, n, p) at states (N, n) [rad or m, and their rates]: `tau = Y @ theta`.
+
+        A model whose friction follows temperature needs that of the joints (N, n) [degC].
+        """
+        model, base = self.file.robot.model, self.file.base
+        states = [np.atleast_2d(np.asarray(x, dtype=np.float64)) for x in (q, dq, ddq)]
+        if any(x.shape != states[0].shape or x.shape[1] != model.n for x in states):
+            raise ValueError(f"q, dq, ddq: expected shape (N, {model.n}) each, not {[x.shape for x in states]}")
+        load = link_torque(model, base, self.theta, *states) if base.layout.has_load else None
+        warm = None if temperature is None else np.asarray(temperature, dtype=np.float64)
+        return regressor(model, base.layout, *states, load=load, temperature=warm)
+
+    def torque(self, q: ArrayLike, dq: ArrayLike, ddq: ArrayLike, temperature: ArrayLike | None = None) -> FloatArray:
+        """Return the joint torque (N, n) [N*m or N] at states (N, n), or (n,) at one state (n,)."""
+        tau = np.asarray(self.regressor(q, dq, ddq, temperature) @ self.theta)
+        return tau[0] if np.ndim(q) == 1 else tau
+
+    def to_urdf(self) -> str:
+        """Return a URDF with the identified links and friction."""
+        return to_urdf(self.file)[0]
+
+    def to_python(self) -> str:
+        """Return a module with `torque(q, dq, ddq)` that needs nothing but Python."""
+        return to_python(self.file)
+
+    def save(self, path: File) -> None:
+        """Write the model file (.yaml)."""
+        write_text(Path(path), model_text(self.file.document))
+
+    def __repr__(self) -> str:
+        return f"Model of {self.file.robot.model.name}: {len(self.names)} base parameters, {self.verdict}"
+
+
+class Picture(bytes):
+    """The bytes of an image (.png), which a notebook shows."""
+
+    def _repr_png_(self) -> bytes:
+        return self
+
+
+@dataclass(repr=False, eq=False)
+class Result:
+    """A result: `verdict` is one word, `reasons` say why, `summary` is what the command prints with `--json`.
+
+    `html()` is its report, a self-contained page; `found` has everything of it.
+    """
+
+    verdict: str
+    reasons: tuple[str, ...]
+    summary: dict[str, Any]
+    found: Any
+    html: Callable[[], str]
+
+    def plot(self, figure: int = 0) -> Picture:
+        """Return one of the figures of the report, in its order."""
+        return Picture(base64.b64decode(_FIGURE.findall(self.html())[figure]))
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{escape(self.html())}" width="100%" height="600"></iframe>'
+
+    def __repr__(self) -> str:
+        return "\n".join((f"{type(self).__name__}: {self.verdict}", *(f"  - {reason}" for reason in self.reasons)))
+
+
+class Validation(Result):
+    """A validation: `found.result` has torque, prediction and states at the rows."""
+
+    @property
+    def relative_error(self) -> float:
+        """2-norm of the torque's error over that of the torque, all joints stacked."""
+        return float(self.found.result.metrics.relative_error)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}\n  relative torque error {100 * self.relative_error:.2f} %"
+
+
+class Identification(Validation):
+    """An identification, with its error on the data of the fit."""
+
+    @cached_property
+    def model(self) -> Model:
+        """The model; `ValueError` if it does not explain the recording."""
+        if not self.found.accepted:
+            raise ValueError(f"the model does not explain the recording: {'; '.join(self.reasons)}")
+        return Model(model_from_document(Path("model.yaml"), self.found.document))
+
+
+class Payload(Result):
+    """A payload."""
+
+    @property
+    def quantities(self) -> Any:
+        """Mass, centre of mass and inertia about it: a DataFrame where pandas is installed, else a list of rows."""
+        return _table([vars(quantity) for quantity in self.found.quantities])
+
+
+class Files(Result):
+    """A result whose `found` are the files of the command, by name."""
+
+    def save(self, folder: File) -> None:
+        """Write the files of the command into a folder that exists."""
+        for name, content in self.found.items():
+            write_bytes(Path(folder, name), content)
+
+
+class Calibration(Files):
+    """A kinematic calibration."""
+
+    @property
+    def parameters(self) -> Any:
+        """Corrections of the geometry: a DataFrame where pandas is installed, else a list of rows."""
+        return _table(self.summary["parameters"])
+
+
+class Excitation(Files):
+    """A designed trajectory."""
+
+    @property
+    def trajectory(self) -> dict[str, FloatArray]:
+        """One period: `t` (N,) [s], and `q`, `dq`, `ddq` (N, n)."""
+        rows = np.loadtxt(StringIO(self.found["trajectory.csv"].decode()), delimiter=",", skiprows=1)
+        return {"t": rows[:, 0], **dict(zip(("q", "dq", "ddq"), np.split(rows[:, 1:], 3, axis=1), strict=True))}
+
+
+def import_table(
+    data: Mapping[str, Any] | File, mapping: File | None = None, *, robot: RobotFile | File | None = None
+) -> Recording:
+    """Return a log as a recording, checked as `thetad import` does.
+
+    `data` is a file (CSV, NPZ, MAT, MCAP ...), a DataFrame, or a map of arrays; `mapping` the file, or the name of one,
+    that says what its columns are (docs/recordings.md).  Without it the columns are `t` (N,) [s] and those of `q`,
+    `dq`, `tau`, `current`, `q_motor`, `temperature` and `setpoint` that were measured, arrays (N, n) or columns `q1` to
+    `qn`, of the joints of `robot`, in SI units on the joint side.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(data) if isinstance(data, str | Path) else Path(folder, "table.npz")
+        if not isinstance(data, str | Path):
+            arrays = {str(name): np.asarray(data[name]) for name in data.keys()}  # noqa: SIM118 - a DataFrame, too
+            if mapping is None and robot is not None:
+                arrays, mapping = _by_channel(arrays, _robot(robot), path.with_suffix(".toml"))
+            np.savez(path, allow_pickle=False, **arrays)
+        if mapping is None:
+            raise ValueError(f"{path.name}: say what the columns are: mapping is missing, or robot for columns in SI")
+        return load_data(path, mapping)[0]
+
+
+def simulate(
+    robot: RobotFile | File, seconds: float = 60.0, *, trajectory: Excitation | None = None, seed: int = 1,
+    **settings: Any,
+) -> Recording:  # fmt: skip
+    """Return the recording of a simulated arm that repeats a designed trajectory, or a motion drawn by `seed`.
+
+    The robot needs masses.  Settings are those of a simulated arm in a configuration (docs/simulated-arm.md):
+    `rate_hz`, `torque_noise`, `encoder_bits`, `channels`, `events` and others.
+    """
+    from sim_backend.arm.robot import SimulatedArm
+    from sim_backend.arm.settings import MotionSettings, SimSettings
+    from sim_backend.arm.trajectory import series_motion
+
+    model = _robot(robot).model
+    options = SimSettings.model_validate({"seed": seed, "channels": ("q", "dq", "tau"), **settings})
+    known = {} if trajectory is None else json.loads(trajectory.found["trajectory.json"])
+    series = (np.array(known.get(name)) for name in ("q0", "a", "b"))
+    motion = series_motion(known["f0_hz"], *series) if known else MotionSettings(seed=seed)
+    data = SimulatedArm(model, options, motion).simulate(seconds)
+    names, units = zip(*((joint.name, _POSITION[joint.kind != "revolute"]) for joint in model.joints), strict=True)
+    meta = RecordingMeta(model.name, names, units, options.rate_hz, "sim", "sim")
+    return Recording(data.t, np.round(data.t * 1e9).astype(np.int64), np.arange(data.t.size), data.channels, meta)
+
+
+def identify(
+    recording: Recording | File, robot: RobotFile | File, *, method: str = "wls", span: str | None = None,
+    **options: Any,
+) -> Identification:  # fmt: skip
+    """Fit the dynamic model of a robot to a recording of joint position and torque.
+
+    `method` is the estimator, `span` the part to use: fractions (`"0:0.6"`) or seconds (`"1s:30s"`).  Options are
+    `cutoff_hz`, `rate_hz`, `min_velocity`, `essential`, `prior` and others, as of `thetad identify`.
+    """
+    from service.jobs.kinds.identify import KIND, identified
+
+    given = json_values({**options, "recording": "a recording", "method": method, "span": span})
+    report = identified(KIND.read(given), _robot(robot), _recording(recording), lambda *_: None)
+    found = report.result
+    return Identification(found.verdict, found.reasons, json_values(report.summary()), report, report.html)
+
+
+def validate(model: Model | File, recording: Recording | File, *, span: str | None = None) -> Validation:
+    """Compare the torque of a model with that of a recording, or a span of one, that it was not fitted to."""
+    from service.reports.validation import report_validation
+
+    report = report_validation(Model(model).file, _recording(recording), span_of(span))
+    found = report.result
+    return Validation(found.verdict, found.reasons, json_values(report.summary()), report, report.html)
+
+
+def payload(
+    model: Model | File, recording: Recording | File, *, span: str | None = None, refit_effects: bool = False,
+    torque_std: float = 0.0, known_mass: float | None = None,
+) -> Payload:  # fmt: skip
+    """Find mass, centre of mass and inertia of a payload from a recording with it and the model of the arm without.
+
+    With `refit_effects` friction, rotor inertia and offsets may differ between the two.  `torque_std` is the relative
+    standard deviation of the torque's scale; `known_mass` [kg], by weighing, tells the factor of the torque.
+    """
+    from service.operations.payload import payload_in_recording, with_torque_scale
+    from service.reports.payload import payload_page, payload_summary
+
+    before, loaded, part = Model(model).file, _recording(recording), span_of(span)
+    found = payload_in_recording(before, loaded, span=part, refit_effects=refit_effects)
+    found, path = with_torque_scale(found, torque_std, known_mass), loaded.path or Path("a recording")
+    summary = payload_summary(found, before, path, part, refit_effects)
+    return Payload(found.verdict, found.reasons, json_values(summary), found, lambda: payload_page(found, before, path))
+
+
+def calibrate(measurements: Mapping[str, Any] | File, robot: RobotFile | File, **options: Any) -> Calibration:
+    """Find the geometric errors of an arm from measured poses.
+
+    `measurements` is a table (.csv), a DataFrame or a map of columns: `q1` to `qn` [rad or m], and `x`, `y`, `z` [m],
+    `distance` [m] or `socket` (docs/calibration.md).  Options are `method`, `robust`, `base`, `tool` and others.
+    """
+    from service.jobs.kinds.calibrate import KIND
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(measurements) if isinstance(measurements, str | Path) else Path(folder, "measurements.csv")
+        if not isinstance(measurements, str | Path):
+            names = list(measurements.keys())
+            rows = np.column_stack([measurements[name] for name in names])
+            np.savetxt(path, rows, "%.17g", delimiter=",", header=",".join(names), comments="")
+        return Calibration(*_run(KIND, robot, {**options, "measurements": str(path)}, measurements=path))
+
+
+def excite(robot: RobotFile | File, **options: Any) -> Excitation:
+    """Design a trajectory on which the parameters of a robot show well, within the limits of its joints.
+
+    Options are `objective`, `harmonics`, `period_s`, `starts`, `workspace` and others, as of `thetad excite`.
+    """
+    from service.jobs.kinds.excite import KIND
+
+    return Excitation(*_run(KIND, robot, options))
+
+
+def connect(
+    topics: Iterable[str] = ("",), endpoint: str = ESTIMATES, *, timeout_s: float = 5.0,
+    key: ClientKey | File | None = None,
+) -> Subscriber:  # fmt: skip
+    """Listen to `topics` of a running daemon (docs/wire.md), such as `arm/estimate`; by default to all of the endpoint.
+
+    After `timeout_s` without a message `ClientTimeoutError` is raised; `key` is that of a daemon that requires one.
+    """
+    return Subscriber(endpoint, topics, timeout_s, key=key)
+
+
+def _robot(robot: RobotFile | File) -> RobotFile:
+    return robot if isinstance(robot, RobotFile) else load_robot(robot)
+
+
+def _recording(recording: Recording | File) -> Recording:
+    return recording if isinstance(recording, Recording) else read_recording(recording)
+
+
+def _run(
+    kind: Kind[Any], robot: RobotFile | File, options: Mapping[str, Any], **inputs: Path
+) -> tuple[str, tuple[str, ...], dict[str, Any], dict[str, bytes], Callable[[], str]]:
+    """Run a job and return what a `Result` has."""
+    given = kind.read(json_values({**options, "robot": json.dumps(_robot(robot).source)}))
+    with tempfile.TemporaryDirectory() as folder:
+        known = {name: Input.of(path) for name, path in inputs.items()}
+        ws = Workspace(Path(folder), datetime.now(UTC).isoformat(timespec="seconds"), inputs=known)
+        outcome = kind.run(given, ws)
+        files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+    reasons = (*outcome.metrics["reasons"], *outcome.metrics.get("doubts", ()))
+    return outcome.verdict, reasons, outcome.metrics, files, files["report.html"].decode
+
+
+def _by_channel(columns: Mapping[str, Any], robot: RobotFile, path: Path) -> tuple[dict[str, Any], Path]:
+    """Return `t` and channels (N, n), from columns `q1` to `qn` or as given, and write their mapping to `path`."""
+    found = {name: columns[name] for name in ("t", *CHANNELS) if name in columns}
+    for channel in set(CHANNELS) - set(found):
+        numbered = [columns[name] for k in range(len(columns)) if (name := f"{channel}{k + 1}") in columns]
+        if numbered:
+            found[channel] = np.column_stack(numbered)
+    slides = [joint.kind != "revolute" for joint in robot.model.joints]
+    units = {name: [_UNITS.get(name, _POSITION)[slide] for slide in slides] for name in found.keys() - {"t"}}
+    content: dict[str, Any] = {"format": 1, "name": robot.model.name, "robot": "robot.toml", "missing": "mask"}
+    content |= {"time": {"column": "t"}} | {name: {"columns": name, "unit": unit} for name, unit in units.items()}
+    for file, source in ((path, content), (path.with_name("robot.toml"), robot.source)):
+        file.write_text(toml_text(source), encoding="utf-8")
+    return found, path
