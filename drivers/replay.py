@@ -65,13 +65,9 @@ class ReplayDriver(OpenedInWith):
         self._seq = np.concatenate(([0], np.cumsum(steps)))
         self._recording = recording
         self._info = DriverInfo(
-            source="replay",
-            joint_names=recording.joint_names,
-            channels=tuple(recording.channels),
-            rate_hz=recording.rate_hz,
-            clock="recording",
-            lossless=self._ns_per_ns is None,
-        )
+            source="replay", joint_names=recording.joint_names, channels=tuple(recording.channels),
+            rate_hz=recording.rate_hz, clock="recording", lossless=self._ns_per_ns is None,
+        )  # fmt: skip
         self._index = self._lap = 0
         self._start_ns = None
 

@@ -87,10 +87,7 @@ class Histogram:
         """Return percentiles and the non-empty bins, in microseconds."""
         used = np.flatnonzero(self.counts)
         return {
-            "p50_us": self.quantile_ns(0.5) * 1e-3,
-            "p99_us": self.quantile_ns(0.99) * 1e-3,
-            "p999_us": self.quantile_ns(0.999) * 1e-3,
-            "max_us": self.highest_ns * 1e-3,
-            "bins_us": [self.edges_ns(int(index))[0] * 1e-3 for index in used],
-            "counts": self.counts[used].tolist(),
-        }
+            "p50_us": self.quantile_ns(0.5) * 1e-3, "p99_us": self.quantile_ns(0.99) * 1e-3,
+            "p999_us": self.quantile_ns(0.999) * 1e-3, "max_us": self.highest_ns * 1e-3,
+            "bins_us": [self.edges_ns(int(index))[0] * 1e-3 for index in used], "counts": self.counts[used].tolist(),
+        }  # fmt: skip

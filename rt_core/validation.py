@@ -31,13 +31,9 @@ class Metrics:
             return [float(v) if np.isfinite(v) else None for v in values]
 
         return {
-            "relative_error": self.relative_error,
-            "rmse": json_values(self.rmse),
-            "mae": json_values(self.mae),
-            "max": json_values(self.maximum),
-            "R": json_values(self.R),
-            "explained": json_values(self.explained),
-        }
+            "relative_error": self.relative_error, "rmse": json_values(self.rmse), "mae": json_values(self.mae),
+            "max": json_values(self.maximum), "R": json_values(self.R), "explained": json_values(self.explained),
+        }  # fmt: skip
 
 
 def torque_metrics(measured: FloatArray, predicted: FloatArray, use: BoolArray | None = None) -> Metrics:

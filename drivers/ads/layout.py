@@ -55,12 +55,9 @@ def _field(name: str, kind: str, text: str, *lengths: int | str) -> Field:
 
 #: IEC types by size and ctypes type.
 IEC: dict[str, Any] = {
-    "UDINT": ctypes.c_uint32,
-    "ULINT": ctypes.c_uint64,
-    "LINT": ctypes.c_int64,
-    "REAL": ctypes.c_float,
+    "UDINT": ctypes.c_uint32, "ULINT": ctypes.c_uint64, "LINT": ctypes.c_int64, "REAL": ctypes.c_float,
     "LREAL": ctypes.c_double,
-}
+}  # fmt: skip
 
 #: Structures, each after those that it contains.
 STRUCTURES: dict[str, tuple[Field, ...]] = {
@@ -68,10 +65,8 @@ STRUCTURES: dict[str, tuple[Field, ...]] = {
         _field("fPosition", "LREAL", "actual position, in the axis' unit"),
         _field("fVelocity", "LREAL", "actual velocity, in that unit a second"),
         _field("fMotorPosition", "LREAL", "second encoder, on the motor side"),
-        _field("fSetpoint", "LREAL", "set position of this cycle"),
-        _field("fTorque", "REAL", "actual torque"),
-        _field("fCurrent", "REAL", "actual current"),
-        _field("fTemperature", "REAL", "of the drive or motor [degC]"),
+        _field("fSetpoint", "LREAL", "set position of this cycle"), _field("fTorque", "REAL", "actual torque"),
+        _field("fCurrent", "REAL", "actual current"), _field("fTemperature", "REAL", "of the drive or motor [degC]"),
         _field("nStatus", "UDINT", "bit 0 values are valid, 1 enabled, 2 fault; bits 16..31 the drive's status word"),
     ),
     "ST_ThetaSample": (
@@ -89,10 +84,8 @@ STRUCTURES: dict[str, tuple[Field, ...]] = {
     ),
     "ST_ThetaInfo": (
         _field("nStart", "ULINT", "PLC time at which the program started: names this run [100 ns since 1601]"),
-        _field("nVersion", "UDINT", "of this layout"),
-        _field("nAxes", "UDINT", "number of axes"),
-        _field("nBlockSamples", "UDINT", "samples a block"),
-        _field("nBlocks", "UDINT", "blocks in the ring"),
+        _field("nVersion", "UDINT", "of this layout"), _field("nAxes", "UDINT", "number of axes"),
+        _field("nBlockSamples", "UDINT", "samples a block"), _field("nBlocks", "UDINT", "blocks in the ring"),
         _field("nSetpoints", "UDINT", "points a buffer of set positions"),
         _field("nChannels", "UDINT", "bit k is set: measured; q, dq, tau, current, q_motor, temperature, setpoint"),
         _field("nCycleNs", "UDINT", "cycle of the task [ns]"),
@@ -122,20 +115,15 @@ STRUCTURES: dict[str, tuple[Field, ...]] = {
         _field("nSequence", "UDINT", "counts the buffers from 1; buffer nSequence MOD 2 is written"),
         _field("nCount", "UDINT", "points used"),
         _field("aPoint", "LREAL", "set positions, in the axes' units", "SETPOINTS", "AXES"),
-        _field("nReserved", "UDINT", "0"),
-        _field("nChecksum", "UDINT", "over all bytes before it"),
+        _field("nReserved", "UDINT", "0"), _field("nChecksum", "UDINT", "over all bytes before it"),
     ),
 }  # fmt: skip
 
 #: The variables of the global list: name -> structure and array length.
 VARIABLES: dict[str, tuple[str, tuple[int | str, ...]]] = {
-    INFO: ("ST_ThetaInfo", ()),
-    HEAD: ("ST_ThetaHead", ()),
-    RING: ("ST_ThetaBlock", ("BLOCKS",)),
-    LATEST: ("ST_ThetaBlock", ()),
-    COMMAND: ("ST_ThetaCommand", ()),
-    SETPOINTS: ("ST_ThetaSetpoints", (2,)),
-}
+    INFO: ("ST_ThetaInfo", ()), HEAD: ("ST_ThetaHead", ()), RING: ("ST_ThetaBlock", ("BLOCKS",)),
+    LATEST: ("ST_ThetaBlock", ()), COMMAND: ("ST_ThetaCommand", ()), SETPOINTS: ("ST_ThetaSetpoints", (2,)),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,9 @@ def errors_elsewhere(
     residuals = []
     for geometry, its in ((nominal, sample.q), (corrected, deflected)):
         model = error_model(
-            geometry,
-            base=sample.point is None,
-            orientation=sample.width == 6,
-            points=sample.points,
+            geometry, base=sample.point is None, orientation=sample.width == 6, points=sample.points,
             offset=sample.length is not None,
-        )
+        )  # fmt: skip
         one = merged(replace(sample, q=its, cosine=np.cos(its), sine=np.sin(its)), group)
         frames = int((~model.of_arm).sum())
         if len(one) * one.width <= frames:

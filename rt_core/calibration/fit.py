@@ -192,12 +192,9 @@ def minimise(
     names = tuple(objective.model.names[k] for k in objective.free)
     problem = Problem(-box, box, objective.costs, normal, names)
     settings = Settings(
-        particles=particles or max(2, round(PARTICLES * box.size)),
-        c1=KIN[0].c1,
-        c2=KIN[0].c2,
-        mu_start=_DAMPING,
+        particles=particles or max(2, round(PARTICLES * box.size)), c1=KIN[0].c1, c2=KIN[0].c2, mu_start=_DAMPING,
         scaling="diagonal",
-    )
+    )  # fmt: skip
     budget = Budget(swarm_iterations, lm_iterations, tolerance=tolerance)
     start = np.clip(objective.x[objective.free], -box, box)
     outcome = optimise(_OPTIMISER[method], problem, settings, budget, seed=seed, x0=start, callback=after)

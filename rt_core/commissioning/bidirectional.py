@@ -79,9 +79,6 @@ def both_ways(
     found = passes(share, columns, out, back, _FIRST, _LAST, bins)
     level = found.half_sum
     return Return(
-        found.place,
-        level[:, :n],
-        found.half_difference[:, 2 * n : 2 * n + 1] * way,
-        level[:, 2 * n + 1 :] * way,
+        found.place, level[:, :n], found.half_difference[:, 2 * n : 2 * n + 1] * way, level[:, 2 * n + 1 :] * way,
         level[:, n : 2 * n],
-    )
+    )  # fmt: skip

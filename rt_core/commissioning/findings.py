@@ -11,15 +11,11 @@ FindingVerdict = Literal["ok", "wrong", "cannot_tell"]
 
 #: Factors between units that are easily confused, and their meaning.
 _FACTORS = (
-    (180.0 / np.pi, "degrees for radians"),
-    (np.pi / 180.0, "radians for degrees"),
-    (1000.0, "millimetres or N*mm for metres or N*m"),
-    (0.001, "metres or N*m for millimetres or N*mm"),
-    (60.0, "a minute for a second"),
-    (1.0 / 60.0, "a second for a minute"),
-    (2.0 * np.pi, "revolutions for radians"),
+    (180.0 / np.pi, "degrees for radians"), (np.pi / 180.0, "radians for degrees"),
+    (1000.0, "millimetres or N*mm for metres or N*m"), (0.001, "metres or N*m for millimetres or N*mm"),
+    (60.0, "a minute for a second"), (1.0 / 60.0, "a second for a minute"), (2.0 * np.pi, "revolutions for radians"),
     (1.0 / (2.0 * np.pi), "radians for revolutions"),
-)
+)  # fmt: skip
 #: Relative distance within which a factor is taken for a known one.
 _NEAR = 0.07
 

@@ -80,13 +80,9 @@ class GuidingModel:
         if not np.isfinite(coordinates).all():
             raise ValueError(f"friction in the model of {model.name} is too large to be computed")
         return cls(
-            model,
-            np.ascontiguousarray(np.hstack((model.geometry, inertial))),
-            rotor,
-            effects,
-            coordinates.reshape(-1, COORDINATE_WIDTH + model.n),
-            _smallest_inertia(model, inertial, rotor),
-        )
+            model, np.ascontiguousarray(np.hstack((model.geometry, inertial))), rotor, effects,
+            coordinates.reshape(-1, COORDINATE_WIDTH + model.n), _smallest_inertia(model, inertial, rotor),
+        )  # fmt: skip
 
 
 def _effects(layout: ParameterLayout, phi: FloatArray, warmth: FloatArray) -> tuple[FloatArray, list[FloatArray]]:

@@ -113,13 +113,9 @@ def essential_parameters(
         offset, covariance = _restricted(R, z, noise, kept)
     reduced = _solution(triangles, solution, kept, start)
     return EssentialFit(
-        kept,
-        np.array([*no_data, *tested], dtype=np.int64),
-        reduced,
-        covariance,
-        p_value,
+        kept, np.array([*no_data, *tested], dtype=np.int64), reduced, covariance, p_value,
         reduced.sigma / solution.sigma - 1.0,
-    )
+    )  # fmt: skip
 
 
 def _std(covariance: FloatArray) -> FloatArray:

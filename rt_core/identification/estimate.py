@@ -341,12 +341,9 @@ def _essential(found: Estimate) -> Estimate:
     ]
     covariance = found.uncertainty.covariance[np.ix_(known, known)]
     inner = replace(
-        solution,
-        theta=solution.theta[known],
-        inverse_root=solution.inverse_root[known],
-        supported=solution.supported[known],
-        sigma=spread,
-    )
+        solution, theta=solution.theta[known], inverse_root=solution.inverse_root[known],
+        supported=solution.supported[known], sigma=spread,
+    )  # fmt: skip
     keep = np.array([status[k] == "undetermined" for k in index])
     reduced = essential_parameters(parts, inner, replace(found.uncertainty, covariance=covariance), keep=keep)
     theta, std, dropped = solution.theta.copy(), np.full(known.size, np.inf), np.zeros(known.size, dtype=bool)

@@ -42,12 +42,9 @@ class JointVerdict:
 def verdicts_of(fit: Identification) -> tuple[JointVerdict, ...]:
     """Return the verdict on each joint of an identification."""
     return joint_verdicts(
-        fit.base.layout,
-        fit.status,
-        fit.metrics,
-        accepted=fit.verdict != "not_explained",
+        fit.base.layout, fit.status, fit.metrics, accepted=fit.verdict != "not_explained",
         negative_coulomb=fit.plausibility.negative_coulomb,
-    )
+    )  # fmt: skip
 
 
 def joint_verdicts(

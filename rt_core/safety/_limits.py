@@ -49,13 +49,9 @@ class Violation:
     def __str__(self) -> str:
         """Return the message, in one line."""
         return _WORDS.get(self.what, "joint {joint}: {what} {reached}{when}, at most {allowed} is allowed").format(
-            joint=self.joint,
-            what=self.what,
-            number=self.reached,
-            reached=f"{self.reached:.4g} {self.unit}",
-            allowed=f"{self.allowed:.4g} {self.unit}",
-            when="" if self.at_s is None else f" at {self.at_s:.6g} s",
-        )
+            joint=self.joint, what=self.what, number=self.reached, reached=f"{self.reached:.4g} {self.unit}",
+            allowed=f"{self.allowed:.4g} {self.unit}", when="" if self.at_s is None else f" at {self.at_s:.6g} s",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +114,7 @@ class SafetyLimits:
         unit = self.units[joint]
         speed = f"{unit}/s"
         shown = {
-            "velocity": speed,
-            "start": speed,
-            "end": speed,
-            "acceleration": f"{speed}^2",
-            "torque": "N*m" if unit == "rad" else "N",
-            "temperature": "degC",
-        }
+            "velocity": speed, "start": speed, "end": speed, "acceleration": f"{speed}^2",
+            "torque": "N*m" if unit == "rad" else "N", "temperature": "degC",
+        }  # fmt: skip
         return Violation(self.joints[joint], what, float(reached), float(allowed), shown.get(what, unit), at_s)

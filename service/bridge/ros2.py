@@ -31,12 +31,9 @@ def _topics(arm: str) -> list[dict[str, Any]]:
     frame, torque, estimate = f"{arm}/frame", f"{arm}/torque", f"{arm}/estimate"
     return [
         _topic(
-            arm, "joint_states", "sensor_msgs/msg/JointState", "frames", frame, 100.0,
-            _field("header.stamp", _STAMP),
-            _field("name", "joint_names of meta"),
-            _field("position", "q", "rad, of prismatic joints m"),
-            _field("velocity", "dq", "rad/s, of prismatic joints m/s"),
-            _field("effort", "tau", _EFFORT),
+            arm, "joint_states", "sensor_msgs/msg/JointState", "frames", frame, 100.0, _field("header.stamp", _STAMP),
+            _field("name", "joint_names of meta"), _field("position", "q", "rad, of prismatic joints m"),
+            _field("velocity", "dq", "rad/s, of prismatic joints m/s"), _field("effort", "tau", _EFFORT),
         ),
         _topic(
             arm, "motor_current", "std_msgs/msg/Float64MultiArray", "frames", frame, 100.0,
@@ -66,11 +63,8 @@ def _topics(arm: str) -> list[dict[str, Any]]:
                    "units of meta"),
         ),
         _topic(
-            arm, "events", "rcl_interfaces/msg/Log", "estimates", f"{arm}/event", None,
-            _field("stamp", _STAMP),
-            _field("level", "20 (INFO)"),
-            _field("name", "thetad.<arm>.<event>"),
-            _field("msg", "text"),
+            arm, "events", "rcl_interfaces/msg/Log", "estimates", f"{arm}/event", None, _field("stamp", _STAMP),
+            _field("level", "20 (INFO)"), _field("name", "thetad.<arm>.<event>"), _field("msg", "text"),
         ),
     ]  # fmt: skip
 

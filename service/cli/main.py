@@ -32,8 +32,7 @@ for _name, _threads in SINGLE_THREADED.items():
 #: has `add_arguments(parser)`, and beside it a file of the same name with the texts of its help (`_help.read_help`).
 COMMANDS = {
     "daemon": {
-        "demo": ("daemon.demo", "everything once, with a simulated arm"),
-        "serve": ("daemon.serve", "run the daemon"),
+        "demo": ("daemon.demo", "everything once, with a simulated arm"), "serve": ("daemon.serve", "run the daemon"),
         "status": ("daemon.status", "state of a running daemon"),
         "watch": ("daemon.watch", "live table of the estimates"),
         "control": ("daemon.control", "make a request of a running daemon"),
@@ -74,7 +73,7 @@ COMMANDS = {
         "calibrate": ("calibration.calibrate", "geometric errors of an arm from measured poses"),
         "compensate": ("calibration.compensate", "joint commands that reach Cartesian targets with a calibrated arm"),
     },
-}
+}  # fmt: skip
 
 DESCRIPTION = """\
 Real-time identification of robot-arm dynamics: live parameters with honest uncertainties.

@@ -194,12 +194,9 @@ def _commands(root: Path, interface: str | None, running: Callable[[str], bool])
         reloads = (command for unit, command in _RELOADS.items() if running(unit))
         settings = (("systemctl", "restart", "systemd-sysctl.service"), *reloads)
     return (
-        ("systemd-sysusers", "thetad.conf"),
-        ("systemd-tmpfiles", "--create", "thetad.conf"),
-        *settings,
-        ("systemctl", "daemon-reload"),
-        ("systemctl", "enable", "thetad.service"),
-    )
+        ("systemd-sysusers", "thetad.conf"), ("systemd-tmpfiles", "--create", "thetad.conf"), *settings,
+        ("systemctl", "daemon-reload"), ("systemctl", "enable", "thetad.service"),
+    )  # fmt: skip
 
 
 def _hindrances(root: Path, prefix: Path, files: list[PlannedFile], force: bool) -> tuple[str, ...]:

@@ -96,11 +96,8 @@ VERBS: Mapping[str, Verb] = {
     ),
     "reset_estimator": Verb("estimator", "operate", "forget everything that was estimated"),
     "activate": Verb(
-        "estimator",
-        "motion",
-        "predict torque by a batch model, and watch for drift from it; null: by the estimate",
-        ("theta", "constants", "covariance", "model", "adopt", "robot", "temperatures", "speeds"),
-        standing=True,
+        "estimator", "motion", "predict torque by a batch model, and watch for drift from it; null: by the estimate",
+        ("theta", "constants", "covariance", "model", "adopt", "robot", "temperatures", "speeds"), standing=True,
     ),
     "guiding_model": Verb(
         "estimator",
@@ -138,14 +135,11 @@ VERBS: Mapping[str, Verb] = {
         "jobs", "operate", "make the model active again that was before the present one", ("arm", "reason")
     ),
     "backup": Verb(
-        "jobs",
-        "admin",
-        "copy the state directory's database, models and estimates while they are in use",
-        ("directory",),
-        within_s=3600.0,
+        "jobs", "admin", "copy the state directory's database, models and estimates while they are in use",
+        ("directory",), within_s=3600.0,
     ),
     "shutdown": Verb("supervisor", "admin", "stop the daemon in order"),
-}
+}  # fmt: skip
 
 #: Verbs that stop an arm.
 STOPPING = frozenset(("abort", "disarm", "disable"))

@@ -111,11 +111,8 @@ class Recorder:
             robot=self.arm.name, joint_names=tuple(source["joint_names"]), units=tuple(source["joint_units"]),
             rate_hz=float(source["rate_hz"]), clock=message.envelope.clock, source=str(source["source"]),
             extra={
-                "model": str(source["robot"]),
-                "epoch": str(message.envelope.epoch),
-                "first_seq": str(message.envelope.seq),
-                "part": str(self.files),
-                **offset,
+                "model": str(source["robot"]), "epoch": str(message.envelope.epoch),
+                "first_seq": str(message.envelope.seq), "part": str(self.files), **offset,
             },
         )  # fmt: skip
         self._lost_before = self.frame_subscriber.lost

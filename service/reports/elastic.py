@@ -32,15 +32,13 @@ def elastic_facts(result: ElasticIdentification) -> list[tuple[str, str]]:
     inertia = "not known: constant speed only" if drive.rotor_inertia is None else f"{drive.rotor_inertia:.4g} kg*m^2"
     facts = [
         ("recording", f"{name}, span {document['data']['span']}, sha256 {recording.sha256[:12]}"),
-        ("joint", signals.name),
-        ("gear ratio", f"{drive.gear_ratio:.6g}"),
-        ("rotor inertia", inertia),
+        ("joint", signals.name), ("gear ratio", f"{drive.gear_ratio:.6g}"), ("rotor inertia", inertia),
         ("stage", f"{result.found.stage}, rows: {fit.rows}"),
         ("rows", f"{fit.fit.deflection.size}, cut-off {document['settings']['cutoff_hz']:g} Hz"),
         ("slowest", f"{document['settings']['min_velocity']:.3g} rad/s"),
         ("relative torque error", percent(fit.metrics.relative_error, ".2f")),
         ("condition number", f"{fit.fit.solution.scaled_condition_number:.0f} with unit columns"),
-    ]
+    ]  # fmt: skip
     facts += [
         (f"hysteresis, {side} row", f"{loop.half_width:.3g} N*m each way, std {loop.std:.2g}: not in the model")
         for side, loop in zip(fit.fit.terms.sides, hysteresis(fit.fit), strict=True)

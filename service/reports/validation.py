@@ -33,9 +33,8 @@ class ValidationReport:
             ("rows", f"{count} per joint{selection_text(settings)}"),
             ("relative torque error", f"{100 * metrics.relative_error:.2f} %"),
             *([("not independent", self.seen_text)] if self.seen > 0.0 else []),
-            *(("note", note) for note in self.result.notes),
-            *(("outside its range", note) for note in self.outside),
-        ]
+            *(("note", note) for note in self.result.notes), *(("outside its range", note) for note in self.outside),
+        ]  # fmt: skip
 
     @property
     def notes(self) -> tuple[str, ...]:

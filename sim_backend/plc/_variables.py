@@ -104,16 +104,12 @@ def _main() -> list[Variable]:
     }  # fmt: skip
     declared: list[tuple[str, DataType, str]] = [
         ("bSwitch", elementary("BOOL"), "free for the operator"),
-        *((name, elementary(kind), "") for name, kind in plain.items()),
-        ("sText", kinds.string(80), ""),
+        *((name, elementary(kind), "") for name, kind in plain.items()), ("sText", kinds.string(80), ""),
         ("aNumbers", array(elementary("INT"), [(1, 5)]), ""),
-        ("aMatrix", array(elementary("LREAL"), [(0, 2), (-1, 3)]), "two rows, columns -1 to 1"),
-        ("eMode", mode, ""),
-        ("stStation", station, ""),
-        ("rLreal", kinds.reference(elementary("LREAL")), ""),
-        ("rTool", kinds.reference(tool), ""),
-        ("nCycles", elementary("UDINT"), "counts the cycles of the task"),
-    ]
+        ("aMatrix", array(elementary("LREAL"), [(0, 2), (-1, 3)]), "two rows, columns -1 to 1"), ("eMode", mode, ""),
+        ("stStation", station, ""), ("rLreal", kinds.reference(elementary("LREAL")), ""),
+        ("rTool", kinds.reference(tool), ""), ("nCycles", elementary("UDINT"), "counts the cycles of the task"),
+    ]  # fmt: skip
     return [Variable(f"MAIN.{name}", kind, comment) for name, kind, comment in declared]
 
 

@@ -164,10 +164,6 @@ def _bytes(link: Link, symbol: Symbol) -> bytes:
 
 def _facts(symbol: Symbol, shape: Shape, raw: bytes) -> dict[str, Any]:
     return {
-        "name": symbol.name,
-        "type": symbol.type,
-        "size": symbol.size,
-        "comment": symbol.comment,
-        "known": shape.known,
-        "value": decode(shape, raw),
-    }
+        "name": symbol.name, "type": symbol.type, "size": symbol.size, "comment": symbol.comment,
+        "known": shape.known, "value": decode(shape, raw),
+    }  # fmt: skip

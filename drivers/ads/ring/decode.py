@@ -56,14 +56,11 @@ class Decoder:
         self._places = np.array(places, dtype=np.intp)
         ones, zeros = np.ones(len(places)), np.zeros(len(places))
         factors = {
-            "q": (scaling.position, scaling.position_zero),
-            "dq": (scaling.velocity, zeros),
+            "q": (scaling.position, scaling.position_zero), "dq": (scaling.velocity, zeros),
             "q_motor": (scaling.motor_position, scaling.motor_zero),
-            "setpoint": (scaling.position, scaling.position_zero),
-            "tau": (scaling.torque, zeros),
-            "current": (scaling.current, zeros),
-            "temperature": (ones, zeros),
-        }
+            "setpoint": (scaling.position, scaling.position_zero), "tau": (scaling.torque, zeros),
+            "current": (scaling.current, zeros), "temperature": (ones, zeros),
+        }  # fmt: skip
         self._fields = np.array([_FIELDS[name] for name in self.channels], dtype=np.intp)
         self._factor = np.array([factors[name][0] for name in self.channels])
         self._zero = np.array([factors[name][1] for name in self.channels])

@@ -129,12 +129,8 @@ class Recording:
         head = {"robot": self.robot, "joints": list(self.joint_names), "units": list(self.units)}
         digest.update(json.dumps(head, sort_keys=True).encode())
         columns: dict[str, FloatArray | IntArray | BoolArray | None] = {
-            "t_ns": self.t_ns,
-            "seq": self.seq,
-            "valid": self.valid,
-            "status_word": self.status_word,
-            **self.channels,
-        }
+            "t_ns": self.t_ns, "seq": self.seq, "valid": self.valid, "status_word": self.status_word, **self.channels,
+        }  # fmt: skip
         for name in sorted(columns):
             array = columns[name]
             if array is None:
@@ -178,13 +174,10 @@ class Recording:
             if np.isnan(values[name]).all():
                 del values[name]
         return JointFrame(
-            seq=int(self.seq[index]),
-            t_bus_ns=int(self.t_ns[index]),
-            t_host_ns=0,
+            seq=int(self.seq[index]), t_bus_ns=int(self.t_ns[index]), t_host_ns=0,
             status_word=None if self.status_word is None else self.status_word[index].copy(),
-            valid=None if self.valid is None else self.valid[index].copy(),
-            **values,
-        )
+            valid=None if self.valid is None else self.valid[index].copy(), **values,
+        )  # fmt: skip
 
     @cached_property
     def _incomplete(self) -> tuple[str, ...]:

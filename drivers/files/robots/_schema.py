@@ -145,13 +145,9 @@ class RobotTable(Table):
 
 #: Tables by their names in the file, for messages.
 TABLES: dict[str, type[Table]] = {
-    "": RobotTable,
-    "joint": JointTable,
-    "tip": TipTable,
-    "transmission": TransmissionTable,
-    "model": ModelTable,
+    "": RobotTable, "joint": JointTable, "tip": TipTable, "transmission": TransmissionTable, "model": ModelTable,
     "identification": IdentificationSettings,
-}
+}  # fmt: skip
 
 
 def describe_errors(errors: list[Any], data: dict[str, Any]) -> list[tuple[str, str]]:

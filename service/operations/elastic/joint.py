@@ -169,13 +169,10 @@ def joint_rows(p: ElasticJointJob, signals: JointSignals) -> ElasticRows:
     recording = signals.recording
     return elastic_rows(
         recording.t, signals.theta_in, signals.theta_out, signals.motor_torque, signals.drive,
-        SignalSettings(cutoff_hz=p.cutoff_hz),
-        sensor_torque=signals.sensor_torque,
-        min_velocity=p.min_velocity,
+        SignalSettings(cutoff_hz=p.cutoff_hz), sensor_torque=signals.sensor_torque, min_velocity=p.min_velocity,
         smoothing=p.smoothing,
         valid=None if recording.valid is None else np.ascontiguousarray(recording.valid[:, signals.index]),
-        seq=recording.seq,
-        spans=recording.spans,
+        seq=recording.seq, spans=recording.spans,
     )  # fmt: skip
 
 
