@@ -165,19 +165,17 @@ class TrustMonitor:
         self._looks = 0
         self._recent = np.full((_LEVEL, self.n), np.nan)
         self._means = np.full((_REFERENCE, self.n), np.nan)
-        self._theta = np.zeros((4, self.p))  # snapshots, the older first; and of before quick forgetting
+        # snapshots, the older first; and of before quick forgetting
+        self._theta, self._known = (np.zeros((4, self.p)) for _ in range(2))
         self._covariance = np.zeros((4, self.p, self.p))
-        self._known = np.zeros((4, self.p))
         self._noise_levels = np.zeros((4, len(_NOISE), self.n))
-        self.shaped = np.zeros(self.n, dtype=np.bool_)
+        self.shaped, self.wrong, self.joints = (np.zeros(self.n, dtype=np.bool_) for _ in range(3))
         self._moved = np.zeros(self.n)
         self.velocity = VelocityMonitor(self.n)
         self._torque, self._same = np.full(self.n, np.nan), np.zeros(self.n)
         self._constant: BoolArray | None = None
-        self.wrong = np.zeros(self.n, dtype=np.bool_)
         self.examined = Examination.passed(self.p)
         self._count = dict.fromkeys(_COUNTERS, 0)
-        self.joints = np.zeros(self.n, dtype=np.bool_)
         self.measured = {"noise": 0.0, "signs": 0.0, "agreement": 0.0, "left": 0.0}
 
     # -- looks ----------------------------------------------------------------------------------
@@ -221,8 +219,7 @@ class TrustMonitor:
         over = bool(was_wrong and not (c["noise"] or (self.velocity.joints | stuck).any()))  # not where a joint stands
         level = self._level() if c["noise"] and c["restarted"] >= _LEVEL else None
         c["since"] += 1
-        late = c["since"] > c["wait"]
-        restart = over or (due and late) or level is not None or not np.abs(theta).max() < _DIVERGED
+        restart = over or (due and c["since"] > c["wait"]) or level is not None or not np.abs(theta).max() < _DIVERGED
         if restart:
             c["since"], c["wait"] = 0, 0 if over else max(_LEVEL, 2 * c["wait"]) if c["wait"] else _RETRY
             self._restart(state, level, usual=over or not c["restarted"])

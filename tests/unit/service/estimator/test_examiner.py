@@ -109,6 +109,7 @@ def test_an_answer_that_is_none_changes_nothing(
     arm = Arm(tmp_path)
     with capture_logs() as lines:
         arm.go_on(lambda: lines)
+    arm.examiner.close()
     assert [line["event"] for line in lines] == ["not_examined"]
     assert reason in lines[0]["reason"]
     assert (arm.told, arm.examined_s, arm.window.exists()) == ([], None, False)
@@ -126,6 +127,7 @@ def test_an_estimate_that_is_replaced_meanwhile_is_not_what_was_examined(
     (tmp_path / "go").touch()
     with capture_logs() as lines:
         arm.go_on(lambda: arm.examiner._running is None)
+    arm.examiner.close()
     assert [line["event"] for line in lines] == {"nothing": ["examined"], "close": ["not_examined"]}.get(what, [])
     assert [kind for kind, _, _ in arm.told] == (["doubted"] if what == "nothing" else [])
     assert not arm.window.exists()
