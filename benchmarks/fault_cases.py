@@ -75,7 +75,8 @@ class Data:
 class Fault:
     """A fault: changes the data from `Data.at` on; `alteration` changes the arm instead.
 
-    `causes` are the events that name it rightly where a model is active; `ambiguous` is never wrong.
+    `causes` are the events that name it rightly where a model is active; `ambiguous` is never wrong.  `common` is a
+    factor of all torques: parameters are known up to it, and from the first frame on that is all that can be right.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Fault:
     velocity: bool = False  # concerns the measured velocity
     alteration: Alteration | None = None
     causes: tuple[str, ...] = field(default=())
+    common: float = 1.0
 
 
 def _scale(channel: str, factor: float, *, every: bool = False) -> Callable[[Data], None]:
@@ -224,7 +226,7 @@ FAULTS = (
     Fault("wrap", "wrong", _wrap),
     Fault("torque gain +5 %", "wrong", _scale("tau", 1.05), causes=_SENSOR),
     Fault("torque gain +20 %", "wrong", _scale("tau", 1.2), causes=_SENSOR),
-    Fault("all torques +5 %", "wrong", _scale("tau", 1.05, every=True)),
+    Fault("all torques +5 %", "wrong", _scale("tau", 1.05, every=True), common=1.05),
     Fault("torque offset", "wrong", _offset("tau", 0.3), causes=_SENSOR),
     Fault("torque noise", "usable", _noise),
     Fault("torque coarse", "usable", _coarse),
@@ -370,6 +372,7 @@ def _faulty(name: str, mode: Mode) -> dict[str, Any]:
         truth = truths(model, estimator.base, change)
     if fault.apply is not None:
         fault.apply(data)
+    truth = truth * (fault.common if mode == "first" else 1.0)
     second = round(data.rate_hz)
     told: list[tuple[float, str, str]] = []
     seconds: list[tuple[int, int, float, str]] = []  # estimated, of them inside, largest error, and another status

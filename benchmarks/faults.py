@@ -7,7 +7,8 @@ Each fault of `benchmarks/fault_cases.py` begins in a motion that was clean, or 
 is called `estimated` in the minute after it, at least 90 % of the 95 % intervals must hold the truth.  After a payload
 the estimate must be believed again, within 15 s.  With an active model the cause that is named first is right,
 ambiguous or wrong: wrong in less than 2 %.  Clean motion and real recordings (THETAD_DATA) must not be doubted.  The
-exit code is 1 where one of these is missed.
+exit code is 1 where one of these is missed.  A factor common to all torques that was there from the first frame cannot
+be seen: values are judged up to it.
 
 `--parts` adds each case to a file, a line of JSON each, and leaves out the groups it has: the whole can be run in
 parts, and go on where it was stopped.  `--merge` judges the cases of such files together, without a run.

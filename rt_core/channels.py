@@ -298,17 +298,24 @@ _ZERO = 1e-6
 
 
 def dropped_samples(x: FloatArray, moving: BoolArray) -> IntArray:
-    """Return the samples at which a channel (N,) falls to zero for one sample while the joint is `moving` (N,).
+    """Return the samples at which a channel (N,) falls to zero while the joint is `moving` (N,).
 
-    Its neighbours have the same sign, and are twice as far from zero as all but a thousandth of the neighbours of other
-    samples are apart; fewer than ten such samples are none.
+    The values before and after a run of zeros have the same sign, and are twice as far from zero as all but a
+    thousandth of the values that lie as far apart in time differ; fewer than ten such samples are none.
     """
     zero = np.abs(x) <= _ZERO * np.nanmax(np.abs(x), initial=0.0)
-    before, after = x[:-2], x[2:]
-    clear = np.isfinite(before + after) & ~(zero[:-2] | zero[2:])
-    apart = np.abs(after - before)[clear & ~zero[1:-1]]
-    if apart.size < _CLIPPED:
-        return np.zeros(0, dtype=np.int64)
-    far = np.minimum(np.abs(before), np.abs(after)) > 2.0 * np.quantile(apart, 0.999)
-    found = 1 + np.flatnonzero(clear & zero[1:-1] & moving[1:-1] & far & (before * after > 0.0))
-    return found if found.size >= _CLIPPED else np.zeros(0, dtype=np.int64)
+    edges = np.diff(zero[1:-1].astype(np.int8), prepend=0, append=0)
+    first, after = np.flatnonzero(edges == 1) + 1, np.flatnonzero(edges == -1) + 1
+    alike = (x[first - 1] * x[after] > 0.0) & ~(zero[first - 1] | zero[after]) & moving[first] & moving[after - 1]
+    first, after = first[alike], after[alike]
+    found = [np.zeros(0, dtype=np.int64)]
+    for length in np.unique(after - first):
+        reach = int(length) + 1
+        apart = np.abs(x[reach:] - x[:-reach])[~(zero[reach:] | zero[:-reach])]
+        apart = apart[np.isfinite(apart)]
+        a = first[after - first == length]
+        if apart.size >= _CLIPPED:
+            far = np.minimum(np.abs(x[a - 1]), np.abs(x[a + length])) > 2.0 * np.quantile(apart, 0.999)
+            found.append((a[far, None] + np.arange(length)).ravel())
+    samples = np.sort(np.concatenate(found))
+    return samples if samples.size >= _CLIPPED else samples[:0]

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from service.io.log import Log
 from service.worker.resources import SINGLE_THREADED
 
 _LIMIT_S = 600.0  # on a machine that has no time for it
-_Found = tuple[Examination, dict[str, Any]]  # and how it was found
+_Found = tuple[Examination, dict[str, float]]  # and what it took
 
 
 class Examiner:
@@ -66,7 +67,7 @@ class Examiner:
             elif self._estimate == (trust.generation, self._times.from_ns):
                 found, about = running.result()
                 self._estimator.take_examination(found)
-                self._log.info("examined", seconds=about["seconds"], cpu_s=about["cpu_s"], found=found.text)
+                self._log.info("examined", found=found.text, **about)
         elif due:
             settings = self._estimator.settings
             frames = self._buffer.since(self._times.begin_ns(t_ns, self._estimator.rate_hz))
@@ -86,7 +87,7 @@ class Examiner:
         """Write the frames and examine them in another process; in a thread of its own."""
         command, pipe = [sys.executable, "-m", "service.estimator.examination_process"], subprocess.PIPE
         try:
-            asked.write(self._buffer)
+            until_ns = asked.write(self._buffer)["t_ns"][1]
             with subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **SINGLE_THREADED}, text=True
             ) as process:
@@ -105,7 +106,7 @@ class Examiner:
         found = Examination.restored(about, len(self._estimator.base))
         if found.moved.tolist() != about["examined_moved"]:
             raise RuntimeError("its answer is no examination of this arm")
-        return found, about
+        return replace(found, until_s=1e-9 * until_ns), {key: float(about[key]) for key in ("seconds", "cpu_s")}
 
     def close(self) -> None:
         """End an examination that is running."""

@@ -52,13 +52,14 @@ class TrustEvents:
     def document(self, t_ns: int) -> dict[str, dict[str, Any]]:
         """Return `trust` and `supply` of a status message; `t_ns` is the time of the latest frame."""
         trust, supply = self.estimator.trust, self.estimator.supply
-        joints = [self._names[j] for j in np.flatnonzero(trust.joints | trust.wrong)]
         since_s = max(0.0, 1e-9 * (t_ns - self._since_ns)) if trust.reasons else None
+        until_s = trust.examined.until_s
         return {
             "trust": {
                 "state": "doubted" if trust.reasons else "believed", "reasons": list(trust.reasons),
-                "joints": joints, "reason": trust.text(self._names),
-                "since_s": since_s, "examined": trust.examined.text,
+                "joints": [self._names[j] for j in np.flatnonzero(trust.joints | trust.wrong)],
+                "reason": trust.text(self._names), "since_s": since_s, "examined": trust.examined.text,
+                "examined_s": until_s if np.isfinite(until_s) else None,
             },
             "supply": {"state": "starved" if supply.cause else "ok", "cause": supply.cause, "share": supply.share,
                        "reason": supply.text},

@@ -35,11 +35,14 @@ class Examination:
         What was found, for people; empty if nothing.
     wrong : bool
         Whether the data or the robot file are, so that nothing is to be believed.
+    until_s : float
+        Time of the last frame that was examined [s]; NaN before any was.
     """
 
     moved: FloatArray
     text: str = ""
     wrong: bool = False
+    until_s: float = np.nan
 
     @classmethod
     def passed(cls, p: int) -> Examination:
@@ -57,7 +60,7 @@ class Examination:
 
     def state(self) -> dict[str, Any]:
         """Return the state to save."""
-        return {f"examined_{key}": getattr(self, key) for key in ("moved", "text", "wrong")}
+        return {f"examined_{key}": getattr(self, key) for key in ("moved", "text", "wrong", "until_s")}
 
     @classmethod
     def restored(cls, saved: Mapping[str, Any], p: int) -> Examination:
@@ -65,7 +68,8 @@ class Examination:
         moved = np.array(saved.get("examined_moved", ()), dtype=np.float64)
         if moved.shape != (p,) or not np.isfinite(moved).all():
             return cls.passed(p)
-        return cls(moved, str(saved["examined_text"]), bool(saved["examined_wrong"]))
+        until_s = float(saved.get("examined_until_s", np.nan))  # missing in files of earlier versions
+        return cls(moved, str(saved["examined_text"]), bool(saved["examined_wrong"]), until_s)
 
 
 class ExaminationTimes:

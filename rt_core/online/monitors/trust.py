@@ -42,6 +42,7 @@ and velocities that the motion does not show, and joints that stand, say nothing
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ from rt_core.online import _state as m
 from rt_core.online._state import EstimatorState
 from rt_core.online.monitors.examination import Examination
 from rt_core.online.monitors.velocity import VelocityMonitor
-from rt_core.types import BoolArray, FloatArray, IntArray
+from rt_core.types import BoolArray, FloatArray
 
 #: Covariance (p, p) of the estimate, whether data support each parameter, and its scale (p,), as of a report.
 Values = tuple[FloatArray, BoolArray, FloatArray]
@@ -93,17 +94,13 @@ _REASONS = {
 _SIGNS = "friction of a joint would drive it: check signs and order of the channels"
 
 
-def friction_terms(base: BaseParameters, n: int) -> IntArray:
-    """Return the Coulomb and viscous parameters (n, 2) of joints of which they are all of the friction; -1 for none."""
-    layout = base.layout
-    law, source = layout.law, layout.source
+def friction_terms(base: BaseParameters, n: int) -> BoolArray:
+    """Return which parameters (n, p) are Coulomb and viscous friction of a joint of which they are all of it."""
+    law, source = base.layout.law, base.layout.source
     alone = np.count_nonzero(base.mapping, axis=1) == 1
     shaped = source[(law > LAW_COULOMB) & (law != LAW_OFFSET)]
-    found = np.full((n, 2), -1, dtype=np.int64)
-    for at, wanted in enumerate((LAW_COULOMB, LAW_VISCOUS)):
-        for c in np.flatnonzero((law == wanted) & alone & ~np.isin(source, shaped)):
-            found[source[c], at] = c
-    return found
+    plain = np.isin(law, (LAW_COULOMB, LAW_VISCOUS)) & alone & ~np.isin(source, shaped)
+    return np.asarray(plain & (source == np.arange(n)[:, None]))
 
 
 def disagreement(difference: FloatArray, covariance: FloatArray, free: FloatArray) -> tuple[float, float, int, float]:
@@ -168,19 +165,17 @@ class TrustMonitor:
         self._looks = 0
         self._recent = np.full((_LEVEL, self.n), np.nan)
         self._means = np.full((_REFERENCE, self.n), np.nan)
-        self._theta = np.zeros((4, self.p))  # snapshots, the older first; and of before quick forgetting
+        # snapshots, the older first; and of before quick forgetting
+        self._theta, self._known = (np.zeros((4, self.p)) for _ in range(2))
         self._covariance = np.zeros((4, self.p, self.p))
-        self._known = np.zeros((4, self.p))
         self._noise_levels = np.zeros((4, len(_NOISE), self.n))
-        self.shaped = np.zeros(self.n, dtype=np.bool_)
+        self.shaped, self.wrong, self.joints = (np.zeros(self.n, dtype=np.bool_) for _ in range(3))
         self._moved = np.zeros(self.n)
         self.velocity = VelocityMonitor(self.n)
         self._torque, self._same = np.full(self.n, np.nan), np.zeros(self.n)
         self._constant: BoolArray | None = None
-        self.wrong = np.zeros(self.n, dtype=np.bool_)
         self.examined = Examination.passed(self.p)
         self._count = dict.fromkeys(_COUNTERS, 0)
-        self.joints = np.zeros(self.n, dtype=np.bool_)
         self.measured = {"noise": 0.0, "signs": 0.0, "agreement": 0.0, "left": 0.0}
 
     # -- looks ----------------------------------------------------------------------------------
@@ -224,8 +219,7 @@ class TrustMonitor:
         over = bool(was_wrong and not (c["noise"] or (self.velocity.joints | stuck).any()))  # not where a joint stands
         level = self._level() if c["noise"] and c["restarted"] >= _LEVEL else None
         c["since"] += 1
-        late = c["since"] > c["wait"]
-        restart = over or (due and late) or level is not None or not np.abs(theta).max() < _DIVERGED
+        restart = over or (due and c["since"] > c["wait"]) or level is not None or not np.abs(theta).max() < _DIVERGED
         if restart:
             c["since"], c["wait"] = 0, 0 if over else max(_LEVEL, 2 * c["wait"]) if c["wait"] else _RETRY
             self._restart(state, level, usual=over or not c["restarted"])
@@ -328,35 +322,24 @@ class TrustMonitor:
         # of what is older than quick forgetting the data are among those of the estimate
         spread = (covariance + (snapshot < _BEFORE) * self._covariance[snapshot])[np.ix_(both, both)]
         difference = (theta - self._theta[snapshot])[both]
-        if not (np.isfinite(spread).all() and np.isfinite(difference).all()):
-            return None  # the estimate is invalid
-        try:
-            found = disagreement(difference, spread, self._free[both])
-        except np.linalg.LinAlgError:  # not positive definite by rounding: nothing is compared
-            return None
-        return *found, int(both.sum())
+        if np.isfinite(spread).all() and np.isfinite(difference).all():  # else the estimate is invalid
+            with suppress(np.linalg.LinAlgError):  # not positive definite by rounding: nothing is compared
+                return *disagreement(difference, spread, self._free[both]), int(both.sum())
+        return None
 
     def _see_signs(self, theta: FloatArray, covariance: FloatArray, scale: FloatArray) -> None:
         """Look for friction that would drive a joint at its usual speed, by more than the noise."""
-        worst = 0.0
-        for dry, viscous in self._friction.tolist():
-            row = np.zeros(self.p)
-            if dry >= 0 and scale[dry] > 0.0:
-                row[dry] = scale[dry]
-            if viscous >= 0 and scale[viscous] > 0.0:
-                row[viscous] = scale[viscous]
-            value, variance = float(row @ theta), float(row @ covariance @ row)
-            if value < -1.0 and variance > 0.0:
-                worst = max(worst, -value / (SIGN_STD * float(np.sqrt(variance))))
-        self.measured["signs"] = worst
-        self._count["signs"] = int(worst > 1.0)
+        rows = self._friction * scale
+        values, variances = rows @ theta, ((rows @ covariance) * rows).sum(axis=1)
+        drives = (values < -1.0) & (variances > 0.0)
+        self.measured["signs"] = float((-values[drives] / (SIGN_STD * np.sqrt(variances[drives]))).max(initial=0.0))
+        self._count["signs"] = int(self.measured["signs"] > 1.0)
 
     def _keep(self, state: EstimatorState, values: Values) -> None:
         """Take a snapshot."""
         c = self._count
-        self._take(state, values, 1)
-        if not c["snapshots"]:
-            self._take(state, values, 1)  # the older one, too
+        for _ in range(1 if c["snapshots"] else 2):  # the older one, too
+            self._take(state, values, 1)
         c["snapshots"] += 1
         c["age"] = c["anew"] = c["wait"] = 0
 

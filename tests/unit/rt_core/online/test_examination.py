@@ -32,8 +32,9 @@ def test_what_was_found_is_told_kept_with_the_state_and_ended_by_the_next() -> N
     std = estimator.report().std
     other = OnlineEstimator(estimator.model, SETTINGS, RATE)
     for moved, wrong in ((0.0 * std, False), (100.0 * std, False), (std, True)):
-        estimator.take_examination(Examination(moved, "why", wrong))
+        estimator.take_examination(Examination(moved, "why", wrong, 7.5))
         other.restore(estimator.state())
+        assert other.trust.examined.until_s == 7.5
         for mine, valued in ((estimator, "estimated"), (other, "frozen")):  # what was restored has seen no motion yet
             report = mine.report(note=False)
             assert mine.trust.reasons == (("diagnosis",) if wrong else ())
@@ -43,6 +44,7 @@ def test_what_was_found_is_told_kept_with_the_state_and_ended_by_the_next() -> N
             np.testing.assert_allclose(np.sqrt(np.diag(mine.stated_covariance)), report.std)
     estimator.reset()
     assert estimator.trust.reasons == ()
+    assert np.isnan(estimator.trust.examined.until_s)
 
 
 def test_it_is_due_after_some_motion_then_ever_more_rarely_and_again_after_a_restart() -> None:

@@ -28,11 +28,15 @@ SETTINGS = OnlineSettings(update_hz=50.0)
 CLEAN = round(40.0 * RATE)
 
 
-@lru_cache
-def moving(seconds: float = 75.0) -> tuple[RobotModel, SimulatedData]:
-    model = random_arm(3, 21)
+def simulated(model: RobotModel, rate_hz: float, seconds: float) -> SimulatedData:
     motion = MotionSettings(seed=1, candidates=1, base_frequency_hz=0.2)
-    return model, SimulatedArm(model, SimSettings(rate_hz=RATE, seed=1, torque_noise=0.004), motion).simulate(seconds)
+    return SimulatedArm(model, SimSettings(rate_hz=rate_hz, seed=1, torque_noise=0.004), motion).simulate(seconds)
+
+
+@lru_cache
+def moving() -> tuple[RobotModel, SimulatedData]:
+    model = random_arm(3, 21)
+    return model, simulated(model, RATE, 75.0)
 
 
 def feed(
@@ -105,8 +109,7 @@ def test_a_wrong_sign_is_never_believed_and_a_restart_of_the_process_does_not_fo
 def test_an_encoder_that_slips_slowly_is_told_by_the_links() -> None:
     """What it does to the torque is learned; no payload and no friction does it to the links."""
     model, rate = random_arm(6, 21), 100.0
-    motion = MotionSettings(seed=1, candidates=1, base_frequency_hz=0.2)
-    data = SimulatedArm(model, SimSettings(rate_hz=rate, seed=1, torque_noise=0.004), motion).simulate(65.0)
+    data = simulated(model, rate, 65.0)
     q = data.channels["q"].copy()
     q[:, 2] += 0.4 * np.clip((data.t - 38.0) / 5.0, 0.0, 1.0)
     estimator = OnlineEstimator(model, SETTINGS, rate)
@@ -141,9 +144,7 @@ def test_a_payload_is_learned_anew_within_15_s() -> None:
     inertial[-1, 0] += 0.3 * inertial[-1, 0]  # a body at the last link's frame
     heavy = replace(model, inertial=inertial)
     truth = base.theta(standard_parameters(heavy, base.standard))
-    settings = SimSettings(rate_hz=RATE, seed=1, torque_noise=0.004)
-    motion = MotionSettings(seed=1, candidates=1, base_frequency_hz=0.2)
-    after = SimulatedArm(heavy, settings, motion).simulate(75.0)
+    after = simulated(heavy, RATE, 75.0)
     np.testing.assert_allclose(after.q, data.q, atol=1e-9)  # the motion does not depend on the load
     estimator = estimator_of()
     before = share(estimator.report())
