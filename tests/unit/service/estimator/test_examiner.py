@@ -14,6 +14,7 @@ from drivers.frame import JointFrame
 from rt_core.online import OnlineEstimator, OnlineSettings
 from service.estimator._examiner import Examiner
 from service.estimator._frame_buffer import FrameBuffer
+from service.estimator._frame_consumer import FrameBlock
 from service.estimator._trust import TrustEvents
 from service.io.log import get_log
 
@@ -33,9 +34,9 @@ def test_a_torque_that_is_late_from_the_first_frame_is_told(tmp_path: Path) -> N
         before = angle - turns * 0.02
         dq, ddq = 0.05 * turns @ np.cos(before), -0.05 * turns**2 @ np.sin(before)
         tau = 95.0 * ddq + 200.0 * dq + 20.0 * np.sign(dq) + error
-        frame = JointFrame(k, t_ns, t_ns, q=np.array([0.05 * np.sin(angle).sum()]), tau=np.array([tau]))
-        estimator.step(t_ns, k, frame.q, frame.tau)
-        buffer.push(frame)
+        q, torque = np.array([0.05 * np.sin(angle).sum()]), np.array([tau])
+        estimator.step(t_ns, k, q, torque)
+        buffer.push(FrameBlock.of(JointFrame(k, t_ns, t_ns, q=q, tau=torque), (q, torque, None, None)))
         examiner.poll(t_ns, lambda: META, suppressed=False)
     while not told:
         time.sleep(0.01)
