@@ -12,6 +12,7 @@ from rt_core.online._settings import OnlineSettings
 from rt_core.online._state import EstimatorState
 from rt_core.online.filters import FilterBank
 from rt_core.online.monitors.residual_evidence import friction_columns
+from rt_core.online.rls import noise
 from rt_core.types import FloatArray
 
 _START_EFFORTS = 10.0  # one standard deviation of the start value may mean this many times the effort limit
@@ -21,11 +22,6 @@ _FLOOR_ROUND = 0.05  # share of the memory in which each row of the information 
 _IMPOSSIBLE = 20.0  # velocity or torque beyond this many times a joint's limit is a sensor fault
 _TOP_SPEED = 1e3  # where the robot file states no limit [rad/s or m/s]
 _TOP_TORQUE = 1e9  # [N*m or N]
-_SIGMA_MEMORY_S = 30.0
-_TORQUE_MEMORY_S = 1.0
-_BLOCK_S = 1.0
-_BLOCK_MEMORY = 100.0
-_BLOCK_PRIOR = 5.0
 _SHORT_HZ = 20.0
 _BRIDGED_MEMORY_S = 30.0
 
@@ -77,9 +73,9 @@ def initial_state(
     s[m.ALPHA], s[m.BETA] = settings.alpha, settings.beta
     s[m.EXCESS_ON], s[m.EXCESS_OFF] = settings.excess_on, settings.excess_off
     s[m.A_INNOVATION] = 1.0 - np.exp(-1.0 / (settings.innovation_s * updates_hz))
-    s[m.A_SIGMA] = 1.0 - np.exp(-1.0 / (_SIGMA_MEMORY_S * updates_hz))
-    s[m.A_TORQUE] = 1.0 - np.exp(-1.0 / (_TORQUE_MEMORY_S * updates_hz))
-    s[m.A_BLOCK] = 1.0 / _BLOCK_MEMORY
+    s[m.A_SIGMA] = 1.0 - np.exp(-1.0 / (noise.SIGMA_MEMORY_S * updates_hz))
+    s[m.A_TORQUE] = 1.0 - np.exp(-1.0 / (noise.TORQUE_MEMORY_S * updates_hz))
+    s[m.A_BLOCK] = 1.0 / noise.BLOCK_MEMORY
     s[m.INFLATION] = inflation
     short_every = max(1, round(updates_hz / _SHORT_HZ))
     s[m.A_POWER] = 1.0 - np.exp(-short_every / (settings.memory_s * updates_hz))
@@ -91,10 +87,10 @@ def initial_state(
     state.ints[m.FLOOR_STEP] = max(1, round(_FLOOR_ROUND * settings.memory_s * updates_hz / p))
     state.ints[m.FLOOR_EVERY] = state.ints[m.FLOOR_STEP] * p
     state.ints[m.SHORT_RENEWALS] = max(1, round(settings.excitation_s * updates_hz / short_every))
-    state.ints[m.BLOCK_ROWS] = max(2, round(_BLOCK_S * updates_hz))
+    state.ints[m.BLOCK_ROWS] = max(2, round(noise.BLOCK_S * updates_hz))
     s[m.SETTLE_ROWS] = _SETTLE_S * updates_hz
-    state["inflation_sum"][:] = _BLOCK_PRIOR * inflation
-    state["inflation_count"][:] = _BLOCK_PRIOR
+    state["inflation_sum"][:] = noise.BLOCK_PRIOR * inflation
+    state["inflation_count"][:] = noise.BLOCK_PRIOR
     state["forgetting"][:] = s[m.LAMBDA]
     state["innovation"][:] = np.nan
     return state, start

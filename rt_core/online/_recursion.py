@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import asdict
+from typing import Any
+
 import numpy as np
 
 from rt_core.model.base import BaseParameters, base_parameters
@@ -10,7 +15,6 @@ from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
 from rt_core.online import _state as m
 from rt_core.online._initial_state import initial_state
-from rt_core.online._metadata import describe
 from rt_core.online._pipeline import clear_filters, take_frame
 from rt_core.online._settings import OnlineSettings
 from rt_core.online.filters import filter_bank, low_pass
@@ -71,10 +75,24 @@ class Recursion:
     # -- construction ---------------------------------------------------------------------------
 
     def _describe(self) -> None:
-        """Update `meta`, the metadata for subscribers, and `state_hash`, which a saved state must match."""
-        self.state_hash, self.meta = describe(
-            self.model, self.base, self.settings, self.rate_hz, self.factor, self.has_dq, self.delay_s
-        )
+        """Update `meta` for subscribers, and `state_hash`, without friction's constants, which a state must match."""
+        model, base, rate_hz = self.model, self.base, self.rate_hz
+        friction = asdict(model.friction)
+        if friction["temperature"] == "none":  # it was added later: old states stay valid
+            del friction["temperature"]
+        self.meta: dict[str, Any] = {
+            "robot": model.name, "joints": [j.name for j in model.joints],
+            "torque_units": ["N*m" if j.kind == "revolute" else "N" for j in model.joints],
+            "parameters": list(base.names), "units": list(base.layout.units), "expressions": list(base.expressions),
+            "standard": list(base.standard.names), "base_map": base.mapping.tolist(), "friction": friction,
+            "settings": asdict(self.settings), "rate_hz": rate_hz, "update_hz": rate_hz / self.factor,
+            "has_dq": self.has_dq, "delay_s": self.delay_s,
+        }  # fmt: skip
+        content = json.dumps(self.meta, sort_keys=True) + model.geometry.tobytes().hex() + str(model.gravity)
+        constants = base.layout.shape[:, 0].tolist()
+        self.state_hash = hashlib.sha256(content.encode()).hexdigest()
+        full = hashlib.sha256((content + json.dumps(constants)).encode()).hexdigest()
+        self.meta |= {"constants": constants, "hash": full}
 
     @property
     def delay_s(self) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rt_core.online import _state as m
 from rt_core.types import FloatArray, IntArray
@@ -37,6 +38,18 @@ class SavedState:
     resets: int
 
 
+def saved_arrays(saved: Mapping[str, Any], like: Mapping[str, Any], what: str = "") -> dict[str, NDArray[Any]]:
+    """Return the arrays of a saved state by the names, types and shapes of `like`; `ValueError` if they are others."""
+    missing = [name for name in like if saved.get(name) is None]
+    if missing:
+        raise ValueError(f"the saved state{what} lacks {', '.join(missing)}")
+    found = {name: np.array(saved[name], dtype=value.dtype) for name, value in like.items()}
+    wrong = [name for name, value in like.items() if found[name].shape != value.shape]
+    if wrong:
+        raise ValueError(f"the saved state{what} has another size: {', '.join(wrong)}")
+    return found
+
+
 def take_saved(saved: Mapping[str, Any], state_hash: str, state: m.EstimatorState, p: int) -> SavedState:
     """Fill `state` of `p` parameters from `saved`, return the rest; `ValueError`, without a change, if it is wrong."""
     if saved.get("format") not in (*EARLIER, STATE_FORMAT):
@@ -44,19 +57,10 @@ def take_saved(saved: Mapping[str, Any], state_hash: str, state: m.EstimatorStat
         raise ValueError(f"state format {saved.get('format')!r}, this version reads {known} and {STATE_FORMAT}")
     if saved.get("hash") != state_hash:
         raise ValueError("the saved state belongs to another robot or other settings")
-    missing = [key for key in ("floats", "ints", "validated", "excited_at") if saved.get(key) is None]
-    if missing:
-        raise ValueError(f"the saved state lacks {', '.join(missing)}")
-    floats, validated, excited_at = (
-        np.array(saved[key], dtype=np.float64) for key in ("floats", "validated", "excited_at")
-    )
-    ints = np.asarray(saved["ints"], dtype=np.int64)
     if saved["format"] in EARLIER:
-        floats, ints = _from_earlier(int(saved["format"]), floats, ints, state)
-    if floats.shape != state.floats.shape or ints.shape != state.ints.shape:
-        raise ValueError("the saved state has another size")
-    if validated.shape != (p,) or excited_at.shape != (p,):
-        raise ValueError("the saved state has another number of parameters")
+        saved = {**saved, **_from_earlier(saved, state)}
+    like = {"floats": state.floats, "ints": state.ints, "validated": np.empty(p), "excited_at": np.empty(p)}
+    floats, ints, validated, excited_at = saved_arrays(saved, like).values()
     if not np.array_equal(ints[: m.FRAMES], state.ints[: m.FRAMES]):
         raise ValueError("the saved state has other sizes")
     if not np.array_equal(ints[m.HEAD :], state.ints[m.HEAD :]):
@@ -79,15 +83,14 @@ def take_saved(saved: Mapping[str, Any], state_hash: str, state: m.EstimatorStat
     return SavedState(validated, excited_at, temperatures, lost, resets)
 
 
-def _from_earlier(
-    version: int, floats: FloatArray, ints: IntArray, present: m.EstimatorState
-) -> tuple[FloatArray, IntArray]:
-    """Map the two arrays of a state of format `version`, one of `EARLIER`; `ValueError` if they are not of its layout.
+def _from_earlier(saved: Mapping[str, Any], present: m.EstimatorState) -> dict[str, FloatArray | IntArray]:
+    """Map the two arrays of a state of a format of `EARLIER`; `ValueError` if they are not of its layout.
 
     Fields added since have their initial values.  `present` is a state of the same robot and settings; only its layout
     and constants are used.
     """
-    fields = m.FIELDS[: m.FIELDS.index(_FIRST_ADDED[version])]
+    floats, ints = (np.array(saved.get(name), dtype=kind) for name, kind in (("floats", float), ("ints", np.int64)))
+    fields = m.FIELDS[: m.FIELDS.index(_FIRST_ADDED[saved["format"]])]
     added = len(m.FIELDS) - len(fields)
     old_head, head = m.HEAD + len(fields) + len(m.INT_FIELDS), m.HEAD + len(m.FIELDS) + len(m.INT_FIELDS)
     layout = present.ints[m.HEAD : head]
@@ -109,4 +112,4 @@ def _from_earlier(
     for k, name in enumerate(m.INT_FIELDS):
         size = present.integers(name).size
         new_ints[layout[len(m.FIELDS) + k] :][:size] = ints[moved[k] :][:size]
-    return new_floats, new_ints
+    return {"floats": new_floats, "ints": new_ints}

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from rt_core.model.base import link_torque
+from rt_core.model.friction import REFERENCE_TEMPERATURE
+from rt_core.model.regressor import regressor
 from rt_core.model.temperature import TemperatureRange
 from rt_core.online import _state as m
-from rt_core.online._latest_sample import LatestSample, filtered_torque, latest_sample, stationary_torque
 from rt_core.online._pipeline import clear_filters
 from rt_core.online._recursion import Recursion
 from rt_core.online._saved_state import STATE_FORMAT, take_saved
-from rt_core.online.checkpoint import Checkpoint
 from rt_core.online.monitors.examination import Examination
 from rt_core.online.monitors.stuck_encoder import StationaryTorque
 from rt_core.online.report import EstimateReport
@@ -24,6 +25,23 @@ from rt_core.types import BoolArray, FloatArray
 
 _LARGEST = float(np.finfo(np.float64).max) ** 0.25  # of a parameter: squares of squares are formed of it
 _ROUNDING = 1e-9  # of the largest parameter: models that differ by less are the same
+# what a joint that stands may need beyond its model, in `stationary_torque`
+_STICTION = 3.0  # largest ratio of static friction to sliding friction at `_SLOW`
+_SLOW = 0.1  # [rad/s or m/s]
+_SURE = 4.0  # standard deviations of the estimate
+_NOISE = 8.0  # standard deviations of a row
+_STRUCTURE = 0.15  # share of a joint's usual torque that a model does not explain
+
+
+class _Sample(NamedTuple):
+    """Filtered signals (n,), the load (1, n) of load-dependent friction, and temperatures (1, n) if it follows them."""
+
+    q: FloatArray
+    dq: FloatArray
+    ddq: FloatArray
+    tau: FloatArray
+    load: FloatArray | None
+    temperature: FloatArray | None
 
 
 class OnlineEstimator(Recursion):
@@ -194,60 +212,87 @@ class OnlineEstimator(Recursion):
         if newest is None:
             return None
         theta = self._state["theta"] if self._active is None else self._active
-        predicted = newest.rows(self.model, self.base) @ theta
+        predicted = self._rows(newest, newest.dq, newest.ddq) @ theta
         s = self._state["scalars"]
         t = s[m.ORIGIN] + (self._state.ints[m.GRID] - 1 - self.bank.delay) * s[m.STEP]
         return (self._origin_ns or 0) + round(float(t) * 1e9), newest.tau, predicted, newest.tau - predicted
 
-    def _newest(self) -> LatestSample | None:
+    def _newest(self) -> _Sample | None:
         """Return the latest filtered sample; None until the filters are full, and while a temperature is missing."""
-        if self.lacks_temperature.any():
+        tau, state = self.filtered_torque, self._state
+        if tau is None or self.lacks_temperature.any():
             return None
-        return latest_sample(self._state, self.model, self.base, self.bank.smooth, warm=self.has_temperature)
+        lane = int(state.ints[m.LAST_LANE])
+        q, dq, ddq = (state["state"][k, :, lane].copy() for k in range(3))
+        load = temperature = None
+        if self.base.layout.has_load:
+            load = link_torque(self.model, self.base, state["load_theta"], q[None], dq[None], ddq[None])
+        if self.has_temperature:
+            temperature = state["state"][4:, :, lane] + REFERENCE_TEMPERATURE
+        return _Sample(q, dq, ddq, tau, load, temperature)
+
+    def _rows(self, sample: _Sample, dq: FloatArray, ddq: FloatArray) -> FloatArray:
+        """Return the base regressor (n, p) of a sample, with the motion `dq` and `ddq` (n,)."""
+        q, load, temperature = sample.q[None], sample.load, sample.temperature
+        rows = regressor(self.model, self.base.layout, q, dq[None], ddq[None], load=load, temperature=temperature)
+        return np.asarray(rows[0])
 
     @property
     def filtered_torque(self) -> FloatArray | None:
         """Torque (n,) [N*m] of the latest filtered sample; None until the filters are full."""
-        return filtered_torque(self._state, self.model.n, self.bank.smooth)
+        state, n, smooth = self._state, self.model.n, self.bank.smooth
+        if state.ints[m.SAMPLES] == 0:
+            return None
+        at = int(state.ints[m.RING_AT])
+        return np.asarray(state["ring"][n : 2 * n, at : at + smooth.size] @ smooth)
 
     def stationary_torque(self, rests: BoolArray) -> StationaryTorque | None:
-        """Return the torque residuals with the joints `rests` (n,) taken as standing; None where `torque` is."""
+        """Return the torque residuals with the joints `rests` (n,) taken as standing; None where `torque` is.
+
+        Joints whose noise is not known yet have an infinite limit.
+        """
         newest = self._newest()
         if newest is None:
             return None
-        state = self._state
-        return stationary_torque(
-            self.model, self.base, state["theta"], root_of(state, len(self.base)), newest, rests,
-            np.sqrt(state["sigma2"]), np.sqrt(state["torque2"]),
-            state["moved"] >= state["scalars"][m.SETTLE_ROWS],
-        )  # fmt: skip
+        state, theta, model = self._state, self._state["theta"], self.model
+        sigma, usual = np.sqrt(state["sigma2"]), np.sqrt(state["torque2"])
+        # velocity and acceleration are set to zero: they may come from another sensor than the position
+        Y = self._rows(newest, np.where(rests, 0.0, newest.dq), np.where(rests, 0.0, newest.ddq))
+        still, slow = np.zeros(model.n), np.full(model.n, _SLOW)
+        # terms in the square of the speed cancel
+        forth, back = (self._rows(newest, speed, still) @ theta for speed in (slow, -slow))
+        std = np.linalg.norm(Y @ triangle_inverse(root_of(state, len(self.base))), axis=1)
+        limit = _STICTION * (0.5 * np.abs(forth - back)) + _SURE * std + _NOISE * sigma + _STRUCTURE * usual
+        limit[state["moved"] < state["scalars"][m.SETTLE_ROWS]] = np.inf
+        return StationaryTorque(newest.tau - Y @ theta, limit, _NOISE * sigma + 0.1 * _STRUCTURE * usual)
 
     # -- state ----------------------------------------------------------------------------------
 
     @property
     def generation(self) -> int:
-        """Number of times the estimate was replaced; a checkpoint is valid only within its generation."""
+        """Number of times the estimate was replaced; a snapshot is valid only within its generation."""
         return self._generation
 
-    def checkpoint(self) -> Checkpoint:
-        """Return a snapshot of the estimate, for `rollback`."""
-        return Checkpoint.of(
-            self._state, self._validated, self._excited_at, self._warmth.seen, self._generation, self.trust.state()
-        )
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state for `rollback`, valid only for this estimator."""
+        return {**self.state(), "generation": self._generation}
 
-    def rollback(self, checkpoint: Checkpoint) -> bool:
-        """Restore a checkpoint; clear the filters, keep the clock and the counters of frames.
+    def rollback(self, snapshot: Mapping[str, Any]) -> bool:
+        """Restore a snapshot; clear the filters, keep the clock and the counters of frames.
 
         Returns False, and only clears the filters, if the estimate was replaced meanwhile.
         """
         state = self._state
-        same = checkpoint.generation == self._generation
+        same = bool(snapshot["generation"] == self._generation)
         if same:
-            checkpoint.put_into(state)
-            self._validated, self._excited_at = checkpoint.validated.copy(), checkpoint.excited_at.copy()
-            self._warmth.seen[:] = checkpoint.seen
+            counters, time = state.ints[m.FRAMES : m.UPDATES].copy(), state["scalars"][m.TIME]
+            state.floats[:], state.ints[:] = snapshot["floats"], snapshot["ints"]
+            state.ints[m.FRAMES : m.UPDATES], state["scalars"][m.TIME] = counters, time
+            self._validated, self._excited_at = snapshot["validated"].copy(), snapshot["excited_at"].copy()
+            if self.has_temperature:
+                self._warmth.seen[:] = snapshot["temperatures"]
             self._moved = state["moved"].copy()
-            self._take_trust(checkpoint.trust)
+            self._take_trust(snapshot)
         self._watch_active()
         clear_filters(state.floats, state.ints)
         state["scalars"][m.LAST_MOTION] = -np.inf
@@ -262,7 +307,7 @@ class OnlineEstimator(Recursion):
             **({"temperatures": self._warmth.seen.copy()} if self.has_temperature else {}),
         }  # fmt: skip
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state; clear the filters.
 
         Raises

@@ -8,20 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator
-from rt_core.online.breakaway import BreakawayTracker, JointBreakaway, Start, StartDetector
+from rt_core.online.breakaway import BreakawayTracker, Start, StartDetector
 from rt_core.online.breakaway.load import rest_torque, sliding_friction
 from rt_core.types import FloatArray
 from service.estimator._active_model import ReportEvent
+from service.estimator._frame_consumer import FrameBlock, FrameConsumer, row
 
-_PREFIX = "breakaway_"
 #: After a start, a joint is observed for so long [s], and for the estimator's delay, before the start counts.
 CONFIRM_S = 1.0
 
 
-class BreakawayTracking:
+class BreakawayTracking(FrameConsumer):
     """Tracks the breakaway friction of every joint whose motor turns that joint alone.
 
     A payload picked up at rest shows only when the arm moves, so a start waits until the motion after it is explained.
@@ -35,6 +34,8 @@ class BreakawayTracking:
     report_event : callable
         Takes events.
     """
+
+    prefix = "breakaway_"
 
     def __init__(self, estimator: OnlineEstimator, trusted: Callable[[], bool], report_event: ReportEvent) -> None:
         self.estimator, self._trusted, self._report_event = estimator, trusted, report_event
@@ -55,16 +56,21 @@ class BreakawayTracking:
             "units": ["N*m" if joint.kind == "revolute" else "N" for joint in model.joints],
         }
 
-    def push(self, frame: JointFrame, q: FloatArray, tau: FloatArray, *, masked: bool) -> None:
-        """Process a frame with joint positions and torques `q`, `tau` (n,); `masked` frames carry no information."""
+    def push(self, block: FrameBlock) -> None:
+        """Process frames."""
+        if block.lacking:
+            return
+        for k, t_ns in enumerate(block.t_ns):
+            x, q_motor, valid = block.q[k], row(block.channels.get("q_motor"), k), row(block.joints_valid, k)
+            if self._gears is not None and q_motor is not None and len(q_motor) == len(x):
+                x = (q_motor - self._gears.offset) / np.diagonal(self._gears.matrix)
+            known = not block.masked and (valid is None or bool(valid.all()))
+            self._push(t_ns, x, block.q[k], block.tau[k] if known else self._nothing)
+
+    def _push(self, t_ns: int, x: FloatArray, q: FloatArray, tau: FloatArray) -> None:
         if self._origin_ns is None:
-            self._origin_ns = frame.t_bus_ns
-        self._now_s = (frame.t_bus_ns - self._origin_ns) * 1e-9
-        x = q
-        if self._gears is not None and frame.q_motor is not None and len(frame.q_motor) == len(q):
-            x = (frame.q_motor - self._gears.offset) / np.diagonal(self._gears.matrix)
-        if masked or (frame.valid is not None and not frame.valid.all()):
-            tau = self._nothing
+            self._origin_ns = t_ns
+        self._now_s = (t_ns - self._origin_ns) * 1e-9
         for start in self._detector.push(self._now_s, x, q, tau):
             if start.joint not in self._not_tracked:
                 self._waiting.append(start)
@@ -102,7 +108,7 @@ class BreakawayTracking:
         )
 
     def _report_change(self, joint: int, before: float) -> None:
-        now = self.report(joint)
+        now = self.tracker.report(joint, self._now_s)
         if now.value is None:
             return  # the new starts differ too much; `status` shows it
         unit = self.meta["units"][joint]
@@ -110,16 +116,12 @@ class BreakawayTracking:
         data = {"joint": self.names[joint], "old": before, "new": now.value, "std": now.std}
         self._report_event("breakaway_changed", text, data)
 
-    def report(self, joint: int) -> JointBreakaway:
-        """Return the breakaway friction of a joint."""
-        return self.tracker.report(joint, self._now_s)
-
-    def document(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Return `breakaway` of a status message, by joint; times are of the frames' clock."""
-        return {name: self._joint(j) for j, name in enumerate(self.names)}
+        return {"breakaway": {name: self._joint(j) for j, name in enumerate(self.names)}}
 
     def _joint(self, j: int) -> dict[str, Any]:
-        found = vars(self.report(j)) | {"unit": self.meta["units"][j]}
+        found = vars(self.tracker.report(j, self._now_s)) | {"unit": self.meta["units"][j]}
         if found["last_t"] is not None:
             found["last_t"] += (self._origin_ns or 0) * 1e-9
         if j in self._not_tracked:
@@ -142,7 +144,7 @@ class BreakawayTracking:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state, for `rollback`."""
-        return {"now_s": self._now_s, **self.tracker.state(self._now_s)}
+        return {"now_s": self._now_s, **self.state()}
 
     def rollback(self, snapshot: Mapping[str, Any]) -> None:
         """Restore `snapshot`, of the same clock; waiting starts are dropped."""
@@ -151,18 +153,12 @@ class BreakawayTracking:
         self.tracker.restart(-snapshot["now_s"])
 
     def state(self) -> dict[str, Any]:
-        """Return the content of the state file."""
-        return {_PREFIX + key: value for key, value in self.tracker.state(self._now_s).items()}
+        """Return the starts, with times before now."""
+        return self.tracker.state(self._now_s)
 
-    def restore(self, state: Mapping[str, Any], ignored: Callable[[str], None]) -> None:
-        """Restore a saved state, if it has one; `ignored` gets the reason where it cannot be used."""
-        own = {key.removeprefix(_PREFIX): value for key, value in state.items() if key.startswith(_PREFIX)}
-        if not own:
-            return
-        try:
-            self.tracker.restore(own)
-        except (ValueError, TypeError) as error:
-            ignored(str(error))
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state, with a new clock."""
+        self.tracker.restore(state)
 
 
 def why_not_tracked(model: RobotModel) -> dict[int, str]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.online.elastic import ElasticJointEstimator
 from rt_core.types import FloatArray
 from service.config.arm_tables import ElasticConfig
 from service.config.load import ConfigError
+from service.estimator._frame_consumer import FrameBlock, FrameConsumer
 from service.operations.elastic.file import ElasticFile, load_elastic
 from service.operations.elastic.online import estimate_document
 
@@ -22,7 +22,7 @@ _WARM_S = 2.0  # of motion, in which every kernel is used
 _SAME = 1e-6
 
 
-class ElasticTracker:
+class ElasticTracker(FrameConsumer):
     """The online estimate of one joint; `ValueError` if the file's values or settings are impossible at this rate.
 
     Frames are gathered and taken together at the update rate, because a call for each would cost more than its work.
@@ -34,7 +34,7 @@ class ElasticTracker:
         self, joint: str, index: int, known: ElasticFile, rate_hz: float, *, forgetting: float | None,
         top_velocity: float | None, from_current: bool,
     ) -> None:  # fmt: skip
-        self.joint, self.index = joint, index
+        self.joint, self.index, self.prefix = joint, index, f"elastic {joint} "
         self._offset, self._from_current = known.start.motor_offset, from_current
         self._unit = (known.torque_constant or 0.0) if from_current else 1.0 / known.drive.gear_ratio
         settings = known.start.settings(forgetting)
@@ -64,33 +64,34 @@ class ElasticTracker:
         spare.report()
         spare.restart_stream()
 
-    def push(self, frame: JointFrame, *, masked: bool) -> None:
-        """Collect a frame; one that is `masked`, or lacks a signal, counts as left out."""
-        if self._origin_ns is None:
-            self._origin_ns = frame.t_bus_ns
-        column = self._gathered[:, self._count]
-        column[0] = (frame.t_bus_ns - self._origin_ns) * 1e-9
-        column[1:] = math.nan
-        if not masked:
-            self._fill(column, frame)
-        self._count += 1
-        if self._count == self._gathered.shape[1]:
-            self.take()
+    def push(self, block: FrameBlock) -> None:
+        """Collect frames; those that are masked, or lack a signal, count as left out."""
+        for k, t_ns in enumerate(block.t_ns):
+            if self._origin_ns is None:
+                self._origin_ns = t_ns
+            column = self._gathered[:, self._count]
+            column[0] = (t_ns - self._origin_ns) * 1e-9
+            column[1:] = math.nan
+            if not block.masked:
+                self._fill(column, block, k)
+            self._count += 1
+            if self._count == self._gathered.shape[1]:
+                self.take()
 
-    def _fill(self, column: FloatArray, frame: JointFrame) -> None:
-        j = self.index
-        torque = frame.current if self._from_current else frame.tau
-        if frame.q is None or frame.q_motor is None or torque is None or len(torque) <= j:
+    def _fill(self, column: FloatArray, block: FrameBlock, k: int) -> None:
+        j, (q, q_motor, tau) = self.index, map(block.channels.get, ("q", "q_motor", "tau"))
+        torque = block.channels.get("current") if self._from_current else tau
+        if q is None or q_motor is None or torque is None or len(torque[k]) <= j:
             return
-        if frame.valid is not None and not frame.valid[j]:
+        if block.valid is not None and not block.valid[k][j]:
             return
-        column[1] = frame.q_motor[j] - self._offset
-        column[2] = frame.q[j]
-        column[3] = self._unit * torque[j]
+        column[1] = q_motor[k][j] - self._offset
+        column[2] = q[k][j]
+        column[3] = self._unit * torque[k][j]
         if not self.estimator.sensor:
             column[4] = 0.0
-        elif frame.tau is not None:
-            column[4] = frame.tau[j]
+        elif tau is not None:
+            column[4] = tau[k][j]
 
     def take(self) -> None:
         """Update the estimate with the collected frames."""
@@ -106,12 +107,17 @@ class ElasticTracker:
 
     def reset(self) -> None:
         """Discard everything but the file's values."""
-        self.drop()
+        self._count, self._row_ns = 0, None
         self.estimator.reset()
 
-    def drop(self) -> None:
-        """Discard the collected frames; the latest row is not known any more."""
+    def state(self) -> dict[str, Any]:
+        """Return the estimator's state."""
+        return self.estimator.state()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore the estimator's state; collected frames are dropped, and the latest row is not known any more."""
         self._count, self._row_ns = 0, None
+        self.estimator.restore(state)
 
     def document(self) -> dict[str, Any]:
         """Return the present estimate as plain values; unknown ones are null."""

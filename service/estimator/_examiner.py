@@ -18,6 +18,7 @@ from drivers.files.robots.file import RobotFile
 from rt_core.online import OnlineEstimator
 from rt_core.online.monitors.examination import Examination, ExaminationTimes
 from service.estimator._frame_buffer import FrameBuffer, SaveRequest
+from service.estimator._frame_consumer import FrameConsumer
 from service.io.log import Log
 from service.worker.resources import SINGLE_THREADED
 
@@ -25,7 +26,7 @@ _LIMIT_S = 600.0  # on a machine that has no time for it
 _Found = tuple[Examination, dict[str, float]]  # and what it took
 
 
-class Examiner:
+class Examiner(FrameConsumer):
     """Has the frames since the estimate began examined when it is time, and hands the result to the estimator.
 
     Parameters

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.files.recordings.format import RecordingMeta
-from drivers.frame import CHANNELS, JointFrame
+from drivers.frame import CHANNELS
 from rt_core.types import BoolArray, FloatArray
+from service.estimator._frame_consumer import FrameBlock, FrameConsumer, row
 from service.io.state_file import MAX_BYTES, save_state
 from service.operations.inputs import WINDOW_OWNER, WINDOW_SUFFIX, window_state
 from service.protocol.control import ControlError
@@ -31,7 +32,7 @@ _SLICE = 4096  # frames copied at a time; NumPy releases the GIL meanwhile
 _HEAD_BYTES = 4096  # of a window's file, beside its frames
 
 
-class FrameBuffer:
+class FrameBuffer(FrameConsumer):
     """Rings of the last `window_s` seconds (0: none) of frames; `push` takes a few microseconds and allocates nothing.
 
     Kept are the `channels` that the source delivers, but for set points.
@@ -54,6 +55,8 @@ class FrameBuffer:
         self.begin = self.end = 0
         #: Number of times that frames were dropped after their arrival.
         self.truncations = 0
+        #: Times of the latest frame, and of the latest that was not masked.
+        self.latest_ns = self.unmasked_ns = 0
 
     @property
     def frame_bytes(self) -> int:
@@ -64,7 +67,7 @@ class FrameBuffer:
         """Return the number of frames that can be saved."""
         return min(self.end - self.begin, self.wanted)
 
-    def clear(self) -> None:
+    def restart_stream(self) -> None:
         """Start anew: the source has restarted, and with it the clock."""
         self.begin = self.end
 
@@ -79,21 +82,24 @@ class FrameBuffer:
         self.truncations += 1
         self._last_ns = self._time_ns(end - 1) if end > self.begin else 0
 
-    def push(self, frame: JointFrame) -> None:
-        """Append a frame; one that is not later than the one before is left out."""
-        if not self._size or (self.end > self.begin and frame.t_bus_ns <= self._last_ns):
-            return
-        at = self.end % self._size
-        stamps = self._stamps
-        stamps[0, at] = self._last_ns = frame.t_bus_ns
-        stamps[1, at] = frame.t_host_ns
-        stamps[2, at] = frame.seq
-        for name, ring in self._columns:
-            value = getattr(frame, name)
-            ring[at] = np.nan if value is None or len(value) != self.n else value
-        valid = frame.valid
-        self._valid[at] = True if valid is None or len(valid) != self.n else valid
-        self.end += 1
+    def push(self, block: FrameBlock) -> None:
+        """Append frames that are not masked; one that is not later than the one before is left out."""
+        for k, t_ns in enumerate(block.t_ns):
+            self.latest_ns = t_ns
+            if block.masked:
+                continue
+            self.unmasked_ns = t_ns
+            if not self._size or (self.end > self.begin and t_ns <= self._last_ns):
+                continue
+            at, valid = self.end % self._size, row(block.valid, k)
+            self._stamps[0, at] = self._last_ns = t_ns
+            self._stamps[1, at] = block.t_host_ns[k]
+            self._stamps[2, at] = block.seq[k]
+            for name, ring in self._columns:
+                value = row(block.channels.get(name), k)
+                ring[at] = np.nan if value is None or len(value) != self.n else value
+            self._valid[at] = True if valid is None or len(valid) != self.n else valid
+            self.end += 1
 
     def select(self, seconds: float) -> range:
         """Return the numbers of the frames of the last `seconds` of the frames' own clock.
@@ -109,7 +115,7 @@ class FrameBuffer:
         if expected < 2:
             raise ControlError("bad_argument", f"seconds: {seconds:g} s are fewer than two frames")
         oldest = end - there
-        start = self._first_after(seconds, oldest, end) if there else end
+        start = self._first_later(self._time_ns(end - 1) - round(seconds * 1e9), oldest, end) if there else end
         if start == oldest:  # none is older; a full window of frames that are faster than stated may be a little short
             spare_s = 1.5 / self.rate_hz if oldest == self.begin else (1.0 - MIN_SHARE) * seconds
             reach_s = (self._time_ns(end - 1) - self._time_ns(start)) * 1e-9 if there else 0.0
@@ -137,10 +143,6 @@ class FrameBuffer:
 
     def _time_ns(self, number: int) -> int:
         return int(self._stamps[0, number % self._size])
-
-    def _first_after(self, seconds: float, first: int, end: int) -> int:
-        """Return the first of the frames `first` to `end` that is less than `seconds` older than the last."""
-        return self._first_later(self._time_ns(end - 1) - round(seconds * 1e9), first, end)
 
     def _first_later(self, t_ns: int, first: int, end: int) -> int:
         """Return the first of the frames `first` to `end` that is later than `t_ns`; `end` if none is."""

@@ -48,85 +48,55 @@ class HandGuidingModelSource:
     def _on_model(self, args: dict[str, Any]) -> dict[str, Any]:
         if self._arm.guiding is None:
             raise ControlError("bad_argument", f"arm {self._arm.name} has no table [arm.guiding] in its configuration")
-        estimator = self._active.estimator
-        name, theta, base = self._given(args) if _brings_model(args) else self._active_values()
+        active, estimator, given = self._active, self._active.estimator, _brings_model(args)
+        name, theta, base, digest, invalid_reason = self._model(args)
+        if theta is None:
+            raise ControlError("unavailable", f"no model of arm {self._arm.name} is active: {_HOW}")
+        if invalid_reason:
+            which, how = ("model", "") if given else ("active model", f"; {_HOW}")
+            raise ControlError("unavailable", f"the {which} is not valid: {invalid_reason}{how}")
         present = estimator.temperature
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what comes of numbers of a request is checked
                 model = GuidingModel.of(estimator.model, base, theta, temperature=present)
         except ValueError as error:
             raise ControlError("unavailable", str(error)) from error
-        invalid_reason = self._given_invalid_reason(args)
-        if invalid_reason:
-            raise ControlError("unavailable", f"the model is not valid: {invalid_reason}")
-        robot = self._active.robot.source
         try:
-            speeds = self._active.speeds_of(args) if _brings_model(args) else self._active.speeds
+            speeds = active.speeds_of(args) if given else active.speeds
         except (ValueError, TypeError) as error:
             raise ControlError("bad_argument", f"speeds of the model: {error}") from error
-        digest = values_digest(theta, base.layout.shape[:, 0])
-        values = plain_model(model)
-        started = None if present is None else present.tolist()
         return {
-            "arm": self._arm.name, "model": name, "digest": digest, "values": values, "robot": robot,
-            "temperature": started, "speeds": None if speeds is None else speeds.tolist(),
+            "arm": self._arm.name, "model": name, "digest": digest, "values": plain_model(model),
+            "robot": active.robot.source, "temperature": None if present is None else present.tolist(),
+            "speeds": None if speeds is None else speeds.tolist(),
         }  # fmt: skip
 
-    def _active_values(self) -> tuple[str, FloatArray, BaseParameters]:
-        """Return name, parameters and their base of the active model."""
-        active = self._active
-        if active.theta is None:
-            raise ControlError("unavailable", f"no model of arm {self._arm.name} is active: {_HOW}")
-        if active.invalid_reason:
-            raise ControlError("unavailable", f"the active model is not valid: {active.invalid_reason}; {_HOW}")
-        return active.identity, active.theta, active.estimator.base
-
-    def _given(self, args: Mapping[str, Any]) -> tuple[str, FloatArray, BaseParameters]:
-        """Return name, parameters and their base of the model in a request."""
-        robot, base = self._active.robot, self._active.estimator.base
-        if args.get("robot") != robot.sha256:
-            raise ControlError(
-                "bad_argument",
-                f"the model is of another robot ({args.get('robot')!r:.80}) than {robot.model.name!r} of this arm as "
-                f"it is now ({robot.sha256})",
-            )
-        p, values = len(base), []
-        for field in ("theta", "constants"):
-            try:
-                value = np.array(args.get(field), dtype=np.float64)
-            except (ValueError, TypeError) as error:
-                raise ControlError("bad_argument", f"{field} of the model: {error}") from error
-            if value.shape != (p,) or not np.isfinite(value).all():
-                raise ControlError("bad_argument", f"{field} of the model: expected {p} finite values")
-            values.append(value)
-        name = args.get("name")
-        shown = name if isinstance(name, str) and name else "of the request"
-        return shown, values[0], _with_constants(base, robot.model, values[1])
-
-    def _given_invalid_reason(self, args: Mapping[str, Any]) -> str:
-        """Return why the model in a request is not valid at present: encoders, temperatures; empty if it is."""
-        estimator = self._active.estimator
-        if _brings_model(args) and self._active.frames_invalid_reason:
-            return self._active.frames_invalid_reason
-        if not _brings_model(args) or not estimator.has_temperature:
-            return ""
+    def _model(self, args: Mapping[str, Any]) -> tuple[str, FloatArray | None, BaseParameters, str, str]:
+        """Return name, parameters, base, digest and why it is not valid, of a request's model or the active one."""
+        active, base = self._active, self._active.estimator.base
+        if not _brings_model(args):
+            return active.identity, active.theta, base, active.digest, active.invalid_reason
+        active.check_robot(args.get("robot"))
         try:
-            seen = TemperatureRange.from_plain(args.get("temperatures"), estimator.model.n)
-        except (ValueError, TypeError) as error:
-            raise ControlError(
-                "bad_argument", f"friction follows temperature, and the model does not say at which it holds: {error}"
-            ) from error
-        return self._active.temperature_invalid_reason(seen)
+            theta, constants = (active.values_of(args, field) for field in ("theta", "constants"))
+        except ValueError as error:
+            raise ControlError("bad_argument", str(error)) from error
+        base = _with_constants(base, active.robot.model, constants)
+        reason, name = active.frames_invalid_reason(), args.get("name")
+        if not reason and active.estimator.has_temperature:
+            try:
+                seen = TemperatureRange.from_plain(args.get("temperatures"), active.estimator.model.n)
+            except (ValueError, TypeError) as error:
+                text = "friction follows temperature, and the model does not say at which it holds"
+                raise ControlError("bad_argument", f"{text}: {error}") from error
+            reason = active.temperature_invalid_reason(seen)
+        shown = name if isinstance(name, str) and name else "of the request"
+        return shown, theta, base, values_digest(theta, base.layout.shape[:, 0]), reason
 
     def _on_validity(self, args: dict[str, Any]) -> dict[str, Any]:
-        active = self._active
-        name, digest, invalid_reason = active.identity, active.digest, active.invalid_reason
-        theta, base = active.theta, active.estimator.base
-        if _brings_model(args):
-            name, theta, base = self._given(args)
-            digest, invalid_reason = values_digest(theta, base.layout.shape[:, 0]), self._given_invalid_reason(args)
+        name, theta, base, digest, invalid_reason = self._model(args)
         found = {"arm": args["arm"], "model": name, "digest": digest, "doubt": invalid_reason}
-        present = active.estimator.temperature
+        present = self._active.estimator.temperature
         if args.get("started") is None or present is None or theta is None or invalid_reason:
             return found
         started = np.array(args["started"], dtype=np.float64)

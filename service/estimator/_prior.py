@@ -21,37 +21,28 @@ from rt_core.online.status import STATUS, STATUSES_WITH_VALUE
 from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 from service.protocol.json_values import json_values
-from service.worker.worker import Handler
 
 _SIDE_POINTS = 24  # of a curve, in each direction
 _UNKNOWN_SPEED = 1.0  # where a joint has no limit [rad/s or m/s]
 
 
-class PriorSource:
-    """Handler of the verb `prior`."""
-
-    def __init__(self, estimator: OnlineEstimator) -> None:
-        self._estimator = estimator
-        self.handlers: Mapping[str, Handler] = {"prior": self._on_prior}
-
-    def _on_prior(self, args: dict[str, Any]) -> dict[str, Any]:
-        estimator = self._estimator
-        model, base = estimator.model, estimator.base
-        known = prior_known(estimator)
-        prior = base.theta(standard_parameters(model, base.standard))
-        report = estimator.report(note=False)  # without side effects
-        has_value = np.isin(report.status, STATUS[:STATUSES_WITH_VALUE])
-        curves = friction_curves(estimator, prior, known, report.theta, has_value)
-        found: dict[str, Any] = json_values(
-            {
-                "arm": args["arm"],
-                "hash": str(estimator.meta["hash"]),
-                "parameters": np.where(known, prior, np.nan),
-                "temperature": REFERENCE_TEMPERATURE if base.layout.has_temperature else None,
-                "friction": curves,
-            }
-        )
-        return found
+def prior_reply(estimator: OnlineEstimator, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Handle the verb `prior`."""
+    model, base = estimator.model, estimator.base
+    known = prior_known(estimator)
+    prior = base.theta(standard_parameters(model, base.standard))
+    report = estimator.report(note=False)  # without side effects
+    has_value = np.isin(report.status, STATUS[:STATUSES_WITH_VALUE])
+    found: dict[str, Any] = json_values(
+        {
+            "arm": args["arm"],
+            "hash": str(estimator.meta["hash"]),
+            "parameters": np.where(known, prior, np.nan),
+            "temperature": REFERENCE_TEMPERATURE if base.layout.has_temperature else None,
+            "friction": friction_curves(estimator, prior, known, report.theta, has_value),
+        }
+    )
+    return found
 
 
 def prior_known(estimator: OnlineEstimator) -> BoolArray:

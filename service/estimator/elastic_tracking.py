@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from service.config.load import ArmConfig, ConfigError
+from service.estimator._frame_consumer import FrameConsumer
 
 if TYPE_CHECKING:
     from service.estimator._elastic_tracker import ElasticTracker
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _NEVER = -(1 << 62)
 
 
-class ElasticTracking:
-    """All elastic joints of an arm that are estimated; none where the configuration names none.
+class ElasticTracking(FrameConsumer):
+    """All elastic joints of an arm that are estimated, each a consumer of its own; none without a configuration.
 
     Each is published `hz` times a second, one after the other: all at once would delay the frames.
     """
@@ -31,11 +31,6 @@ class ElasticTracking:
         """Compile every kernel."""
         for tracker in self.trackers[:1]:  # the kernels are the same for all
             tracker.warm_up()
-
-    def push(self, frame: JointFrame, *, masked: bool) -> None:
-        """Process a frame."""
-        for tracker in self.trackers:
-            tracker.push(frame, masked=masked)
 
     def due(self, t_ns: int) -> dict[str, Any] | None:
         """Return the body of the message due at `t_ns` of the frames' clock, None if none is."""
@@ -53,53 +48,8 @@ class ElasticTracking:
         return {tracker.joint: tracker.document() for tracker in self.trackers}
 
     def restart_stream(self) -> None:
-        """Restart the filters with a new clock; parameters stay."""
+        """Publish with the first frame of another clock."""
         self._next_ns = _NEVER
-        for tracker in self.trackers:
-            tracker.restart_stream()
-
-    def reset(self) -> None:
-        """Discard everything but the files' values."""
-        for tracker in self.trackers:
-            tracker.reset()
-
-    # ------------------------------------------------------------ state
-
-    def state(self) -> dict[str, Any]:
-        """Return the content of the state file for all joints."""
-        return {
-            f"{_prefix(tracker.joint)}{name}": value
-            for tracker in self.trackers
-            for name, value in tracker.estimator.state().items()
-        }
-
-    def restore(self, state: Mapping[str, Any], ignored: Callable[[str, str], None]) -> None:
-        """Restore a saved state, joint by joint; `ignored` gets joint and reason where it cannot be used.
-
-        A joint without a saved state begins with its file.
-        """
-        for tracker in self.trackers:
-            prefix = _prefix(tracker.joint)
-            own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-            if not own:
-                continue
-            try:
-                tracker.estimator.restore(own)
-            except (ValueError, TypeError) as error:
-                ignored(tracker.joint, str(error))
-
-    def rollback(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` has returned; collected frames are dropped."""
-        for tracker in self.trackers:
-            prefix = _prefix(tracker.joint)
-            tracker.drop()
-            tracker.estimator.restore(
-                {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-            )
-
-
-def _prefix(joint: str) -> str:
-    return f"elastic {joint} "
 
 
 def elastic_tracking(

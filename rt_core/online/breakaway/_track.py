@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from rt_core.identification.status import RELATIVE_STD_LIMIT
+from rt_core.online._saved_state import saved_arrays
 from rt_core.online.breakaway._starts import LEFT_OUT, LeftOut, Start
 from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
@@ -142,10 +143,7 @@ class BreakawayTracker:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state, with a new clock; `ValueError` if it does not fit, without a change."""
-        starts = np.array(state.get("starts"), dtype=np.float64)
-        counts = np.array(state.get("counts"), dtype=np.int64)
-        if starts.shape != self._starts.shape or counts.shape != self._counts.shape:
-            raise ValueError("the saved starts are of another number of joints, or of another version")
+        starts, counts = saved_arrays(state, {"starts": self._starts, "counts": self._counts}, " of starts").values()
         whole, known = np.isfinite(starts).all(axis=2), ~np.isnan(starts).all(axis=2)
         t, torque, noise, common, direction = starts[known].T
         right = (t <= 0.0) & (torque > 0.0) & (noise >= 0.0) & (common >= 0.0) & (np.abs(direction) == 1.0)

@@ -6,8 +6,7 @@ Start with `estimator`: `ElasticJointEstimator` takes frames and reports an `Ela
 `history` samples the estimate over a recording.
 """
 
-from rt_core.online.elastic._report import ElasticEstimate
-from rt_core.online.elastic._settings import DeflectionErrors, ElasticOnlineSettings
+from rt_core.online.elastic._interface import DeflectionErrors, ElasticEstimate, ElasticOnlineSettings
 from rt_core.online.elastic.estimator import ElasticJointEstimator
 from rt_core.online.elastic.history import ElasticHistory, follow
 

@@ -13,10 +13,6 @@ LENGTH, LENGTH2, FACTOR, RING_AT, SIGNALS_AT, COUNT, CLEAN, GOOD, SINCE, SHORT_A
 FRAMES, MASKED, REPEATED, GAPS, UPDATES, REJECTED, REJECTED_RUN, MAX_REJECTED, BLOCK_ROWS, SETTLE_ROWS = range(11, 21)
 ROWS, MAX_EXCESS, CHANGE_ROWS = 21, 22, 23
 INTEGERS = 24
-# Of each row, motor and sensor.
-INNOVATION, SIGMA2, WEIGHT2, TORQUE2, TORQUE_MEAN2, MOVED, SIGMA_SUM, SIGMA_COUNT = range(8)
-BLOCK_SUM, BLOCK_COUNT, INFLATION_SUM, INFLATION_COUNT, RECENT2, EXCESS = range(8, 14)
-LEVELS = 14
 #: Low-passed signals of a row: deflection, its cube, speeds of motor and link, sign, torques of motor and sensor.
 SIGNALS = 7
 #: Kinds of parameters, by `kinds`.

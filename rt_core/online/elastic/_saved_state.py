@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from rt_core.elastic.rows import Drive
+from rt_core.online._saved_state import saved_arrays
 from rt_core.online.elastic import _layout as m
-from rt_core.online.elastic._settings import DeflectionErrors, ElasticOnlineSettings
+from rt_core.online.elastic._interface import DeflectionErrors, ElasticOnlineSettings
+from rt_core.online.rls import noise as v
 from rt_core.types import FloatArray, IntArray
 
 #: Format of the saved state.
@@ -24,7 +26,12 @@ _LEARNED = (
 )  # fmt: skip
 _COUNTED = (m.FRAMES, m.MASKED, m.REPEATED, m.GAPS, m.UPDATES, m.REJECTED)
 #: Scalars and columns of "level" that are NaN before the first row.
-_OPEN = (m.TIME,), (m.INNOVATION,)
+_OPEN = (m.TIME,), (v.INNOVATION,)
+#: Columns of "level" in a file.
+_LEVELS = (
+    v.INNOVATION, v.SIGMA2, v.WEIGHT2, v.TORQUE2, v.TORQUE_MEAN2, v.MOVED, v.SIGMA_SUM, v.SIGMA_COUNT, v.BLOCK_SUM,
+    v.BLOCK_COUNT, v.INFLATION_SUM, v.INFLATION_COUNT, v.INNOVATION2, v.EXCESS,
+)  # fmt: skip
 
 
 def owner_of(
@@ -50,8 +57,13 @@ def saved(owner: str, arrays: Mapping[str, FloatArray], s: FloatArray, ints: Int
         "hash": owner,
         "learned": s[list(_LEARNED)],
         "counted": ints[list(_COUNTED)],
-        **{name: array.copy() for name, array in arrays.items()},
+        **{name: _columns(name, array).copy() for name, array in arrays.items()},
     }
+
+
+def _columns(name: str, array: FloatArray) -> FloatArray:
+    """Return an array with its columns in the order of the file."""
+    return array[:, list(_LEVELS)] if name == "level" else array
 
 
 def take_saved(
@@ -62,20 +74,14 @@ def take_saved(
         raise ValueError(f"state format {state.get('format')!r}, this version reads {STATE_FORMAT}")
     if state.get("hash") != owner:
         raise ValueError("the saved state belongs to another start, drive or settings")
-    missing = [name for name in ("learned", "counted", *arrays) if state.get(name) is None]
-    if missing:
-        raise ValueError(f"the saved state lacks {', '.join(missing)}")
-    learned = np.array(state["learned"], dtype=np.float64)
-    counted = np.array(state["counted"], dtype=np.int64)
-    found = {name: np.array(state[name], dtype=np.float64) for name in arrays}
-    sizes = {name: array.shape for name, array in arrays.items()}
-    if learned.shape != (len(_LEARNED),) or counted.shape != (len(_COUNTED),) or (counted < 0).any():
-        raise ValueError("the saved state has other scalars or counts")
-    if {name: array.shape for name, array in found.items()} != sizes:
-        raise ValueError("the saved state has another size")
+    like = {"learned": s[list(_LEARNED)], "counted": ints[list(_COUNTED)]}
+    found = saved_arrays(state, like | {name: _columns(name, array) for name, array in arrays.items()})
+    learned, counted = found.pop("learned"), found.pop("counted")
+    if (counted < 0).any():
+        raise ValueError("the saved state has negative counts")
     begun = counted[_COUNTED.index(m.UPDATES)] > 0
     closed = np.array([begun or place not in _OPEN[0] for place in _LEARNED])
-    columns = np.array([begun or place not in _OPEN[1] for place in range(m.LEVELS)])
+    columns = np.array([begun or place not in _OPEN[1] for place in _LEVELS])
     bad = [
         name for name, array in found.items() if not np.isfinite(array[:, columns] if name == "level" else array).all()
     ]
@@ -85,6 +91,6 @@ def take_saved(
     if not np.diag(found["R"]).all():
         raise ValueError("the saved state holds a singular information matrix")
     for name, array in arrays.items():
-        array[:] = found[name]
+        array[(slice(None), list(_LEVELS)) if name == "level" else slice(None)] = found[name]
     s[list(_LEARNED)] = learned
     ints[list(_COUNTED)] = counted

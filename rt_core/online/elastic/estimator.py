@@ -22,11 +22,11 @@ from rt_core.online._state import padded
 from rt_core.online.elastic import _layout as m
 from rt_core.online.elastic._evidence import Evidence, evidence
 from rt_core.online.elastic._filters import elastic_taps
-from rt_core.online.elastic._report import ElasticEstimate
+from rt_core.online.elastic._interface import DeflectionErrors, ElasticEstimate, ElasticOnlineSettings
 from rt_core.online.elastic._saved_state import owner_of, saved, take_saved
-from rt_core.online.elastic._settings import DeflectionErrors, ElasticOnlineSettings
 from rt_core.online.elastic._stream import CHANNELS, restart, take_frames
 from rt_core.online.filters import low_pass
+from rt_core.online.rls import noise as v
 from rt_core.online.rls.information_matrix import triangle_inverse
 from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
@@ -36,11 +36,6 @@ NAMES = ("k1", "k2", "b_in", "b_inD", "b_out", "b_outC")
 _NEEDED = {"k1", "b_in", "b_inD"}
 _SENSOR = {"b_out", "b_outC"}
 _SIGNIFICANT = 3.0
-_SIGMA_MEMORY_S = 30.0
-_TORQUE_MEMORY_S = 1.0
-_BLOCK_S = 1.0
-_BLOCK_MEMORY = 100.0
-_BLOCK_PRIOR = 5.0
 _RECENT_S = 0.3
 _CHANGE_S = 30.0  # large innovations for longer than this are the new noise level
 _CHANGED_S = 0.5  # large innovations for this long are a change ...
@@ -110,7 +105,7 @@ class ElasticJointEstimator:
         self._last, self._start = np.zeros(CHANNELS), values / self._units
         self._theta, self._power = np.zeros(p), np.zeros(p)
         self._R, self._short = np.zeros((p, width)), np.zeros((2, p, width))
-        self._level = np.zeros((rows, m.LEVELS))
+        self._level = np.zeros((rows, v.LEVELS))
         self._owner = owner_of(drive, start, self.rate_hz, settings, lag_s, zero, errors)
         self._work = (np.zeros((rows + p, width)), np.zeros((3, width)), self._units, self._start)
         self._s, self._ints = np.zeros(m.SCALARS), np.zeros(m.INTEGERS, dtype=np.int64)
@@ -122,7 +117,7 @@ class ElasticJointEstimator:
         self._ints[m.MAX_REJECTED] = math.ceil(
             max(_REJECT_S * updates_hz, _REJECT_FRAMES * (length + length2) / factor)
         )
-        self._ints[m.BLOCK_ROWS] = max(2, round(_BLOCK_S * updates_hz))
+        self._ints[m.BLOCK_ROWS] = max(2, round(v.BLOCK_S * updates_hz))
         self._ints[m.SETTLE_ROWS] = max(1, round(settings.settle_s * updates_hz))
         s = self._s
         s[m.STEP], s[m.MEAN_STEP], s[m.RATIO], s[m.ZERO] = 1.0 / rate_hz, 1.0 / rate_hz, drive.gear_ratio, zero
@@ -134,10 +129,10 @@ class ElasticJointEstimator:
         else:
             s[m.INERTIA] = drive.rotor_inertia * drive.gear_ratio**2
         s[m.ALPHA], s[m.BETA], s[m.CONSTANT] = settings.alpha, settings.beta, settings.constant or 0.0
-        s[m.A_SIGMA] = 1.0 - math.exp(-1.0 / (_SIGMA_MEMORY_S * updates_hz))
-        s[m.A_TORQUE] = 1.0 - math.exp(-1.0 / (_TORQUE_MEMORY_S * updates_hz))
+        s[m.A_SIGMA] = 1.0 - math.exp(-1.0 / (v.SIGMA_MEMORY_S * updates_hz))
+        s[m.A_TORQUE] = 1.0 - math.exp(-1.0 / (v.TORQUE_MEMORY_S * updates_hz))
         s[m.A_RECENT] = 1.0 - math.exp(-1.0 / (_RECENT_S * updates_hz))
-        s[m.A_POWER], s[m.A_BLOCK] = s[m.A_SIGMA], 1.0 / _BLOCK_MEMORY
+        s[m.A_POWER], s[m.A_BLOCK] = s[m.A_SIGMA], 1.0 / v.BLOCK_MEMORY
         s[m.A_RANGE] = 1.0 - math.exp(-1.0 / (_RANGE_S * updates_hz))
         s[m.A_STEP] = 1.0 - math.exp(-1.0 / (_STEP_S * rate_hz))
         s[m.INFLATION] = max(1.0, theoretical_inflation(low, factor))
@@ -203,9 +198,9 @@ class ElasticJointEstimator:
         self._R[:] = 0.0
         self._R[np.arange(p), np.arange(p)] = 1.0
         self._level[:] = 0.0
-        self._level[:, m.INFLATION_SUM] = _BLOCK_PRIOR * s[m.INFLATION]
-        self._level[:, m.INFLATION_COUNT] = _BLOCK_PRIOR
-        self._level[:, m.INNOVATION] = np.nan
+        self._level[:, v.INFLATION_SUM] = v.BLOCK_PRIOR * s[m.INFLATION]
+        self._level[:, v.INFLATION_COUNT] = v.BLOCK_PRIOR
+        self._level[:, v.INNOVATION] = np.nan
         s[[m.ERROR2, m.MEAN_ERROR2, m.CHANGED, m.FORGOTTEN, m.LOW, m.HIGH, m.LEFT, m.OUTLIERS, m.TAKEN]] = 0.0
         s[m.TIME], s[m.LAM] = np.nan, self.settings.constant or 1.0
         self._ints[[m.UPDATES, m.REJECTED_RUN]] = 0
@@ -279,8 +274,8 @@ class ElasticJointEstimator:
         return ElasticEstimate(
             t_s=float(s[m.TIME]), parameters=parameters, excited=tuple(self._excited().tolist()),
             valid=reason is None, changing=self._changing, reason=reason, lam=float(s[m.LAM]),
-            relative_error=math.sqrt(s[m.ERROR2]), innovation=self._level[:, m.INNOVATION].copy(),
-            sigma=np.sqrt(self._level[:, m.SIGMA2]), delay_s=self.delay_s, frames=int(ints[m.FRAMES]),
+            relative_error=math.sqrt(s[m.ERROR2]), innovation=self._level[:, v.INNOVATION].copy(),
+            sigma=np.sqrt(self._level[:, v.SIGMA2]), delay_s=self.delay_s, frames=int(ints[m.FRAMES]),
             masked=int(ints[m.MASKED]), repeated=int(ints[m.REPEATED]), gaps=int(ints[m.GAPS]),
             rejected=int(ints[m.REJECTED]), updates=int(ints[m.UPDATES]),
         )  # fmt: skip

@@ -55,12 +55,6 @@ def follow(
         found.append(
             (report.t_s, estimator.theta, estimator.std, known, report.lam, report.relative_error, lower, upper)
         )
-    p = len(estimator.names)
-    columns = list(zip(*found, strict=True)) or [()] * 8
-    return ElasticHistory(
-        estimator.names, np.array(columns[0], dtype=np.float64),
-        np.array(columns[1], dtype=np.float64).reshape(-1, p), np.array(columns[2], dtype=np.float64).reshape(-1, p),
-        np.array(columns[3], dtype=np.bool_).reshape(-1, p), np.array(columns[4], dtype=np.float64),
-        np.array(columns[5], dtype=np.float64), np.array(columns[6], dtype=np.float64).reshape(-1, p),
-        np.array(columns[7], dtype=np.float64).reshape(-1, p),
-    )  # fmt: skip
+    nothing = np.empty((0, len(estimator.names)))
+    empty = (np.empty(0), nothing, nothing, nothing > 0.0, np.empty(0), np.empty(0), nothing, nothing)
+    return ElasticHistory(estimator.names, *(map(np.array, zip(*found, strict=True)) if found else empty))

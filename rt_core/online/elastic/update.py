@@ -13,13 +13,10 @@ import numpy as np
 
 from rt_core.jit import jit, kernel
 from rt_core.online.elastic import _layout as m
+from rt_core.online.rls import noise as v
 from rt_core.online.rls.square_root import back_substitute, dot, qr_update
 from rt_core.types import FloatArray, IntArray
 
-_CLIP = 9.0  # largest squared innovation in the noise estimate, in usual squares
-_START_NOISE2 = 0.01  # squared share of the torque that is added to the noise at the start ...
-_SETTLING = 5.0  # ... and has decayed by e^-this when the noise estimate counts as settled
-_MAX_INFLATION = 10.0
 _EXCESS_ON, _EXCESS_OFF = 6.0, 1.5  # of the usual square: larger recent innovations are a change, not noise
 _OUTLIER = 25.0  # of the noise, squared: a larger innovation that also exceeds the torque is an outlier
 
@@ -66,10 +63,10 @@ def update(
     for r in range(rows):
         own = level[r]
         y = row[5 + r]
-        own[m.INNOVATION] = y - dot(phi[r], theta)
-        square = own[m.INNOVATION] * own[m.INNOVATION]
+        own[v.INNOVATION] = y - dot(phi[r], theta)
+        square = own[v.INNOVATION] * own[v.INNOVATION]
         # by earlier levels: a spike must not raise its own limit
-        outlier = outlier or (own[m.MOVED] > 0.0 and square > max(_OUTLIER * own[m.SIGMA2], own[m.TORQUE2]))
+        outlier = outlier or (own[v.MOVED] > 0.0 and square > max(_OUTLIER * own[v.SIGMA2], own[v.TORQUE2]))
     ints[m.REJECTED_RUN] = ints[m.REJECTED_RUN] + 1 if outlier else 0
     if outlier and ints[m.REJECTED_RUN] <= ints[m.MAX_REJECTED]:
         ints[m.REJECTED] += 1
@@ -77,14 +74,9 @@ def update(
         return 0
     for r in range(rows):
         own = level[r]
-        y = row[5 + r]
-        own[m.MOVED] += 1.0
-        own[m.TORQUE_MEAN2] += max(s[m.A_SIGMA], 1.0 / own[m.MOVED]) * (y * y - own[m.TORQUE_MEAN2])
-        own[m.TORQUE2] += max(s[m.A_TORQUE], 1.0 / own[m.MOVED]) * (y * y - own[m.TORQUE2])
-        if own[m.MOVED] < ints[m.SETTLE_ROWS]:
-            _noise_level(s, ints, own)
-        square = own[m.INNOVATION] * own[m.INNOVATION]
-        error2 += square / max(own[m.TORQUE2], own[m.SIGMA2]) / rows
+        v.take_torque(own, row[5 + r], s[m.A_SIGMA], s[m.A_TORQUE], ints[m.SETTLE_ROWS], s[m.INFLATION])
+        square = own[v.INNOVATION] * own[v.INNOVATION]
+        error2 += square / max(own[v.TORQUE2], own[v.SIGMA2]) / rows
     _range(s, ints, row)
     s[m.ERROR2] = error2
     s[m.MEAN_ERROR2] += max(s[m.A_TORQUE], 1.0 / (ints[m.UPDATES] + 1.0)) * (error2 - s[m.MEAN_ERROR2])
@@ -95,10 +87,10 @@ def update(
     for w in range(3):  # both windows of the excitation report, and the estimate itself
         D[:] = 0.0
         for r in range(rows):
-            inverse = 1.0 / np.sqrt(level[r, m.WEIGHT2])
+            inverse = 1.0 / np.sqrt(level[r, v.WEIGHT2])
             for k in range(p):
                 D[r, k] = phi[r, k] * inverse
-            D[r, p] = level[r, m.INNOVATION] * inverse
+            D[r, p] = level[r, v.INNOVATION] * inverse
         if w < 2:
             qr_update(short[w], D, first, rows, scratch)
     for k in range(p):
@@ -116,14 +108,14 @@ def update(
         theta[k] += step[k]
         square = 0.0
         for r in range(rows):
-            square += phi[r, k] * phi[r, k] / level[r, m.SIGMA2]
+            square += phi[r, k] * phi[r, k] / level[r, v.SIGMA2]
         power[k] += max(s[m.A_POWER], 1.0 / (ints[m.UPDATES] + 1.0)) * (square - power[k])
     s[m.OUTLIERS] *= s[m.LAM]
     s[m.TAKEN] = s[m.LAM] * s[m.TAKEN] + 1.0
     s[m.LEFT] *= s[m.LAM]
     for r in range(rows):
-        residual = level[r, m.INNOVATION] - dot(phi[r], step[:p])
-        s[m.LEFT] += max(level[r, m.INNOVATION] * residual, 0.0) / level[r, m.WEIGHT2]
+        residual = level[r, v.INNOVATION] - dot(phi[r], step[:p])
+        s[m.LEFT] += max(level[r, v.INNOVATION] * residual, 0.0) / level[r, v.WEIGHT2]
         _learn_noise(s, ints, level[r], residual)
     ints[m.UPDATES] += 1
     return 1
@@ -141,48 +133,26 @@ def _range(s: FloatArray, ints: IntArray, row: FloatArray) -> None:
 
 
 @jit
-def _noise_level(s: FloatArray, ints: IntArray, own: FloatArray) -> None:
-    """Update the noise variance of a row and its long-run variance; at first a share of the torque is added."""
-    start = _START_NOISE2 * own[m.TORQUE_MEAN2] * np.exp(-_SETTLING * own[m.MOVED] / ints[m.SETTLE_ROWS])
-    measured = own[m.SIGMA_SUM] / own[m.SIGMA_COUNT] if own[m.SIGMA_COUNT] > 0.0 else 0.0
-    own[m.SIGMA2] = max(measured + start, 1e-18)
-    own[m.WEIGHT2] = own[m.SIGMA2] * max(own[m.INFLATION_SUM] / own[m.INFLATION_COUNT], s[m.INFLATION])
-
-
-@jit
 def _learn_noise(s: FloatArray, ints: IntArray, own: FloatArray, residual: float) -> None:
-    """Update a row's noise level and its correlation in time.
+    """Update a row's noise level.
 
-    The mean of the product of innovation and residual is the noise variance, independent of the uncertainty of the
-    parameters.  Its signed root, summed over blocks, gives the long-run variance.  Large innovations count as a change
-    of the joint for a limited time: rows after a change must not weigh less than those before.
+    Large innovations count as a change of the joint for a limited time: rows after a change must not weigh less than
+    those before.
     """
-    e = own[m.INNOVATION]
-    square = max(e * residual, 0.0)
-    free = min(max(residual / e, 0.0), 1.0) if e != 0.0 else 1.0
-    settled = own[m.MOVED] >= ints[m.SETTLE_ROWS]
-    own[m.RECENT2] += s[m.A_RECENT] * (min(square, 100.0 * own[m.SIGMA2]) - own[m.RECENT2])
-    if own[m.RECENT2] < _EXCESS_OFF * own[m.SIGMA2]:
-        own[m.EXCESS] = 0.0
-    elif settled and (own[m.EXCESS] > 0.0 or own[m.RECENT2] > _EXCESS_ON * own[m.SIGMA2]):
-        own[m.EXCESS] += 1.0
-        if own[m.EXCESS] >= ints[m.CHANGE_ROWS]:
+    square = max(own[v.INNOVATION] * residual, 0.0)
+    own[v.INNOVATION2] += s[m.A_RECENT] * (min(square, 100.0 * own[v.SIGMA2]) - own[v.INNOVATION2])
+    if own[v.INNOVATION2] < _EXCESS_OFF * own[v.SIGMA2]:
+        own[v.EXCESS] = 0.0
+    elif own[v.MOVED] >= ints[m.SETTLE_ROWS] and (
+        own[v.EXCESS] > 0.0 or own[v.INNOVATION2] > _EXCESS_ON * own[v.SIGMA2]
+    ):
+        own[v.EXCESS] += 1.0
+        if own[v.EXCESS] >= ints[m.CHANGE_ROWS]:
             s[m.CHANGED], s[m.FORGOTTEN] = 1.0, 0.0
-        if own[m.EXCESS] <= ints[m.MAX_EXCESS]:
-            own[m.BLOCK_SUM] = 0.0
-            own[m.BLOCK_COUNT] = 0.0
+        if own[v.EXCESS] <= ints[m.MAX_EXCESS]:
+            own[v.BLOCK_SUM] = 0.0
+            own[v.BLOCK_COUNT] = 0.0
             return
-    counted = min(square, _CLIP * own[m.SIGMA2] * free) if settled else square
-    own[m.SIGMA_SUM] += counted - s[m.A_SIGMA] * own[m.SIGMA_SUM]
-    own[m.SIGMA_COUNT] += free - s[m.A_SIGMA] * own[m.SIGMA_COUNT]
-    own[m.BLOCK_SUM] += np.sign(e) * np.sqrt(square)
-    own[m.BLOCK_COUNT] += 1.0
-    if own[m.BLOCK_COUNT] < ints[m.BLOCK_ROWS]:
-        return
-    if settled:
-        long_run = own[m.BLOCK_SUM] * own[m.BLOCK_SUM] / own[m.BLOCK_COUNT] / own[m.SIGMA2]
-        own[m.INFLATION_SUM] += min(long_run, _MAX_INFLATION * s[m.INFLATION]) - s[m.A_BLOCK] * own[m.INFLATION_SUM]
-        own[m.INFLATION_COUNT] += 1.0 - s[m.A_BLOCK] * own[m.INFLATION_COUNT]
-    own[m.BLOCK_SUM] = 0.0
-    own[m.BLOCK_COUNT] = 0.0
-    _noise_level(s, ints, own)
+    v.take_residual(
+        own, residual, s[m.A_SIGMA], s[m.A_BLOCK], s[m.INFLATION], ints[m.SETTLE_ROWS], ints[m.BLOCK_ROWS]
+    )  # fmt: skip

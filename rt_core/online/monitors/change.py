@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rt_core.model.parameters import ParameterLayout
+from rt_core.online._saved_state import saved_arrays
 from rt_core.online._state import EXTRA, PAYLOAD
 from rt_core.online.monitors.change_hypotheses import Fit, hypotheses, judge, normal_equations, onset, pace_of
 from rt_core.online.monitors.change_report import (
@@ -366,13 +367,9 @@ class ChangeDetector:
         """Restore what `state` returned; raise `ValueError`, without a change, if it is another arm's."""
         fresh = self.state()
         friction = np.array(state.get("friction", fresh.pop("friction")), dtype=np.float64)  # files of before lack it
-        missing = [name for name in fresh if name not in state]
-        if missing:
-            raise ValueError(f"the saved state of changes lacks {', '.join(missing)}")
-        arrays = {name: np.array(state[name], dtype=value.dtype) for name, value in fresh.items()}
-        bad = [name for name, value in fresh.items() if arrays[name].shape != value.shape]
-        if bad or any(not np.isfinite(value).all() for value in arrays.values()):
-            raise ValueError(f"the saved state of changes has another size, or holds no numbers: {', '.join(bad)}")
+        arrays = saved_arrays(state, fresh, " of changes")
+        if any(not np.isfinite(value).all() for value in arrays.values()):
+            raise ValueError("the saved state of changes holds no numbers")
         active, load_ns, pause = arrays["flags"].tolist()
         self.set_model(bool(active), arrays["information"])
         self.watch.rows[:] = arrays["watch"]
@@ -385,11 +382,11 @@ class ChangeDetector:
         if load_ns >= 0:
             self._carried = self._now()
 
-    def checkpoint(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """Return a snapshot for `rollback`: the state and the last change."""
         return {**self.state(), "last": self._last}
 
-    def rollback(self, checkpoint: Mapping[str, Any]) -> None:
+    def rollback(self, snapshot: Mapping[str, Any]) -> None:
         """Restore a snapshot; a change under classification is lost."""
-        self.restore(checkpoint)
-        self._last = checkpoint["last"]
+        self.restore(snapshot)
+        self._last = snapshot["last"]

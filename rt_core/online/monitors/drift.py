@@ -30,6 +30,7 @@ import numpy as np
 
 from rt_core.model.friction import LAW_LINK
 from rt_core.model.parameters import ParameterLayout
+from rt_core.online._saved_state import saved_arrays
 from rt_core.online.monitors._drift_limits import cusum_limit, run_limit
 from rt_core.online.monitors.drift_kernels import look, take_block
 from rt_core.online.report import EstimateReport
@@ -344,13 +345,7 @@ class DriftDetector:
 
         Times go on if the estimator was restored to the same instant: no fewer updates, and no reset since.
         """
-        fresh = self.state()
-        missing = [name for name in fresh if name not in state]
-        if missing:
-            raise ValueError(f"the saved state of drift lacks {', '.join(missing)}")
-        arrays = {name: np.array(state[name], dtype=value.dtype) for name, value in fresh.items()}
-        if any(arrays[name].shape != value.shape for name, value in fresh.items()):
-            raise ValueError("the saved state of drift has another size")
+        arrays = saved_arrays(state, self.state(), " of drift")
         theta, self._variance, self._excited_s, self._beyond_s, drifted = arrays["parameters"][:5]
         self._theta = None if np.isnan(theta).all() else theta
         self._drifted, self._values = drifted > 0.0, arrays["parameters"][5:]

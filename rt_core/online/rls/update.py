@@ -7,14 +7,12 @@ import numpy as np
 from rt_core.jit import jit, kernel
 from rt_core.model.friction import LAW_COULOMB_TEMPERATURE, LAW_OFFSET, LAW_VISCOUS
 from rt_core.online import _state as m
+from rt_core.online.rls import noise as v
 from rt_core.online.rls.residual_sums import CLEAN, accumulate, residual_power
 from rt_core.online.rls.square_root import add_variance, back_substitute, dot, qr_update, scale_columns
 from rt_core.types import FloatArray, IntArray
 
 _SHARE = 0.5  # of the weight of a row that must come from samples in motion
-_CLIP = 9.0  # largest squared innovation in the noise estimate, in usual squares
-_START_NOISE2 = 0.01  # squared share of the torque that replaces the noise at the start ...
-_SETTLING = 5.0  # ... and has decayed by e^-this when a joint's noise estimate counts as settled
 _OFFSET_SHARE = 0.01  # variance added to an offset, over that added to dry friction
 _SMALL_SCALE = 1e-3
 _SHORT_FLOOR = 1e-3  # smallest root of information in the window of the excitation report, in rows
@@ -162,35 +160,25 @@ def _forgetting(floats: FloatArray, ints: IntArray, j: int, torque: float) -> fl
     Eq. 44 of HIT; the squared relative error is the excess of the mean squared innovation over its usual level, divided
     by the mean squared torque or that level if larger.
     """
-    n = ints[m.N]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
-    sigma2 = m.vector(floats, ints, m.F_SIGMA2, n)
-    innovation2 = m.vector(floats, ints, m.F_INNOVATION2, n)
-    torque2 = m.vector(floats, ints, m.F_TORQUE2, n)
-    excess = m.vector(floats, ints, m.F_EXCESS, n)
-    forgetting = m.vector(floats, ints, m.F_FORGETTING, n)
-    torque_mean2 = m.vector(floats, ints, m.F_TORQUE_MEAN2, n)
-    moved = m.vector(floats, ints, m.F_MOVED, n)
-    moved[j] += 1.0
-    torque_mean2[j] += max(s[m.A_SIGMA], 1.0 / moved[j]) * (torque * torque - torque_mean2[j])
-    torque2[j] += max(s[m.A_TORQUE], 1.0 / moved[j]) * (torque * torque - torque2[j])
-    if moved[j] < s[m.SETTLE_ROWS]:
-        _noise_level(floats, ints, j)
-        innovation2[j] = sigma2[j]
-    ratio = innovation2[j] / sigma2[j]
+    level = v.level_of(floats, ints, j)
+    v.take_torque(level, torque, s[m.A_SIGMA], s[m.A_TORQUE], s[m.SETTLE_ROWS], s[m.INFLATION])
+    if level[v.MOVED] < s[m.SETTLE_ROWS]:
+        level[v.INNOVATION2] = level[v.SIGMA2]
+    ratio, excess = level[v.INNOVATION2] / level[v.SIGMA2], level[v.EXCESS]
     changed = 0.0
     if ratio < s[m.EXCESS_OFF]:
-        excess[j] = 0.0
-    elif ratio > s[m.EXCESS_ON] and (excess[j] == 0.0 or excess[j] * s[m.A_INNOVATION] > _RELEARN):
-        excess[j] = 1.0
+        excess = 0.0
+    elif ratio > s[m.EXCESS_ON] and (excess == 0.0 or excess * s[m.A_INNOVATION] > _RELEARN):
+        excess = 1.0
         changed = 1.0
-    elif excess[j] > 0.0:
-        excess[j] += 1.0
-    forgetting[j] = s[m.LAMBDA]
-    if excess[j] > 0.0:
-        error2 = max(innovation2[j] - sigma2[j], 0.0) / max(torque2[j], sigma2[j])
+    elif excess > 0.0:
+        excess += 1.0
+    level[v.EXCESS], level[v.FORGETTING] = excess, s[m.LAMBDA]
+    if excess > 0.0:
+        error2 = max(level[v.INNOVATION2] - level[v.SIGMA2], 0.0) / max(level[v.TORQUE2], level[v.SIGMA2])
         frame = (1.0 - s[m.ALPHA]) + s[m.ALPHA] * np.exp(s[m.BETA] * error2)
-        forgetting[j] = min(s[m.LAMBDA], frame ** ints[m.FACTOR])
+        level[v.FORGETTING] = min(s[m.LAMBDA], frame ** ints[m.FACTOR])
     return changed
 
 
@@ -203,11 +191,9 @@ def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
     turns one way only, it cannot be separated from dry friction.  Temperature slopes get none: at one temperature they
     cannot be separated from friction.
     """
-    n, p, width = ints[m.N], ints[m.P], ints[m.WIDTH]
-    R = m.matrix(floats, ints, m.F_R, p, width)
+    p, level = ints[m.P], v.level_of(floats, ints, j)
+    R = m.matrix(floats, ints, m.F_R, p, ints[m.WIDTH])
     power = m.vector(floats, ints, m.F_POWER, p)
-    weight2 = m.vector(floats, ints, m.F_WEIGHT2, n)
-    innovation2 = m.vector(floats, ints, m.F_INNOVATION2, n)
     law = ints[ints[m.I_LAW] : ints[m.I_LAW] + p]
     source = ints[ints[m.I_SOURCE] : ints[m.I_SOURCE] + p]
     scale2 = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)[m.ROOT_SCALE] ** 2
@@ -215,30 +201,7 @@ def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
         own = LAW_VISCOUS <= law[c] < LAW_COULOMB_TEMPERATURE  # friction of any law, and the offset
         if own and source[c] == j and power[c] > 0.0:
             share = _OFFSET_SHARE if law[c] == LAW_OFFSET else 1.0
-            add_variance(R, c, scale2 * share * innovation2[j] / (power[c] * weight2[j]))
-
-
-@jit
-def _noise_level(floats: FloatArray, ints: IntArray, j: int) -> None:
-    """Update the noise variance of joint `j` and its long-run variance, by which its rows are weighted.
-
-    An early estimate follows the correlated noise, and its innovations are too small.  A share of the torque is
-    therefore added, which decays while the joint moves.
-    """
-    n = ints[m.N]
-    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
-    total = m.vector(floats, ints, m.F_SIGMA_SUM, n)
-    count = m.vector(floats, ints, m.F_SIGMA_COUNT, n)
-    sigma2 = m.vector(floats, ints, m.F_SIGMA2, n)
-    weight2 = m.vector(floats, ints, m.F_WEIGHT2, n)
-    torque_mean2 = m.vector(floats, ints, m.F_TORQUE_MEAN2, n)
-    moved = m.vector(floats, ints, m.F_MOVED, n)
-    inflation_sum = m.vector(floats, ints, m.F_INFLATION_SUM, n)
-    inflation_count = m.vector(floats, ints, m.F_INFLATION_COUNT, n)
-    start = _START_NOISE2 * torque_mean2[j] * np.exp(-_SETTLING * moved[j] / s[m.SETTLE_ROWS])
-    measured = total[j] / count[j] if count[j] > 0.0 else 0.0
-    sigma2[j] = max(measured + start, 1e-18)
-    weight2[j] = sigma2[j] * max(inflation_sum[j] / inflation_count[j], s[m.INFLATION])
+            add_variance(R, c, scale2 * share * level[v.INNOVATION2] / (power[c] * level[v.WEIGHT2]))
 
 
 @jit
@@ -310,43 +273,18 @@ def _column_power(floats: FloatArray, ints: IntArray, D: FloatArray, count: int,
 
 @jit
 def _noise(floats: FloatArray, ints: IntArray, rows: FloatArray, step: FloatArray) -> None:
-    """Update each joint's noise level and its correlation in time.
-
-    The mean of the product of innovation and residual is the noise variance, independent of the uncertainty of the
-    parameters.  Its signed root, summed over blocks, gives the long-run variance.
-    """
+    """Update each joint's noise level, and the mean square of its recent innovations by rows without a reversal."""
     n, p = ints[m.N], ints[m.P]
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
-    innovation = m.vector(floats, ints, m.F_INNOVATION, n)
-    innovation2 = m.vector(floats, ints, m.F_INNOVATION2, n)
-    total = m.vector(floats, ints, m.F_SIGMA_SUM, n)
-    count = m.vector(floats, ints, m.F_SIGMA_COUNT, n)
-    sigma2 = m.vector(floats, ints, m.F_SIGMA2, n)
-    moved = m.vector(floats, ints, m.F_MOVED, n)
-    block_sum = m.vector(floats, ints, m.F_BLOCK_SUM, n)
-    block_count = m.vector(floats, ints, m.F_BLOCK_COUNT, n)
-    inflation_sum = m.vector(floats, ints, m.F_INFLATION_SUM, n)
-    inflation_count = m.vector(floats, ints, m.F_INFLATION_COUNT, n)
     for j in range(n):
-        e = innovation[j]
+        level = v.level_of(floats, ints, j)
+        e = level[v.INNOVATION]
         if np.isnan(e):
             continue
         residual = e - dot(rows[j, :p], step[:p])
-        square = max(e * residual, 0.0)
-        free = min(max(residual / e, 0.0), 1.0) if e != 0.0 else 1.0
-        settled = moved[j] >= s[m.SETTLE_ROWS]
-        counted = min(square, _CLIP * sigma2[j] * free) if settled else square
-        total[j] += counted - s[m.A_SIGMA] * total[j]
-        count[j] += free - s[m.A_SIGMA] * count[j]
         if np.abs(rows[j, p + 1] - 1.0) < CLEAN:
-            innovation2[j] += s[m.A_INNOVATION] * (min(square, 100.0 * sigma2[j]) - innovation2[j])
-        block_sum[j] += np.sign(e) * np.sqrt(square)
-        block_count[j] += 1.0
-        if block_count[j] >= ints[m.BLOCK_ROWS]:
-            if settled:
-                long_run = block_sum[j] * block_sum[j] / block_count[j] / sigma2[j]
-                inflation_sum[j] += min(long_run, 10.0 * s[m.INFLATION]) - s[m.A_BLOCK] * inflation_sum[j]
-                inflation_count[j] += 1.0 - s[m.A_BLOCK] * inflation_count[j]
-            block_sum[j] = 0.0
-            block_count[j] = 0.0
-            _noise_level(floats, ints, j)
+            square = max(e * residual, 0.0)
+            level[v.INNOVATION2] += s[m.A_INNOVATION] * (min(square, 100.0 * level[v.SIGMA2]) - level[v.INNOVATION2])
+        v.take_residual(
+            level, residual, s[m.A_SIGMA], s[m.A_BLOCK], s[m.INFLATION], s[m.SETTLE_ROWS], ints[m.BLOCK_ROWS]
+        )  # fmt: skip

@@ -136,7 +136,7 @@ def test_the_state_goes_on_and_one_that_is_damaged_is_refused() -> None:
     for bad in ({}, state | {"starts": state["starts"][:, :3]}):
         with pytest.raises((ValueError, TypeError)):
             BreakawayTracker(1).restore(bad)
-    with pytest.raises(ValueError, match="another number of joints"):
+    with pytest.raises(ValueError, match="another size: starts"):
         BreakawayTracker(2).restore(state)
     tracker.reset()
     assert tracker.report(0).starts == 0

@@ -14,6 +14,7 @@ from rt_core.online.elastic import ElasticJointEstimator, ElasticOnlineSettings
 from rt_core.online.elastic import _layout as m
 from rt_core.online.elastic._filters import ahead
 from rt_core.online.elastic.update import forgetting, update
+from rt_core.online.rls import noise
 from rt_core.types import FloatArray
 from tests.lab.arms.harmonic_drive import RATE, TRUTH, N, record
 from tests.lab.arms.online_joint import WRONG, make, report, take, twice
@@ -42,8 +43,8 @@ def test_one_update_is_resetting_least_squares() -> None:
     s, ints = np.zeros(m.SCALARS), np.zeros(m.INTEGERS, dtype=np.int64)
     s[[m.RATIO, m.CONSTANT, m.INFLATION]] = N, 0.97, 1.0
     ints[[m.ROWS, m.BLOCK_ROWS, m.MAX_REJECTED]] = 2, 10**9, 0
-    level = np.zeros((2, m.LEVELS))
-    level[:, m.SIGMA2], level[:, m.WEIGHT2] = (4.0, 9.0), (8.0, 27.0)
+    level = np.zeros((2, noise.LEVELS))
+    level[:, noise.SIGMA2], level[:, noise.WEIGHT2] = (4.0, 9.0), (8.0, 27.0)
     units = np.array([4e5, 1e11, 0.03, 0.1, 600.0, 30.0])
     theta, R, short = np.ones(p), np.hstack((np.eye(p), np.zeros((p, width - p)))), np.zeros((2, p, width))
     short[:, np.arange(p), np.arange(p)] = m.SHORT_FLOOR

@@ -50,9 +50,9 @@ def test_it_goes_on_as_after_a_gap(moved: Recorded) -> None:
         ({"hash": "another"}, "another start, drive or settings"),
         ({"theta": None}, "lacks theta"),
         ({"theta": np.zeros(4)}, "another size"),
-        ({"learned": np.zeros(3)}, "other scalars"),
+        ({"learned": np.zeros(3)}, "another size: learned"),
         ({"power": np.full(6, np.nan)}, "not finite in power"),
-        ({"counted": np.full(6, -1)}, "other scalars or counts"),
+        ({"counted": np.full(6, -1)}, "negative counts"),
         ({"R": np.zeros((6, padded(6)))}, "singular"),
     ],
 )

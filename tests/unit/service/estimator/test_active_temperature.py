@@ -58,14 +58,14 @@ class Arm:
 
 def test_beyond_its_temperatures_the_model_is_doubted_after_a_restart_too(robot: RobotFile, tmp_path: Path) -> None:
     first, arm = Arm(robot), Arm(robot)
-    first.active.start(None, None)
     first.active.activate(first.request(**LIMITS))
     save_state(tmp_path / "state", first.active.state(), "owner")
-    arm.active.start(None, arm.active.read(load_state(tmp_path / "state", "owner")))
+    arm.active.restore(load_state(tmp_path / "state", "owner"))
+    arm.active.start(None)
     assert arm.active.invalid_reason == ""
     arm.frames(5, [20.0, 25.0, 30.0, 35.0, 40.0, 30.0])
     arm.active.check_temperature()
-    found = arm.active.status()["temperature"]
+    found = arm.active.report()["temperature"]
     assert (found["state"], found["joints"], found["reason"]) == ("ok", [], "")
     assert found["fitted"] == LIMITS["temperatures"]
     assert found["present"] == [20.0, 25.0, 30.0, 35.0, 40.0, 30.0]
@@ -73,7 +73,7 @@ def test_beyond_its_temperatures_the_model_is_doubted_after_a_restart_too(robot:
     arm.frames(5, [20.0, 25.0, 30.0, 35.0, 50.0, 30.0])
     for _ in range(3):
         arm.active.check_temperature()
-    found = arm.active.status()["temperature"]
+    found = arm.active.report()["temperature"]
     assert (found["state"], found["joints"]) == ("outside", ["joint_5"])
     assert "it is at 50.0 degC, and was identified at 10.0 to 40.0 degC" in found["reason"]
     assert arm.active.invalid_reason == found["reason"]
@@ -86,14 +86,14 @@ def test_beyond_its_temperatures_the_model_is_doubted_after_a_restart_too(robot:
 
 def test_a_missing_temperature_is_an_event(robot: RobotFile) -> None:
     arm = Arm(robot)
-    arm.active.start(None, None)
+    arm.active.start(None)
     arm.frames(10, [20.0] * 6)
     arm.active.check_temperature()
     assert arm.told == []
     arm.frames(round(11 * RATE), None)
     arm.active.check_temperature()
     assert [kind for kind, _ in arm.told] == ["temperature_missing"]
-    found = arm.active.status()["temperature"]
+    found = arm.active.report()["temperature"]
     assert found["joints"] == [joint.name for joint in robot.model.joints]
     assert found["present"] == [None] * 6
     assert "joint_1" in arm.active.invalid_reason
@@ -112,7 +112,7 @@ def test_friction_of_the_controllers_model_is_that_of_the_temperature(robot: Rob
 
 def test_a_model_without_its_temperatures_is_not_activated(robot: RobotFile) -> None:
     arm = Arm(robot)
-    arm.active.start(None, None)
+    arm.active.start(None)
     for adopt in (True, False):
         with pytest.raises(ControlError, match="does not say at which it was identified"):
             arm.active.activate(arm.request(adopt=adopt))
@@ -129,7 +129,6 @@ class Guided(Arm):
     def __init__(self, robot: RobotFile) -> None:
         super().__init__(robot)
         table = {"name": "one", "robot": "space6_temperature", "driver": {"kind": "sim", "mode": "csp"}, "guiding": {}}
-        self.active.start(None, None)
         self.handlers = HandGuidingModelSource(ArmConfig.model_validate(table, strict=False), self.active).handlers
         self.given = {
             "theta": self.theta.tolist(), "constants": self.estimator.base.layout.shape[:, 0].tolist(),

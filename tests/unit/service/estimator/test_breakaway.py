@@ -12,6 +12,7 @@ from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel, Transmission
 from rt_core.online import OnlineEstimator, OnlineSettings
 from service.estimator._breakaway import BreakawayTracking, why_not_tracked
+from service.estimator._frame_consumer import FrameBlock
 from tests.lab.arms.starting import CHANGED, FACTOR, JOINTS, RATE, STARTS, robot, started
 from tests.unit.service.cli.test_environment import described
 
@@ -24,7 +25,7 @@ def followed(recording: Recording, model: RobotModel) -> tuple[BreakawayTracking
     tracking = BreakawayTracking(estimator, lambda: True, lambda *event: events.append(event))
     for k, frame in enumerate(recording.frames()):
         if k == recording.samples // 2:
-            kept = {"snapshot": tracking.snapshot(), "document": tracking.document()}
+            kept = {"snapshot": tracking.snapshot(), "document": tracking.report()["breakaway"]}
         take(tracking, frame)
     return tracking, events, kept
 
@@ -34,7 +35,7 @@ def take(tracking: BreakawayTracking, frame: JointFrame) -> None:
     assert frame.q is not None
     assert frame.tau is not None
     tracking.estimator.step(frame.t_bus_ns, frame.seq, frame.q, frame.tau, None, frame.dq)
-    tracking.push(frame, frame.q, frame.tau, masked=False)
+    tracking.push(FrameBlock.of(frame, (frame.q, frame.tau, None, None)))
 
 
 @pytest.mark.slow
@@ -43,7 +44,7 @@ def test_intervals_hold_the_truth_of_a_simulated_arm(environment: str) -> None:
     model = robot(environment).model
     assert model.dynamics is not None
     tracking, events, _ = followed(started(environment), model)
-    said = tracking.document()
+    said = tracking.report()["breakaway"]
     for j, (name, truth) in enumerate(zip(tracking.names, model.dynamics.breakaway, strict=True)):
         found = said[name]
         if j >= JOINTS:  # never started by itself
@@ -67,11 +68,11 @@ def test_a_change_is_reported_once_and_rolled_back_on_the_same_clock() -> None:
     assert [(kind, data["joint"]) for kind, _, data in events] == [("breakaway_changed", name)]
     assert events[0][2]["old"] == pytest.approx(model.dynamics.breakaway[CHANGED], rel=0.1)
     assert events[0][2]["new"] == pytest.approx(truth, rel=0.1)
-    found = tracking.document()[name]
+    found = tracking.report()["breakaway"][name]
     assert found["changes"] == 1
     assert found["lower"] < truth < found["upper"]
     tracking.rollback(kept["snapshot"])
-    before, after = kept["document"], tracking.document()
+    before, after = kept["document"], tracking.report()["breakaway"]
     for name in tracking.names:
         own = {"status", "reason", "last_t"}  # it may be stale by now
         assert after[name]["last_t"] == pytest.approx(before[name]["last_t"])

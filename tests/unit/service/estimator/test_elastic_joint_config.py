@@ -14,6 +14,8 @@ import pytest
 from drivers.files.recordings.recording import read_recording
 from drivers.files.robots.file import load_robot
 from service.config.load import ConfigError, parse_config
+from service.estimator._frame_consumer import FrameBlock
+from service.estimator._rigid_estimate import Inputs
 from service.estimator.elastic_tracking import elastic_tracking
 from tests.lab.arms.elastic_rig import identified_rig, rig_arm
 from tests.lab.command_line import thetad
@@ -31,21 +33,22 @@ def test_an_estimate_goes_back_to_what_it_was_and_goes_on(rig: Path, tmp_path: P
     recording = read_recording(rig / "known.mcap")
     model = load_robot(str(rig / "rig.toml")).model
     tracking = elastic_tracking(settings, model, tuple(recording.channels), recording.meta.rate_hz, "")
-    (tracker,) = tracking.trackers
+    (tracker,), inputs = tracking.trackers, Inputs(model, has_dq=False)
     frames = list(recording.frames())[: recording.samples // 2]
     stick = round(0.6 * len(frames))
     again = stick + round(2.0 * recording.meta.rate_hz)
     for frame in frames[:stick]:
-        tracking.push(frame, masked=False)
-    kept, before = tracking.state(), tracker.estimator.theta
+        tracker.push(FrameBlock.of(frame, inputs(frame)))
+    kept, before = tracker.snapshot(), tracker.estimator.theta
     for frame in frames[stick:again]:
-        tracking.push(replace(frame, q=frames[stick].q), masked=False)
+        stuck = replace(frame, q=frames[stick].q)
+        tracker.push(FrameBlock.of(stuck, inputs(stuck)))
     assert not np.allclose(tracker.estimator.theta, before, rtol=0.05)
-    tracking.rollback(kept)
+    tracker.rollback(kept)
     np.testing.assert_array_equal(tracker.estimator.theta, before)
     assert tracking.documents()["elbow"]["row_t"] is None
     for frame in frames[again:]:
-        tracking.push(frame, masked=False)
+        tracker.push(FrameBlock.of(frame, inputs(frame)))
     assert tracking.documents()["elbow"]["row_t"] > 1e-9 * frames[again].t_bus_ns
     assert not np.array_equal(tracker.estimator.theta, before)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -11,10 +10,13 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
+from drivers.frame import JointFrame
 from rt_core.model.regressor import regressor
 from rt_core.online import OnlineEstimator, OnlineSettings
 from service.estimator._active_model import ActiveModel
 from service.estimator._encoder_monitor import EncoderMonitor
+from service.estimator._frame_consumer import FrameBlock, FrameConsumer
+from service.estimator._rigid_estimate import RigidEstimate
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import MotionSettings, SimSettings
 
@@ -44,7 +46,9 @@ class Arm:
     t: float = 0.0
 
     def __post_init__(self) -> None:
-        self.encoders = EncoderMonitor(self.estimator, self._report_event)
+        self.consumers: list[FrameConsumer] = [RigidEstimate(self.estimator)]
+        self.encoders = EncoderMonitor(self.estimator, self._report_event, self.consumers, lambda ns: {"since_ns": ns})
+        self.consumers.append(self.encoders)
 
     def _report_event(self, kind: str, _text: str, data: dict[str, Any]) -> None:
         self.told.append((self.t, kind, data))
@@ -52,9 +56,13 @@ class Arm:
     def take(self, t: np.ndarray, q: np.ndarray, tau: np.ndarray, first: int = 0) -> None:
         """Take frames one after the other."""
         for k, self.t in enumerate(t.tolist()):
-            t_ns = round(self.t * 1e9)
-            self.estimator.step(t_ns, first + k, q[k], tau[k], masked=self.encoders.stuck)
-            self.encoders.push(t_ns, q[k])
+            self.push(first + k, q[k], tau[k])
+
+    def push(self, seq: int, q: np.ndarray, tau: np.ndarray) -> None:
+        frame = JointFrame(seq, round(self.t * 1e9), 0, q, tau=tau)
+        block = FrameBlock.of(frame, (q, tau, None, None), masked=self.encoders.stuck)
+        for consumer in self.consumers:
+            consumer.push(block)
 
 
 def at(seconds: float) -> int:
@@ -97,7 +105,7 @@ def test_a_stuck_encoder_is_reported_and_nothing_is_learned_from_it() -> None:
     assert report.frames > before.frames  # all are counted
     assert STICK_S - 1.0 < report.t_ns * 1e-9 < at_s  # of the same clock
     assert arm.encoders.invalid_reason == "the encoder of joint_2 seems to stick"
-    assert arm.encoders.document() == {"stuck": ["joint_2"]}
+    assert arm.encoders.report() == {"encoders": {"stuck": ["joint_2"]}}
 
     rest = at(AGAIN_S)
     arm.take(t[rest:], q[rest:], tau[rest:], rest)
@@ -130,28 +138,19 @@ def test_the_watch_of_the_active_model_goes_back_too() -> None:
     arm = Arm()
     told: list[str] = []
     active = ActiveModel(arm.estimator, load_robot("space6"), lambda kind, _text, _data: told.append(kind))
-    asked: list[int] = []
-
-    def rollback(watched: Mapping[str, Any], since_ns: int) -> dict[str, Any]:
-        active.rollback(watched)
-        asked.append(since_ns)
-        return {"still": active.reported}
-
-    arm.encoders = EncoderMonitor(arm.estimator, arm._report_event, active.snapshot, rollback)
+    arm.consumers.append(active)
     for k, arm.t in enumerate(t.tolist()):
-        t_ns = round(arm.t * 1e9)
-        arm.estimator.step(t_ns, k, q[k], tau[k], masked=arm.encoders.stuck)
-        arm.encoders.push(t_ns, q[k])
+        arm.push(k, q[k], tau[k])
         if k == at(20.0):
             values = {"theta": arm.estimator.theta.tolist(), "covariance": arm.estimator.covariance.tolist()}
             active.activate({**values, "model": "learnt", "adopt": True})
         if k % at(0.1) == 0 and not arm.encoders.stuck:
-            active.observe_changes(t_ns)
+            active.observe_changes(round(arm.t * 1e9))
         if k % at(1.0) == 0 and not arm.encoders.stuck:
             active.observe(arm.estimator.report())
     assert [kind for _, kind, _ in arm.told] == ["encoder_stuck", "encoder_moves"]
-    assert asked == [pytest.approx((STICK_S - 0.2) * 1e9, abs=5e7)]
-    assert arm.told[0][2]["still"] == []
+    assert arm.told[0][2]["since_ns"] == pytest.approx((STICK_S - 0.2) * 1e9, abs=5e7)
+    assert active.reported == []
     assert active.change.status in ("learning", "watching")
     assert active.invalid_reason == ""
     assert not {"payload_attached", "friction_changed", "sensor_fault", "ambiguous"} & set(told)

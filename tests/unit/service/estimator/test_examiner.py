@@ -21,6 +21,7 @@ from rt_core.model.base import base_parameters
 from rt_core.online import OnlineEstimator, OnlineSettings
 from service.estimator._examiner import Examiner
 from service.estimator._frame_buffer import FrameBuffer
+from service.estimator._frame_consumer import FrameBlock
 from service.estimator._trust import TrustEvents
 from service.estimator.examination_process import examine_window
 from service.io.log import get_log
@@ -58,7 +59,8 @@ class Arm:
             k = min(self.buffer.end, T.size - 1)
             t_ns, q, tau = round(1e9 * T[k]), np.array([0.05 * np.sin(ANGLE[k]).sum()]), self.tau[[k]]
             if k == self.buffer.end:
-                self.buffer.push(JointFrame(k, t_ns, t_ns, q=q, tau=tau))
+                frame = JointFrame(k, t_ns, t_ns, q=q, tau=tau)
+                self.buffer.push(FrameBlock.of(frame, (q, tau, None, None)))
                 self.estimator.step(t_ns, k, q, tau)
             else:
                 time.sleep(0.01)

@@ -11,6 +11,7 @@ import pytest
 from drivers.files.recordings.format import RecordingMeta
 from drivers.frame import JointFrame
 from service.estimator._frame_buffer import FOLDER, MARGIN_S, FrameBuffer, save_request
+from service.estimator._frame_consumer import FrameBlock
 from service.operations.inputs import open_recording
 from service.protocol.control import ControlError
 
@@ -30,10 +31,14 @@ def state_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def push(window: FrameBuffer, *frames: JointFrame) -> None:
+    for frame in frames:
+        window.push(FrameBlock.of(frame, (np.zeros(2), np.zeros(2), None, None)))
+
+
 def filled(count: int, window_s: float = 2.0) -> FrameBuffer:
     window = FrameBuffer(window_s, RATE, 2, ("q", "tau", "setpoint"))
-    for k in range(count):
-        window.push(frame(k))
+    push(window, *map(frame, range(count)))
     return window
 
 
@@ -58,10 +63,8 @@ def test_the_newest_frames_come_out_in_order(state_dir: Path, count: int) -> Non
 
 def test_what_is_missing_or_invalid_stays_so(state_dir: Path) -> None:
     window = filled(100)
-    window.push(frame(100, tau=None))
-    window.push(frame(101, valid=np.array([True, False])))
-    window.push(frame(102))
-    window.push(JointFrame(103, 10_000_000 * 102, 0, q=np.zeros(2), tau=np.zeros(2)))  # no later than the one before
+    push(window, frame(100, tau=None), frame(101, valid=np.array([True, False])), frame(102))
+    push(window, JointFrame(103, 10_000_000 * 102, 0, q=np.zeros(2), tau=np.zeros(2)))  # no later than the one before
     save_request({"seconds": 0.1, "path": f"{FOLDER}/a.window"}, window, state_dir, META).write(window)
     found = open_recording(state_dir / FOLDER / "a.window")
     assert found.seq.tolist() == list(range(93, 103))
@@ -75,11 +78,10 @@ def test_frames_go_on_while_a_window_is_written() -> None:
     window = filled(1200)
     frames = window.select(2.0)
     margin = round(MARGIN_S * RATE)
-    for k in range(1200, 1200 + margin - 1):
-        window.push(frame(k))
+    push(window, *map(frame, range(1200, 1200 + margin - 1)))
     copies = window.copy(frames, 0)
     np.testing.assert_array_equal(copies["stamps"][:, 2], np.arange(1000, 1200))
-    window.push(frame(1200 + margin - 1))
+    push(window, frame(1200 + margin - 1))
     with pytest.raises(ControlError, match="faster than they could be set aside"):
         window.copy(frames, 0)
 
@@ -87,8 +89,7 @@ def test_frames_go_on_while_a_window_is_written() -> None:
 def test_a_window_is_so_many_seconds_and_not_so_many_frames() -> None:
     """Frames 0 to 299, a pause of 3 s within the same epoch, and 120 more."""
     window = filled(300, 4.0)
-    for k in range(600, 720):
-        window.push(frame(k))
+    push(window, *map(frame, range(600, 720)))
     assert window.select(1.0) == range(320, 420)
     assert window.select(1.2) == range(300, 420)
     assert window.select(1.3) == range(300, 420)  # 92 % of the frames of 1.3 s
@@ -127,17 +128,16 @@ def test_what_cannot_be_set_aside(state_dir: Path, args: dict[str, Any], type: s
 
 def test_a_restarted_source_empties_the_window() -> None:
     window = filled(300)
-    window.clear()
+    window.restart_stream()
     with pytest.raises(ControlError, match=r"the last 0\.0 s of frames are there"):
         window.select(0.5)
-    for k in range(50):  # a new clock, earlier than the old
-        window.push(frame(k))
+    push(window, *map(frame, range(50)))  # a new clock, earlier than the old
     assert len(window.select(0.5)) == 50
 
 
 def test_no_window_and_one_too_large_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     none = FrameBuffer(0.0, RATE, 2, ("q", "tau"))
-    none.push(frame(0))
+    push(none, frame(0))
     with pytest.raises(ControlError, match="set window_s"):
         none.select(1.0)
     monkeypatch.setattr("service.estimator._frame_buffer.MAX_BYTES", 20_000)
@@ -150,11 +150,11 @@ def test_frames_from_some_time_on_are_forgotten() -> None:
     first_ns = frame(60).t_bus_ns
     window.drop_since(first_ns)
     assert len(window) == 60
-    window.push(frame(60))  # another at the same time takes its place
+    push(window, frame(60))  # another at the same time takes its place
     assert len(window) == 61
     window.drop_since(0)
     assert len(window) == 0
-    window.push(frame(0))
+    push(window, frame(0))
     assert len(window) == 1
 
 
@@ -162,8 +162,7 @@ def test_frames_that_are_given_up_while_they_are_copied_are_not_written(state_di
     window = filled(300)
     request = save_request({"seconds": 1.5, "path": f"{FOLDER}/c.window"}, window, state_dir, META)
     window.drop_since(frame(290).t_bus_ns)
-    for k in range(300, 340):
-        window.push(frame(k))
+    push(window, *map(frame, range(300, 340)))
     with pytest.raises(ControlError, match="given up"):
         request.write(window)
     assert not request.path.exists()

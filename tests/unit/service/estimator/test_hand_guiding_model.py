@@ -35,7 +35,7 @@ class Source:
     def __init__(self, robot: RobotFile, **arm: Any) -> None:
         estimator = OnlineEstimator(robot.model, OnlineSettings(update_hz=50.0, memory_s=20.0), 250.0)
         self.active = ActiveModel(estimator, robot, lambda kind, text, data: None)
-        self.active.start(None, None)
+        self.active.start(None)
         base = estimator.base
         self.theta = base.theta(standard_parameters(robot.model, base.standard))
         self.handlers = HandGuidingModelSource(ArmConfig.model_validate(ARM | arm, strict=False), self.active).handlers

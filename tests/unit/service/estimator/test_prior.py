@@ -13,7 +13,7 @@ from drivers.files.robots.file import load_robot
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator, OnlineSettings
-from service.estimator._prior import PriorSource
+from service.estimator._prior import prior_reply
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import MotionSettings, SimSettings
 from tests.lab.arms.simulated import random_arm
@@ -40,7 +40,7 @@ def learned() -> OnlineEstimator:
 
 def test_friction_is_described_and_estimated_with_its_band(learned: OnlineEstimator) -> None:
     """Coulomb and viscous friction and the offset, by hand; the truth, which is the description, lies in the band."""
-    said = PriorSource(learned).handlers["prior"]({"arm": "a"})
+    said = prior_reply(learned, {"arm": "a"})
     assert said is not None
     dynamics, base = learned.model.dynamics, learned.base
     assert dynamics is not None
@@ -74,7 +74,7 @@ def test_friction_is_described_and_estimated_with_its_band(learned: OnlineEstima
 
 def test_what_is_not_determined_has_no_curve_and_what_is_not_described_none_either() -> None:
     model = random_arm(3, 21)
-    fresh = PriorSource(OnlineEstimator(model, SETTINGS, RATE)).handlers["prior"]({"arm": "a"})
+    fresh = prior_reply(OnlineEstimator(model, SETTINGS, RATE), {"arm": "a"})
     assert fresh is not None
     for j, curve in enumerate(fresh["friction"], 1):
         assert curve["estimated"] is curve["lower"] is curve["upper"] is None
@@ -88,7 +88,7 @@ def test_what_is_not_determined_has_no_curve_and_what_is_not_described_none_eith
 def described(model: RobotModel) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Values of the description by name, those that there are, and the friction curves."""
     estimator = OnlineEstimator(model, SETTINGS, RATE)
-    said = PriorSource(estimator).handlers["prior"]({"arm": "a"})
+    said = prior_reply(estimator, {"arm": "a"})
     assert said is not None
     values = zip(estimator.base.names, said["parameters"], strict=True)
     return {name: value for name, value in values if value is not None}, said["friction"]

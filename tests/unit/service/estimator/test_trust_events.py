@@ -11,8 +11,8 @@ import numpy as np
 from drivers.files.robots.file import load_robot
 from drivers.frame import JointFrame
 from rt_core.online import OnlineEstimator, OnlineSettings
+from service.estimator._rigid_estimate import Inputs
 from service.estimator._trust import TrustEvents
-from service.estimator.process import Inputs
 
 RATE = 250.0
 
