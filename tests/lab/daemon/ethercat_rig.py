@@ -139,7 +139,7 @@ class Watcher:
     """
 
     def __init__(self, endpoint: str, runtime: Path) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self.frames: list[JointFrame] = []
         self.statuses: list[dict[str, Any]] = []
         self._news = threading.Condition()
@@ -178,7 +178,7 @@ class Watcher:
     def ask(self) -> dict[str, Any]:
         """Return a new status: the acquisition publishes one for each new subscriber."""
         place = len(self.statuses)
-        (socket,) = self._runtime.glob(f"**/{ARM}.frames")
+        (socket,) = self.runtime.glob(f"**/{ARM}.frames")
         with Subscriber(f"ipc://{socket}", [f"{ARM}/status"]) as newcomer:
             newcomer.receive(DEADLINE_S)
         with self._news:

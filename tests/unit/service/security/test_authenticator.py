@@ -75,11 +75,24 @@ def test_a_client_that_holds_another_server_for_this_one_says_so(desk: Desk) -> 
         unanswered(desk, control, lambda said: "is the server's key that of this daemon?" in said)
 
 
-def test_a_key_for_a_daemon_that_uses_none_is_said_to_be_too_much() -> None:
+def refused(socket: zmq.Socket[bytes]) -> bool:
+    """Wait until the connection is refused, and has no room for a message."""
+    while socket.poll(10, zmq.POLLOUT):
+        continue
+    return True
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_key_for_a_daemon_that_uses_none_is_said_to_be_too_much(late: bool) -> None:
+    """`late`: the connection is refused between room for the first request and sending it."""
     with zmq.Context() as context, context.socket(zmq.ROUTER) as plain:
         port = plain.bind_to_random_port("tcp://127.0.0.1")
         key = ClientKey(new_pair(), new_pair().public)
-        with Control(f"tcp://127.0.0.1:{port}", key) as control:
+        with Control(f"tcp://127.0.0.1:{port}", key) as control, pytest.MonkeyPatch.context() as patch:
+            arrives = control._arrives
+            if late:
+                control._socket.setsockopt(zmq.SNDTIMEO, 2000)
+                patch.setattr(control, "_arrives", lambda *args: arrives(*args) and refused(control._socket))
             for _ in range(2):  # the second before anything is sent: libzmq has given the connection up
                 with pytest.raises(NotAdmittedError, match="uses no keys"):
                     control.request("ping", timeout_s=LONG_S)
