@@ -163,6 +163,9 @@ def test_a_joint_that_comes_back_elsewhere_is_doubted(speed: float, found: float
             drives.guarded("arm", lambda _: {})({})
         # Another absence does not confirm it, being where it stood does.
         assert [counts(q) for q in (None, found, 0.51, None, found)] == [False, False, True, False, False]
+        with pytest.raises(ControlError, match="joints is a list of joint_1, joint_2"):
+            drives.confirm({"arm": "a", "joints": ["joint_9"]})
+        assert drives.confirm({"arm": "a", "joints": ["joint_1"]})["confirmed"] == []
         assert (drives.confirm({"arm": "a"})["confirmed"], counts(found)) == (["joint_3"], True)
         # It first reports where it stood; and later it is moved through there.
         assert [counts(q) for q in (None, found, 0.9, 0.9, 0.9, found)] == [False, True, False, False, False, False]
