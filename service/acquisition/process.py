@@ -242,21 +242,16 @@ class Acquisition:
 
     def _idle(self, until_running: bool) -> None:
         while not self.worker.stopping and not (until_running and self.state == "running"):
-            if self.keeps_cycle and self.state != "ended":
-                self._keep_alive()
-            else:
+            if not self.keeps_cycle or self.state == "ended":
                 self.socket.poll(POLL_MS)
+            while self.keeps_cycle and self.state != "ended" and time.monotonic_ns() < self._next_tick_ns:
+                try:  # the bus goes on; frames before the start are dropped
+                    self._read()
+                except DriverTimeoutError:
+                    self.timeouts += 1
             self._tick(time.monotonic_ns())
             if self.state == "waiting" and self.required <= self.present:
                 self._enter("running")
-
-    def _keep_alive(self) -> None:
-        """Run the bus until the next tick is due; frames before the start are dropped."""
-        while time.monotonic_ns() < self._next_tick_ns:
-            try:
-                self._read()
-            except DriverTimeoutError:
-                self.timeouts += 1
 
     def _command(self, player: MotionPlayer, frame: JointFrame) -> bool:
         """Give the drives their next set position; False once the motion, and with it the stream, is over."""

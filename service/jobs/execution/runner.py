@@ -145,7 +145,8 @@ def run(folder: Path, memory_mb: float | None, spec: Spec, report: ProgressWrite
     except OperationCancelledError:
         return failure("cancelled", final=True, cancelled=True)
     except MemoryError:
-        lift_memory_limit()
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))  # so that the failure can be reported
         traceback.print_exc()
         limit = "there is" if memory_mb is None else f"{memory_mb:g} MB of"
         return failure(f"needed more than {limit} memory", final=True)
@@ -192,12 +193,6 @@ def limit_memory(memory_mb: float | None) -> None:
         wanted = int(memory_mb * MB)
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
-def lift_memory_limit() -> None:
-    """Lift the limit, so that the failure can be reported."""
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
 def lacks_room(error: BaseException | None) -> bool:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from drivers.ethercat.diagnostics.inspection import Inspection
 from service.config.load import parse_config
 from sim_backend.ethercat._profile import load_profile
 from tests.lab.command_line import Outcome, thetad
-from tests.lab.ethercat.namespace import ROOT
+from tests.lab.ethercat.namespace import ROOT, wait_until
 from tests.lab.ethercat.network import SegmentProcess, Segments, await_link, ip
 from tests.lab.ethercat.patient_driver import PatientDriver
 
@@ -295,10 +294,7 @@ def test_a_bus_of_another_master_is_left_alone(drives: SegmentProcess, manner: s
         for command in (["scan", "m0"], ["info", "m0", 0], ["sdo", "m0", 0, "605A:00", "--write", "1"]):
             ethercat(*command).refused("another", "master", says)
         assert drives.tell("states") == [OP] * 3
-    deadline = time.monotonic() + 10.0
-    while drives.tell("states") != [INIT] * 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: drives.tell("states") == [INIT] * 3)
     assert ethercat("sdo", "m0", 0, "605A:00", "--json").json["value"] == 2
 
 

@@ -33,6 +33,7 @@ from tests.lab.daemon.ethercat_rig import (
     whole,
     write_segment,
 )
+from tests.lab.ethercat.namespace import wait_until
 
 pytestmark = pytest.mark.slow
 IMPATIENT_S = 5.0
@@ -93,17 +94,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     settings = config(path, arm(path), runtime_dir=str(path / "r"))
     with network(), Drives(write_segment(path)) as drives:
         daemon = start(settings, path)
-
-        def restarted() -> DaemonProcess:
-            daemon.stop()
-            return start(settings, path)
-
         try:
             with (
                 Watcher(daemon.endpoints["frames"], path / "r") as watch,
                 Control(daemon.endpoints["control"]) as control,
             ):
-                yield Rig(drives, watch, control, restarted)
+                yield Rig(drives, watch, control, lambda: (daemon.stop(), start(settings, path))[1])
         finally:
             daemon.stop()
             drives.safe()
@@ -155,10 +151,8 @@ def test_a_bus_that_nobody_answers_on_has_no_frames_and_comes_back(rig: Rig) -> 
     rig.drives.fault("mend")
     rig.back()
     assert rig.stopped()["motion"]["reason"]
-    deadline = time.monotonic() + DEADLINE_S
-    while not rig.control.request("status")["events"].keys() >= {"bus_lost", "bus_recovered", "motion_stopped"}:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    told = {"bus_lost", "bus_recovered", "motion_stopped"}
+    wait_until(lambda: rig.control.request("status")["events"].keys() >= told)
 
 
 def test_a_drive_that_comes_back_elsewhere_does_not_count_until_it_is_confirmed(rig: Rig) -> None:
@@ -237,8 +231,8 @@ def test_restarts_forget_neither_where_joints_stood_nor_who_is_not_confirmed(run
 
     def known(control: Control) -> None:
         """Wait until it is known where each joint stands, and all are confirmed."""
-        rest = [0.0] * N
-        await_status(control, lambda found: [q is None or no for q, no in found[name]["info"].get("stood", ())] == rest)
+        rest = [(False, 0.0)] * N
+        await_status(control, lambda all_: [(q is None, no) for q, no in all_[name]["info"].get("stood", ())] == rest)
 
     running.settle()
     control.request("disable")

@@ -13,6 +13,7 @@ from drivers.driver import CommandRefusedError, DriverConnectionError, DriverTim
 from drivers.ethercat.config import EthercatConfig
 from drivers.frame import JointFrame
 from tests.lab.ethercat.configs import settings
+from tests.lab.ethercat.namespace import wait_until
 from tests.lab.ethercat.network import SegmentProcess, Segments, await_link, ip
 from tests.lab.ethercat.patient_driver import PatientDriver
 
@@ -348,10 +349,7 @@ def test_close_with_nobody_there(drives: SegmentProcess) -> None:
 
 def test_a_reader_that_stops_stops_the_drives(driver: PatientDriver, drives: SegmentProcess) -> None:
     enable(driver)
-    deadline = time.monotonic() + 5.0
-    while "ENABLED" in drives.tell("drive_states") and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert "ENABLED" not in drives.tell("drive_states")
+    wait_until(lambda: "ENABLED" not in drives.tell("drive_states"))
     back(driver, N)
     assert not driver.report()["enabled"]
     assert "bus" not in {notice.subject for notice in driver.notices}  # the reader was held up, not the bus

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -76,13 +77,6 @@ def test_a_client_that_holds_another_server_for_this_one_says_so(desk: Desk) -> 
         unanswered(desk, control, lambda said: "is the server's key that of this daemon?" in said)
 
 
-def refused(socket: zmq.Socket[bytes]) -> bool:
-    """Wait until the connection is refused, and has no room for a message."""
-    while socket.poll(10, zmq.POLLOUT):
-        continue
-    return True
-
-
 @pytest.mark.parametrize("late", [False, True])
 def test_a_key_for_a_daemon_that_uses_none_is_said_to_be_too_much(late: bool) -> None:
     """`late`: the connection is refused between room for the first request and sending it."""
@@ -94,7 +88,9 @@ def test_a_key_for_a_daemon_that_uses_none_is_said_to_be_too_much(late: bool) ->
             hangs = threading.Timer(LONG_S, control._context.term)  # which ends a send that waits for ever
             hangs.start()
             if late:
-                patch.setattr(control, "_arrives", lambda *args: arrives(*args) and refused(control._socket))
+                # until it is refused, and has no room for a message
+                refused = partial(list, iter(lambda: control._socket.poll(10, zmq.POLLOUT), 0))
+                patch.setattr(control, "_arrives", lambda *args: arrives(*args) and refused() is not None)
             for _ in range(2):  # the second before anything is sent: libzmq has given the connection up
                 with pytest.raises(NotAdmittedError, match="uses no keys"):
                     control.request("ping", timeout_s=LONG_S)
