@@ -66,7 +66,9 @@ class Acquisition:
         model = robot.model
         self.keeps_cycle = isinstance(arm.driver, BusConfig)  # also before there are consumers
         path = worker.config.state_dir / arm.name / FILE_NAME
-        kept = load_positions(path, arm.driver_sha256, model.n, worker.log) if self.keeps_cycle else None
+        # Whoever only listens to an arm knows that it is moved while nobody does.
+        self._keeps_positions = isinstance(arm.driver, BusConfig) and arm.driver.mode != "none"
+        kept = load_positions(path, arm.driver_sha256, model.n, worker.log) if self._keeps_positions else None
         self._returned = ReturnedDrives(model, worker.event, kept)
         # At the first start, once all joints are where they stood; after a restart when a client says so.
         first = isinstance(arm.driver, BusConfig) and arm.driver.enable and not worker.restarts
@@ -355,7 +357,7 @@ class Acquisition:
         if self.worker.heartbeat_due(now_ns):
             info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}
             info |= {"clipping": self._clipping(), "unconfirmed": self._returned.names}
-            if self.keeps_cycle:
+            if self._keeps_positions:
                 info["stood"] = self._returned.stood(now_ns)
             if self.player is not None:
                 info |= {"motion": self.player.state, "motion_s": self.player.time_s}
