@@ -71,8 +71,8 @@ class Acquisition:
         kept = load_positions(path, arm.driver_sha256, model.n, worker.log) if self._keeps_positions else None
         self._returned = ReturnedDrives(model, worker.event, kept)
         # At the first start, once all joints are where they stood; after a restart when a client says so.
-        first = isinstance(arm.driver, BusConfig) and arm.driver.enable and not worker.restarts
-        self._enables = first and kept is not None
+        first = kept is not None and not worker.restarts
+        self._enables = first and isinstance(arm.driver, BusConfig) and arm.driver.enable
         if not isinstance(arm.driver, ReplayConfig) and (worker.restarts or self._enables):
             arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         self.driver: Driver = make_driver(arm, model)
