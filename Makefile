@@ -85,6 +85,7 @@ soak: $(DEV) ## More arms and seeds, 100 kills of what runs jobs, a million mess
 	@THETAD_FUZZ=1000000 $(PYTEST) --timeout 7200 tests/daemon/sockets/test_random_messages.py \
 	    tests/process/test_stream_faults.py tests/bus/ethercat/test_frame_filter.py \
 	    tests/bus/ethercat/test_damaged_frames.py tests/bus/ads/test_ads_damage.py
+	@$(BIN)/python benchmarks/disk_soak.py
 	@$(BIN)/python benchmarks/soak.py $(SOAK_ARGS)
 
 hooks: $(DEV) ## Let git run the checks before each commit

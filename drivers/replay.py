@@ -95,7 +95,8 @@ class ReplayDriver(OpenedInWith):
             elapsed = int(recording.t_ns[self._index]) - first_ns + shift_ns
             self._wait(self._start_ns + round(elapsed * self._ns_per_ns), now, timeout_s)
         frame = recording.frame(self._index)
-        frame.seq = int(self._seq[self._index]) + self._lap * self._seq_of_lap(recording)
+        pause = max(1, round(LOOP_PAUSE_S * recording.rate_hz))
+        frame.seq = int(self._seq[self._index]) + self._lap * (int(self._seq[-1]) + pause)
         frame.t_bus_ns += shift_ns
         frame.t_host_ns = time.monotonic_ns()
         self._index += 1
@@ -116,6 +117,3 @@ class ReplayDriver(OpenedInWith):
             raise DriverTimeoutError(
                 f"{self._label}: no frame within {timeout_s:g} s; the next is due in {(due_ns - now_ns) * 1e-9:.3g} s"
             )
-
-    def _seq_of_lap(self, recording: Recording) -> int:
-        return int(self._seq[-1]) + max(1, round(LOOP_PAUSE_S * recording.rate_hz))

@@ -138,8 +138,8 @@ class AdsDriver(OpenedInWith):
             at_ns = now_ns()
             if at_ns >= self._due_ns:
                 self._step()
-            elif self._notified and self._attached is not None:
-                self._take_notified()
+            elif self._notified and self._attached is not None and not self._stream.take_notified():
+                self._due_ns = now_ns()  # a notification was lost; the ring has its block
             if self._stream.frames:
                 return
             at_ns = now_ns()
@@ -283,10 +283,6 @@ class AdsDriver(OpenedInWith):
         if complete_ns > latest_ns:
             return latest_ns
         return max(complete_ns + (latest_ns - complete_ns) // block_ns * block_ns, at_ns + 1_000_000)
-
-    def _take_notified(self) -> None:
-        if not self._stream.take_notified():
-            self._due_ns = now_ns()  # a notification was lost; the ring has its block
 
     def _on_stall(self) -> None:
         if self._state == "running":

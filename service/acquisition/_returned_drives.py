@@ -10,6 +10,7 @@ import numpy as np
 
 from drivers.frame import JointFrame
 from rt_core.model.robot import Joint, RobotModel
+from rt_core.types import FloatArray
 from service.protocol.control import ControlError
 from service.worker.worker import Handler
 
@@ -21,6 +22,8 @@ _LOOK_NS, _STILL = 100_000_000, 0.002
 _TURNED, _SLID = 0.03, 0.015
 #: A drive may first report what it reported last, until its encoder has started.
 _WATCH_NS = 1_000_000_000
+#: It is kept for the next run where a joint has stood for so long: not where it turned round.
+_REST_NS = 1_000_000_000
 #: Verbs that are refused while a joint is not confirmed.
 MOVING = ("enable", "arm", "run_trajectory", "zero_force")
 
@@ -29,22 +32,39 @@ class ReturnedDrives:
     """Marks the joints of frames whose drives came back elsewhere, until they are confirmed.
 
     A drive that was without power may have lost its position, and what it delivers then looks like any other value.
-    `report` takes events, as `Worker.event`.
+    `report` takes events, as `Worker.event`; `kept` is `stood` of the run before, (n, 2): all were away since then.
     """
 
-    def __init__(self, model: RobotModel, report: Callable[..., None]) -> None:
+    def __init__(self, model: RobotModel, report: Callable[..., None], kept: FloatArray | None = None) -> None:
         self._joints, self._report, n = model.joints, report, model.n
         self._most = np.array([_TURNED if joint.kind == "revolute" else _SLID for joint in model.joints])
         self._stood = np.full(n, np.nan)  # where a joint stands, or stood when its drive went away; NaN: it moves
         self._last = self._looked = np.full(n, np.nan)  # when it was valid last, and as of the last look
-        self._look_ns, self._whole = 0, True  # whole: no joint is away or unconfirmed
-        self._away, self._unconfirmed = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+        self._look_ns, self._whole = 0, kept is None  # whole: no joint is away or unconfirmed
+        self._away, self._unconfirmed = np.full(n, kept is not None), np.zeros(n, np.bool_)
+        if kept is not None:
+            self._stood, self._unconfirmed = kept[:, 0].copy(), kept[:, 1] > 0.0
+        self._shown, self._shown_ns = self._stood, np.zeros(n, np.int64)  # as of `stood`, and since when
         self._until_ns = np.zeros(n, np.int64)  # it is compared with where it stood
 
     @property
     def names(self) -> list[str]:
         """Names of the joints that are not confirmed."""
         return [self._joints[j].name for j in np.flatnonzero(self._unconfirmed)]
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known of all joints that they came back where they stood, or of one that it did not."""
+        return self._whole or bool(self._unconfirmed.any())
+
+    def stood(self, now_ns: int) -> list[tuple[float | None, float]]:
+        """Return where each joint has stood for a while, None if it moves, and 1 if that is not confirmed."""
+        same = np.abs(self._stood - self._shown) <= _STILL
+        self._shown = np.where(same, self._shown, self._stood)
+        self._shown_ns = np.where(same, self._shown_ns, now_ns)
+        rests = same & (now_ns - self._shown_ns >= _REST_NS)
+        places = [float(q) if rest else None for q, rest in zip(self._shown, rests, strict=True)]
+        return list(zip(places, self._unconfirmed.astype(float).tolist(), strict=True))
 
     def marked(self, frame: JointFrame) -> JointFrame:
         """Return a copy of `frame` without the joints that are not confirmed; itself if all are."""
@@ -84,8 +104,12 @@ class ReturnedDrives:
         self._report("position_unconfirmed", text, joint=joint.name, stood=stood, found=found)
 
     def confirm(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Handle the request to take the present positions for right."""
-        taken = self._unconfirmed & ~self._away
+        """Handle the request to take the present positions for right, of all joints or of those that are named."""
+        names = [joint.name for joint in self._joints]
+        wanted = names if args.get("joints") is None else args["joints"]
+        if not isinstance(wanted, list) or not all(name in names for name in wanted):
+            raise ControlError("bad_argument", f"confirm_positions: joints is a list of {', '.join(names)}")
+        taken = self._unconfirmed & ~self._away & np.array([name in wanted for name in names])
         self._stood[taken], self._until_ns[taken], self._unconfirmed[taken] = self._last[taken], 0, False
         return {"arm": args["arm"], "confirmed": [self._joints[j].name for j in np.flatnonzero(taken)]}
 

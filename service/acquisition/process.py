@@ -33,6 +33,7 @@ from service.acquisition.sources import check_source, make_driver
 from service.config.arm_robot import load_arm_robot
 from service.config.arm_tables import RealtimeConfig, ReplayConfig
 from service.config.load import ArmConfig, BusConfig
+from service.io.kept_positions import FILE_NAME, load_positions
 from service.io.sockets import readable
 from service.motion.motion_player import MotionPlayer
 from service.motion.run_verbs import RunRequests, make_runs, refusing
@@ -63,11 +64,18 @@ class Acquisition:
         arm = worker.arm
         robot = load_arm_robot(arm, worker.config.base)
         model = robot.model
-        if not isinstance(arm.driver, ReplayConfig) and worker.restarts:
-            # After a restart the drives stay off until a client enables them.
+        self.keeps_cycle = isinstance(arm.driver, BusConfig)  # also before there are consumers
+        path = worker.config.state_dir / arm.name / FILE_NAME
+        # Whoever only listens to an arm knows that it is moved while nobody does.
+        self._keeps_positions = isinstance(arm.driver, BusConfig) and arm.driver.mode != "none"
+        kept = load_positions(path, arm.driver_sha256, model.n, worker.log) if self._keeps_positions else None
+        self._returned = ReturnedDrives(model, worker.event, kept)
+        # At the first start, once all joints are where they stood; after a restart when a client says so.
+        first = kept is not None and not worker.restarts
+        self._enables = first and isinstance(arm.driver, BusConfig) and arm.driver.enable
+        if not isinstance(arm.driver, ReplayConfig) and (worker.restarts or self._enables):
             arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         self.driver: Driver = make_driver(arm, model)
-        self.keeps_cycle = isinstance(arm.driver, BusConfig)  # also before there are consumers
         self.player: MotionPlayer | None = None
         self.runs: RunRequests | None = None
         if isinstance(arm.driver, EthercatConfig):  # planned now: later it would cost the bus its cycle
@@ -122,7 +130,6 @@ class Acquisition:
     def _set_up(self, arm: ArmConfig, model: RobotModel) -> None:
         worker = self.worker
         runs = refusing(arm, self.driver, self.info) if self.runs is None else self.runs.handlers
-        self._returned = ReturnedDrives(model, worker.event)
         self._handlers = {"start": self._start, "enable": self._enable, "disable": self._disable, **runs}
         self._handlers |= {verb: self._returned.guarded(verb, self._handlers[verb]) for verb in MOVING}
         self._handlers["confirm_positions"] = self._returned.confirm
@@ -237,21 +244,16 @@ class Acquisition:
 
     def _idle(self, until_running: bool) -> None:
         while not self.worker.stopping and not (until_running and self.state == "running"):
-            if self.keeps_cycle and self.state != "ended":
-                self._keep_alive()
-            else:
+            if not self.keeps_cycle or self.state == "ended":
                 self.socket.poll(POLL_MS)
+            while self.keeps_cycle and self.state != "ended" and time.monotonic_ns() < self._next_tick_ns:
+                try:  # the bus goes on; frames before the start are dropped
+                    self._read()
+                except DriverTimeoutError:
+                    self.timeouts += 1
             self._tick(time.monotonic_ns())
             if self.state == "waiting" and self.required <= self.present:
                 self._enter("running")
-
-    def _keep_alive(self) -> None:
-        """Run the bus until the next tick is due; frames before the start are dropped."""
-        while time.monotonic_ns() < self._next_tick_ns:
-            try:
-                self._read()
-            except DriverTimeoutError:
-                self.timeouts += 1
 
     def _command(self, player: MotionPlayer, frame: JointFrame) -> bool:
         """Give the drives their next set position; False once the motion, and with it the stream, is over."""
@@ -346,9 +348,17 @@ class Acquisition:
         self.worker.serve(self._handlers)
         if isinstance(self.driver, OpenedInWith):
             self._notices.turn(self.driver.notices, now_ns)
+        if self._enables and self._returned.settled and not self.worker.stop_id:
+            self._enables = False
+            try:
+                self._handlers["enable"]({"arm": self._arm})
+            except ControlError as error:
+                self.worker.log.warning("not_enabled", reason=error.message)
         if self.worker.heartbeat_due(now_ns):
             info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}
             info |= {"clipping": self._clipping(), "unconfirmed": self._returned.names}
+            if self._keeps_positions:
+                info["stood"] = self._returned.stood(now_ns)
             if self.player is not None:
                 info |= {"motion": self.player.state, "motion_s": self.player.time_s}
             if self.runs is not None:

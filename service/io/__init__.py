@@ -7,4 +7,4 @@ files, and `sockets` polls a ZeroMQ socket cheaply.
 Atomic writes of files are in `drivers.files.atomic_write`.
 """
 
-__all__ = ["log", "sockets", "state_file", "toml_text", "trajectory_file"]
+__all__ = ["kept_positions", "log", "sockets", "state_file", "toml_text", "trajectory_file"]

@@ -103,9 +103,5 @@ def _waiting_reason(job: Job, counts: Mapping[str, int], queue: Queue, trouble: 
             return f"for job {other}, which is {states.get(other, 'gone')}"
     if counts.get("queued") or counts.get("running"):
         return trouble or "for its parts"
-    return trouble or (state_text(job) if job.reason else "for its turn")
-
-
-def state_text(job: Job) -> str:
-    """Return why a job is queued again."""
-    return f"for its turn, again: {job.reason} (attempt {job.attempts + 1} of {state.MAX_ATTEMPTS})"
+    again = f", again: {job.reason} (attempt {job.attempts + 1} of {state.MAX_ATTEMPTS})" if job.reason else ""
+    return trouble or f"for its turn{again}"

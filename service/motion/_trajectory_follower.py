@@ -18,7 +18,6 @@ from rt_core.safety import PermitError, SafetyError, SafetyLimits, SafetyState, 
 from rt_core.types import FloatArray
 from service.io.trajectory_file import Trajectory
 from service.motion._safety_limits import CommandBounds
-from service.motion._trajectory_rejoin import TrajectoryRejoin
 from service.motion.trajectory_run import Run, RunCheck
 
 #: Lost time that a run bridges where set positions are sent ahead.
@@ -27,6 +26,11 @@ _LOST_S = 0.01
 _SETTLE_S = 0.5
 #: Time left of a permit at the end of a run, at least.
 _SPARE_S = 1.0
+#: Time constant of the return [s], which is that of a critically damped spring. It adds to the acceleration at most
+#: 2/_RETURN_S times the missed change of velocity.
+_RETURN_S = 0.1
+#: The return ends within this distance [rad or m], which over a cycle squared is a negligible acceleration.
+_THERE = 1e-9
 #: A set position has been reached within this share of a joint's range; drives count in whole numbers.
 _REACHED = 1e-5
 
@@ -34,6 +38,35 @@ _REACHED = 1e-5
 def bridged_cycles(period_s: float, bridged: int, lead_s: float) -> int:
     """Return the number of cycles without a frame that a run bridges; arguments as of `TrajectoryFollower`."""
     return round(_LOST_S / period_s) if lead_s else bridged
+
+
+class TrajectoryRejoin:
+    """Offset (n,) of set positions from the trajectory, cycle by cycle; zero unless drives have left it."""
+
+    def __init__(self, n: int, period_s: float) -> None:
+        self._period_s = period_s
+        self._off, self._rate = np.zeros(n), np.zeros(n)
+
+    def __bool__(self) -> bool:
+        """Return whether set positions are off the trajectory."""
+        return bool(self._off.any() or self._rate.any())
+
+    def begin(self, off: FloatArray, rate: FloatArray) -> None:
+        """Begin at the offset `off` (n,), with the relative velocity `rate` (n,)."""
+        self._off, self._rate = off.copy(), rate.copy()
+
+    def end(self) -> None:
+        """End: set positions are on the trajectory."""
+        self._off[:] = self._rate[:] = 0.0
+
+    def next(self) -> FloatArray:
+        """Return the offset (n,) of the next set position."""
+        if self:
+            self._rate -= self._period_s * (2.0 * self._rate / _RETURN_S + self._off / _RETURN_S**2)
+            self._off += self._period_s * self._rate
+            if max(np.abs(self._off).max(), self._period_s * np.abs(self._rate).max()) < _THERE:
+                self.end()
+        return self._off.copy()
 
 
 class TrajectoryFollower:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from drivers.ads.config import AdsConfig
@@ -115,8 +116,9 @@ class RunRequests:
         self._reported = ("disarmed", "", "", "")
         self._watched = False  # frames are monitored; before, nothing is switched on
         self.handlers: Mapping[str, Handler] = {
-            "arm": self._on_arm, "disarm": self._on_disarm, "run_trajectory": self._on_run,
-            "zero_force": self._on_zero_force, "heartbeat": self._on_heartbeat, "abort": self._on_abort,
+            "arm": self._on_arm, "disarm": partial(self._on_stop, "disarmed by request"),
+            "run_trajectory": self._on_run, "zero_force": self._on_zero_force, "heartbeat": self._on_heartbeat,
+            "abort": partial(self._on_stop, "aborted by request"),
         }  # fmt: skip
 
     @property
@@ -177,12 +179,8 @@ class RunRequests:
             self._worker.refuse(self._arming[0], ControlError("unavailable", "arm: another permit has been granted"))
         self._arming = (self._worker.request_id, token)
 
-    def _on_disarm(self, args: dict[str, Any]) -> dict[str, Any]:
-        self._controller.stop("disarmed by request", self._driver)
-        return {"arm": args["arm"], **self.report()}
-
-    def _on_abort(self, args: dict[str, Any]) -> dict[str, Any]:
-        self._controller.stop("aborted by request", self._driver)
+    def _on_stop(self, reason: str, args: dict[str, Any]) -> dict[str, Any]:
+        self._controller.stop(reason, self._driver)
         return {"arm": args["arm"], **self.report()}
 
     def _on_heartbeat(self, args: dict[str, Any]) -> dict[str, Any]:

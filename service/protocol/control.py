@@ -67,7 +67,9 @@ VERBS: Mapping[str, Verb] = {
         "acquisition", "motion", "switch the drives of a real arm on; a motion that was stopped begins again"
     ),
     "disable": Verb("acquisition", "operate", "stop the drives of a real arm and switch them off"),
-    "confirm_positions": Verb("acquisition", "motion", "take where drives came back elsewhere for right"),
+    "confirm_positions": Verb(
+        "acquisition", "motion", "take where drives came back elsewhere for right, all or these joints", ("joints",)
+    ),
     "arm": Verb(
         "acquisition", "motion", "switch the drives on and grant a permit, for one use and a limited time", ("for_s",)
     ),

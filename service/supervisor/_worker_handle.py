@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from service.config.load import Config
+from service.io.kept_positions import PositionKeeper
 from service.protocol.messages import pack_map
 from service.protocol.worker_messages import MAX_INFO
 from service.worker.resources import SINGLE_THREADED, kernel_state
@@ -55,6 +56,7 @@ class WorkerHandle:
     unreadable: int = 0  # in all runs
     unreadable_reason: str = ""  # of the last one in this run
     next_log_ns: int = 0
+    keeper: PositionKeeper | None = None  # of what an acquisition says of its joints
 
     @property
     def name(self) -> str:
@@ -109,6 +111,8 @@ class WorkerHandle:
         """Note a heartbeat."""
         self.heartbeat_ns, self.heartbeat_starved_ns = now_ns, starved_ns(self.pid)
         self.stack_requested_ns = 0
+        if self.keeper is not None:
+            self.keeper.note(self.info.get("stood"), now_ns)
 
     def hangs(self, now_ns: int, limit_ns: int) -> bool:
         """Return whether it was silent, or starting, for longer than `limit_ns` without waits for a processor."""
@@ -151,6 +155,8 @@ class WorkerHandle:
         if process is None:
             return 0
         code = process.wait()
+        if self.keeper is not None:
+            self.keeper.note(self.info.get("stood"), now_ns, last=True)
         os.close(self.pidfd)
         self.pidfd = -1
         self.process = None

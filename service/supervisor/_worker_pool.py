@@ -12,6 +12,7 @@ import zmq
 
 from drivers.files.atomic_write import atomic_write
 from service.config.load import Config
+from service.io.kept_positions import FILE_NAME, PositionKeeper
 from service.io.log import Log
 from service.supervisor._control_server import MEMORY_NS, TOO_MANY_FILES
 from service.supervisor._events import Events
@@ -51,7 +52,9 @@ class WorkerPool:
         if config.daemon.serves_http:
             self.handles.append(WorkerHandle("web", None))
         for arm in config.arm:
-            self.handles += [WorkerHandle("estimator", arm.name), WorkerHandle("acquisition", arm.name)]
+            keeper = PositionKeeper(config.state_dir / arm.name / FILE_NAME, arm.driver_sha256)
+            acquisition = WorkerHandle("acquisition", arm.name, keeper=keeper)
+            self.handles += [WorkerHandle("estimator", arm.name), acquisition]
             if arm.recorder is not None:
                 self.handles.append(WorkerHandle("recorder", arm.name))
 

@@ -95,6 +95,9 @@ class Supervisor:
             self.log,
         )  # fmt: skip
         self.processes = self._pool.handles
+        for handle in self.processes:
+            if handle.keeper is not None:
+                self._cleanup.callback(handle.keeper.close)
         self._routing = Routing(
             self.processes, self._private, self._control.reply, tuple(arm.name for arm in config.arm), config.daemon,
             self._urgent,

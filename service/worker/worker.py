@@ -132,7 +132,7 @@ class Worker:
         self._next_release_ns = time.monotonic_ns() + RELEASE_MEMORY_NS
         #: Id of the request being handled; a handler that answers later keeps it.
         self.request_id = 0
-        self._stop_id = 0  # of the last request to stop
+        self.stop_id = 0  # of the last request to stop
         self.failures = 0  # requests that ended in an error which is no refusal
         self._asked: dict[int, Answer] = {}
         self._next_ask = 1
@@ -211,8 +211,8 @@ class Worker:
     def _handle(self, request: Mapping[str, Any], handlers: Mapping[str, Handler]) -> None:
         self.request_id = request["id"]
         if request["verb"] in STOPPING:
-            self._stop_id = max(self._stop_id, request["id"])
-        if request["verb"] in OVERTAKEN and request["id"] < self._stop_id:
+            self.stop_id = max(self.stop_id, request["id"])
+        if request["verb"] in OVERTAKEN and request["id"] < self.stop_id:
             text = f"{request['verb']}: a request to stop the arm came after it"
             self.refuse(request["id"], ControlError("unavailable", text))
             return

@@ -81,14 +81,9 @@ class Emergency:
     t_host_ns: int
 
 
-def al_code_text(code: int) -> str:
-    """Return the text of an AL status code."""
-    return str(pysoem.al_status_code_to_string(code))
-
-
 def status_text(status: AlStatus | None) -> str:
     """Return a slave's AL status as text; None: no answer."""
-    return "not answering" if status is None else status.text(al_code_text)
+    return "not answering" if status is None else status.text(pysoem.al_status_code_to_string)
 
 
 class Master:

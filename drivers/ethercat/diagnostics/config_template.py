@@ -8,15 +8,7 @@ from dataclasses import dataclass
 
 from drivers.ethercat.bus.eeprom import read_sii
 from drivers.ethercat.bus.network import FoundSlave
-from drivers.ethercat.diagnostics.inspect import (
-    MappedPdo,
-    Mapping,
-    has_coe,
-    rated_values,
-    read_mapping,
-    read_value,
-    unit_of,
-)
+from drivers.ethercat.diagnostics.inspect import MappedPdo, has_coe, rated_values, read_mapping, read_value, unit_of
 from drivers.ethercat.diagnostics.inspection import Inspection
 from drivers.ethercat.pdo import RX_MEANINGS, TX_MEANINGS
 
@@ -88,6 +80,8 @@ def _device(inspection: Inspection, slave: FoundSlave) -> _Device | None:
     rated = rated_values(inspection, slave.position) if has_coe(inspection, slave.position, sii) else {}
     gear = _ratio(rated, "gear motor revolutions", "gear shaft revolutions")
     remap = "PDO configuration" in sii.coe
+    listed = mapping.source == "objects"
+    has_period = listed and read_value(inspection, slave.position, 0x60C2, 1, "u8") is not None
     lines = [
         f"vendor_id = 0x{slave.vendor_id:08X}",
         f"product_code = 0x{slave.product_code:08X}",
@@ -96,11 +90,7 @@ def _device(inspection: Inspection, slave: FoundSlave) -> _Device | None:
         *(['velocity_unit = "counts/s" # CHECK: of 606C'] if "velocity" in tx_meanings else []),
         *_torque(rated, rx_meanings | tx_meanings),
         f"remap = {str(remap).lower()} # by its EEPROM it {'lets' if remap else 'does not let'} PDOs be composed",
-        *(
-            ["interpolation_period = false # it has no 60C2"]
-            if not _has_period(inspection, slave.position, mapping)
-            else []
-        ),
+        *([] if has_period else ["interpolation_period = false # it has no 60C2"]),
         "# rx and tx are what it maps now; give temperature and motor_position their meanings if they are wanted",
         *rx,
         *tx,
@@ -166,10 +156,6 @@ def _torque(rated: dict[str, float], meanings: set[str]) -> list[str]:
         else:
             lines.append("rated_current_a = 1.0 # FILL IN: what the per mille of 6078 are of; the drive has no 6075")
     return lines
-
-
-def _has_period(inspection: Inspection, position: int, mapping: Mapping) -> bool:
-    return mapping.source == "objects" and read_value(inspection, position, 0x60C2, 1, "u8") is not None
 
 
 def _rated_text(rated: dict[str, float]) -> str:

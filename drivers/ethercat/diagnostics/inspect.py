@@ -113,7 +113,7 @@ def identity_differences(inspection: Inspection, position: int) -> list[str]:
     differences: list[str] = []
     eeprom = (
         ("vendor", slave.vendor_id), ("product", slave.product_code), ("revision", slave.revision),
-        ("serial", slave.serial),
+        *([("serial", slave.serial)] if slave.serial else []),  # 0: not set
     )  # fmt: skip
     with contextlib.suppress(DriverError):
         if has_coe(inspection, position, read_sii(inspection, position)):

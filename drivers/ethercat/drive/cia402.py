@@ -86,24 +86,19 @@ class DriveControl:
         self.goal = Goal.OFF
         self.state = DriveState.UNKNOWN
         self.dropped = False
-        self._right_mode = True
+        self.right_mode = True  # it shows the requested mode, or none
         self._was_enabled = False
         self._reset_allowed = False
 
     @property
     def enabled(self) -> bool:
         """Whether operation is enabled and requested, in the right mode: targets take effect."""
-        return self.goal is Goal.ENABLED and self.state is DriveState.ENABLED and self._right_mode
+        return self.goal is Goal.ENABLED and self.state is DriveState.ENABLED and self.right_mode
 
     @property
     def stopping(self) -> bool:
         """Whether a stop was requested and the drive is not yet off."""
         return self.goal is Goal.STOPPED
-
-    @property
-    def right_mode(self) -> bool:
-        """Whether the drive shows the requested mode, or none."""
-        return self._right_mode
 
     def enable(self) -> None:
         """Request operation; a fault is reset on the way."""
@@ -139,8 +134,8 @@ class DriveControl:
     def step(self, statusword: int, shown_mode: int | None = None) -> int:
         """Return the controlword of the next cycle; `shown_mode` is that of the drive (6061), None if not mapped."""
         self.state = state = state_of(statusword)
-        self._right_mode = shown_mode is None or shown_mode == self._mode
-        if self._was_enabled and (state is DriveState.QUICK_STOP or not self._right_mode):
+        self.right_mode = shown_mode is None or shown_mode == self._mode
+        if self._was_enabled and (state is DriveState.QUICK_STOP or not self.right_mode):
             self._drop_if_enabled()  # without a request: let it finish its ramp, or start one
         if self.goal is Goal.STOPPED and state in (DriveState.ENABLED, DriveState.QUICK_STOP):
             return self._stop()
@@ -158,11 +153,11 @@ class DriveControl:
             self._stopping += 1
             return QUICK_STOP
         if state is DriveState.ENABLED:
-            self._was_enabled = self._right_mode
+            self._was_enabled = self.right_mode
             self._reset_allowed = False
         if state is DriveState.SWITCHED_ON and shown_mode:
             # 0 is accepted: some drives show their mode only in operation.
-            return ENABLE_OPERATION if self._right_mode else SWITCH_ON
+            return ENABLE_OPERATION if self.right_mode else SWITCH_ON
         return _ENABLING[state]
 
     def _drop_if_enabled(self) -> None:

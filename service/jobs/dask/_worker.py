@@ -140,7 +140,8 @@ def _execute(worker: Worker, folder: Path, order: Mapping[str, Any]) -> dict[str
         while (ended := attempt.poll()) is None:
             if worker.status.name not in _SERVING:
                 return {"how": "interrupted", "reason": "its worker ends"}
-            if _abandoned(worker, key):
+            task = worker.state.tasks.get(key)
+            if task is None or task.state not in _GOING_ON:  # the client has released it or is gone, which nobody says
                 attempt.stop()
             now = time.monotonic()
             state = (attempt.pace.share, attempt.pace.what)
@@ -160,9 +161,3 @@ def _execute(worker: Worker, folder: Path, order: Mapping[str, Any]) -> dict[str
         "outcome": outcome.read_bytes() if outcome.exists() else b"",
         "results": {path.name: path.read_bytes() for path in sorted(results.iterdir())} if results.exists() else {},
     }
-
-
-def _abandoned(worker: Worker, key: Any) -> bool:
-    """Return whether the client has released the task or is gone, which Dask does not report to the task."""
-    task = worker.state.tasks.get(key)
-    return task is None or task.state not in _GOING_ON

@@ -89,6 +89,8 @@ def read_end(folder: Path, code: int) -> Ended:
             what = f"killed by {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"signal {-code}"
             more = ", as by the system when memory runs out" if code == -signal.SIGKILL else ""
             return Ended("failed", f"its process was {what}{more}", log=log)
+        if code == os.EX_TEMPFAIL:
+            return Ended("interrupted", "there was no room on the disk", log=log)
         return Ended("failed", f"its process ended with exit code {code} and without an outcome", log=log)
     except (OSError, ValueError) as error:
         return Ended("failed", f"its outcome cannot be read: {error}", log=log)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -144,7 +145,8 @@ def run(folder: Path, memory_mb: float | None, spec: Spec, report: ProgressWrite
     except OperationCancelledError:
         return failure("cancelled", final=True, cancelled=True)
     except MemoryError:
-        lift_memory_limit()
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))  # so that the failure can be reported
         traceback.print_exc()
         limit = "there is" if memory_mb is None else f"{memory_mb:g} MB of"
         return failure(f"needed more than {limit} memory", final=True)
@@ -193,14 +195,15 @@ def limit_memory(memory_mb: float | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def lift_memory_limit() -> None:
-    """Lift the limit, so that the failure can be reported."""
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+def lacks_room(error: BaseException | None) -> bool:
+    """Return whether an error, or what has led to it, is that there is no room on a disk."""
+    while error is not None and getattr(error, "errno", None) not in (errno.ENOSPC, errno.EDQUOT):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def main() -> int:
-    """Run the job of a folder; the exit code is 0 if the outcome is good, 1 otherwise."""
+    """Run the job of a folder; the exit code is 0 if the outcome is good, EX_TEMPFAIL without room, 1 otherwise."""
     parser = argparse.ArgumentParser(prog="python -m service.jobs.execution.runner")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--parent", type=int, help="end at once if this is not the process that started this one")
@@ -217,12 +220,18 @@ def main() -> int:
     from service.jobs.execution.spec import read_spec, write_outcome
 
     try:
-        spec = read_spec(folder)
-        outcome = run(folder, None if spec.limits is None else spec.limits.memory_mb, spec, report, stop)
+        try:
+            spec = read_spec(folder)
+            outcome = run(folder, None if spec.limits is None else spec.limits.memory_mb, spec, report, stop)
+        except Exception as error:
+            if lacks_room(error):
+                raise
+            outcome = outcome_of_error(error)
+        write_outcome(folder, outcome)
     except Exception as error:
-        write_outcome(folder, outcome_of_error(error))
-        raise SystemExit(EXIT_FAILED) from error
-    write_outcome(folder, outcome)
+        if lacks_room(error):
+            return os.EX_TEMPFAIL
+        raise
     return EXIT_OK if outcome["ok"] else EXIT_FAILED
 
 

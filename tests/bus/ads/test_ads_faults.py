@@ -236,13 +236,6 @@ def steps(frames: list[JointFrame]) -> Any:
     return np.diff([frame.setpoint for frame in frames], axis=0)
 
 
-def never_on_again(frames: list[JointFrame]) -> None:
-    on = np.array([np.any(frame.status_word == ON) for frame in frames])
-    assert on[0]
-    assert not on[-1]
-    assert not np.any(on[int(np.argmin(on)) :]), "off for good"
-
-
 def test_heartbeat_lost_while_moving(plc: RunningPlc) -> None:
     with AdsDriver(config(plc.address, lead_ms=LEAD)) as driver:
         frames = moving(driver)
@@ -255,7 +248,9 @@ def test_heartbeat_lost_while_moving(plc: RunningPlc) -> None:
     assert "the heartbeat stopped" in report["enable_failure"]
     assert report["setpoint_underruns"] == 0
     assert report["lost_cycles"] == 0, "the ramp has been seen whole"
-    never_on_again(frames)
+    on = np.array([np.any(frame.status_word == ON) for frame in frames])
+    assert on[0]
+    assert not np.any(on[int(np.argmin(on)) :]), "off for good"
     # In the last cycle in which they are on the power goes, and set positions are the actual ones.
     moved = steps([frame for frame in frames if np.any(frame.status_word == ON)])[LEAD:-1]
     assert np.all(np.diff(moved, axis=0) <= 1e-9), "slower and slower"

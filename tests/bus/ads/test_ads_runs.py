@@ -70,11 +70,6 @@ def begin(client: Client, periods: int = 20) -> Trajectory:
     return what
 
 
-def in_motion(client: Client) -> None:
-    while not (0.3 < (said := client.safety())["run"]["t_s"] % 2.0 < 1.7) or said["state"] != "running":
-        assert said["state"] in ("approach", "running"), said
-
-
 def stays(client: Client, plc: RunningPlc) -> None:
     """The axes are off, stand, and nothing moves them before they are armed again."""
     frames = client.next_frames(1500)
@@ -103,7 +98,8 @@ def test_a_run_to_its_end(client: Client, plc: RunningPlc) -> None:
 def test_a_connection_that_breaks(client: Client, plc: RunningPlc) -> None:
     """Nobody can tell the axes to stop: the PLC does, when its points run out or the heartbeat is missing."""
     begin(client)
-    in_motion(client)
+    while not (0.3 < (said := client.safety())["run"]["t_s"] % 2.0 < 1.7) or said["state"] != "running":
+        assert said["state"] in ("approach", "running"), said
     plc.do(SimulatedPlc.drop_connections)
     done = client.until("disarmed")
     assert done["run"]["outcome"] == "stopped"

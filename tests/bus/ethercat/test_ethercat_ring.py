@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from drivers.driver import DriverTimeoutError
 from drivers.ethercat.config import EthercatConfig
 from tests.lab.ethercat.configs import settings
-from tests.lab.ethercat.network import SegmentProcess, Segments
+from tests.lab.ethercat.network import SegmentProcess, Segments, await_link, ip
 from tests.lab.ethercat.patient_driver import PatientDriver
 
 
@@ -51,3 +52,19 @@ def test_a_broken_cable_loses_no_drive(ring: SegmentProcess, after: int) -> None
         assert report["enabled"]
         assert report["ring_open_at"] == []
         assert all(drive["al_state"] == "OP" for drive in report["drives"])
+
+
+def test_a_cable_out_at_the_master_does_not_stop_what_is_sent(ring: SegmentProcess) -> None:
+    """After a silence it goes on as well: frames can go out on the other one."""
+    with PatientDriver(config()) as driver:
+        whole(driver, 50)
+        ring.tell("cut", 3)
+        ip("link", "set", "s1", "down")
+        await_link("m1", False)
+        whole(driver, 20)
+        ring.tell("drop_frames", 25)
+        with pytest.raises(DriverTimeoutError, match=r"frames had no answer$"):
+            driver.read(0.4)
+        whole(driver, 20)
+        assert [notice.kind for notice in driver.notices] == ["bus_lost", "bus_recovered"]
+        assert driver.report()["ring_open_at"] == [2]

@@ -14,7 +14,7 @@ from drivers.frame import JointFrame
 from service.client import BodyMessage, ClientTimeoutError, FrameMessage, Subscriber
 from sim_backend.ethercat.link import MASTER_END, Link, enable_loopback
 from tests.lab.ethercat.configs import SERVO
-from tests.lab.ethercat.namespace import ROOT, ToldProcess, new_network
+from tests.lab.ethercat.namespace import ROOT, ToldProcess, new_network, wait_until
 
 ARM = "arm"
 N = 3
@@ -111,10 +111,7 @@ class Drives(ToldProcess):
 
     def await_motion(self) -> None:
         """Wait until a joint moves."""
-        deadline = time.monotonic() + DEADLINE_S
-        while self.tell("speed") < 1e-3:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: self.tell("speed") >= 1e-3)
 
     def safe(self) -> None:
         """Wait until no slave is beyond PREOP and no drive has torque."""
@@ -139,7 +136,7 @@ class Watcher:
     """
 
     def __init__(self, endpoint: str, runtime: Path) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self.frames: list[JointFrame] = []
         self.statuses: list[dict[str, Any]] = []
         self._news = threading.Condition()
@@ -178,7 +175,7 @@ class Watcher:
     def ask(self) -> dict[str, Any]:
         """Return a new status: the acquisition publishes one for each new subscriber."""
         place = len(self.statuses)
-        (socket,) = self._runtime.glob(f"**/{ARM}.frames")
+        (socket,) = self.runtime.glob(f"**/{ARM}.frames")
         with Subscriber(f"ipc://{socket}", [f"{ARM}/status"]) as newcomer:
             newcomer.receive(DEADLINE_S)
         with self._news:

@@ -8,7 +8,8 @@ import os
 import selectors
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -33,6 +34,14 @@ def new_network() -> Iterator[None]:
     finally:
         libc.setns(home, _CLONE_NEWNET)
         os.close(home)
+
+
+def wait_until(done: Callable[[], Any], within_s: float = 30.0) -> None:
+    """Wait until `done` returns something true."""
+    deadline = time.monotonic() + within_s
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 class ToldProcess:

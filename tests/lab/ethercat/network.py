@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
@@ -14,7 +13,7 @@ import pytest
 
 from drivers.driver import DriverConnectionError
 from drivers.ethercat.bus.interface import check_link
-from tests.lab.ethercat.namespace import ToldProcess, new_network
+from tests.lab.ethercat.namespace import ToldProcess, new_network, wait_until
 
 
 def ip(*arguments: str) -> None:
@@ -32,10 +31,7 @@ def link(name: str) -> bool:
 
 def await_link(name: str, up: bool) -> None:
     """Wait until an interface has a link, or none: the kernel takes a moment."""
-    deadline = time.monotonic() + 10.0
-    while link(name) != up:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: link(name) == up)
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import psutil
 
+from service.jobs.execution.backend import Ended, read_end
 from service.jobs.execution.runner import MIN_MEMORY_MB
 from tests.lab.jobs.job_run import PATIENCE_S, command, results, run, spec
+from tests.lab.jobs.small_disk import fill, small_disk
 
 QUICK = {"methods": ["ols"], "seeds": 1, "seconds": 4.0}
 ENDLESS = {"methods": ["ols"], "seeds": 1000, "seconds": 4.0}
@@ -48,6 +50,15 @@ def test_errors_are_final_or_may_be_retried(tmp_path: Path, arm2: Path, arm2_rec
     assert (outcome["ok"], outcome["final"], outcome["cancelled"]) == (False, False, False)
     assert outcome["reason"].startswith("FileExistsError")
     assert "Traceback" in done.stderr
+
+
+def test_a_full_disk_is_not_the_fault_of_the_job(tmp_path: Path, arm2: Path) -> None:
+    with small_disk(tmp_path / "disk", 1) as disk:
+        (disk / "spec.json").write_text(json.dumps(spec("compare", QUICK | {"robot": str(arm2)})))
+        fill(disk)
+        with (disk / "log").open("w") as log:
+            done = subprocess.run(command(disk, os.getpid()), stderr=log, timeout=PATIENCE_S)
+        assert read_end(disk, done.returncode) == Ended("interrupted", "there was no room on the disk")
 
 
 def test_a_run_whose_parent_is_gone_already_does_not_begin(tmp_path: Path) -> None:

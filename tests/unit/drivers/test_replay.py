@@ -71,12 +71,9 @@ def test_pace_follows_absolute_deadlines(tmp_path: Path) -> None:
         rest = list(drain(driver))
     due = np.arange(1, 40) * 5e-3 / speed
     received_ns = np.array([f.t_host_ns for f in rest])
-    assert not driver_is_early((received_ns - before_ns) * 1e-9 - due)
+    # not early: the first frame is stamped a moment after its own deadline
+    assert np.min((received_ns - before_ns) * 1e-9 - due) >= -1e-4
     assert np.min(((received_ns - first.t_host_ns) * 1e-9 - due)[-10:]) < 0.02
-
-
-def driver_is_early(late: np.ndarray) -> bool:
-    return bool(np.min(late) < -1e-4)  # the first frame is stamped a moment after its own deadline
 
 
 def test_lost_cycles_and_restarts_of_the_count(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ RUN = {
     "docs/tutorial.md": "tests/daemon/lifecycle/test_tutorial.py",
     "docs/recordings.md": "tests/process/test_recordings_doc.py",
     "docs/payload.md": "tests/unit/service/cli/test_payload_command.py",
-    "docs/jobs.md": "tests/daemon/jobs/test_jobs_page.py",
+    "docs/jobs.md": "tests/daemon/jobs/test_jobs_daemon.py",
     "docs/doctor.md": "tests/process/doctor/test_command.py",
     "docs/drift.md": "tests/daemon/estimation/test_change_events.py",
     "docs/excitation.md": "tests/unit/service/cli/test_excite_command.py",

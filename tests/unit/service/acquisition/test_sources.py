@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import errno
+from collections import deque
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import structlog
 
-from drivers.driver import DriverConfigError, DriverInfo
+from drivers.driver import DriverConfigError, DriverInfo, Notice
 from drivers.files.recordings.format import RecordingError, RecordingNotFoundError
 from drivers.files.robots.file import load_robot
 from drivers.frame import JointFrame
+from service.acquisition._notices import NoticeTeller
 from service.acquisition._returned_drives import ReturnedDrives
 from service.acquisition._torque_range import LASTS_NS, Clipped, TorqueRange
 from service.acquisition.sources import check_source
 from service.config.load import ArmConfig, parse_config
+from service.io.kept_positions import PositionKeeper, load_positions
+from service.io.log import get_log
 from service.protocol.control import ControlError
 from service.protocol.transient_errors import is_transient
 from tests.lab.daemon.daemons import replayed
 from tests.lab.daemon.ethercat_rig import device
 
+LOG = get_log("test")
 TX40 = load_robot("staubli_tx40").model  # its fifth motor turns its last joint too
 NAMES = tuple(joint.name for joint in TX40.joints)
 
@@ -157,6 +163,56 @@ def test_a_joint_that_comes_back_elsewhere_is_doubted(speed: float, found: float
             drives.guarded("arm", lambda _: {})({})
         # Another absence does not confirm it, being where it stood does.
         assert [counts(q) for q in (None, found, 0.51, None, found)] == [False, False, True, False, False]
+        with pytest.raises(ControlError, match="joints is a list of joint_1, joint_2"):
+            drives.confirm({"arm": "a", "joints": ["joint_9"]})
+        assert drives.confirm({"arm": "a", "joints": ["joint_1"]})["confirmed"] == []
         assert (drives.confirm({"arm": "a"})["confirmed"], counts(found)) == (["joint_3"], True)
         # It first reports where it stood; and later it is moved through there.
         assert [counts(q) for q in (None, found, 0.9, 0.9, 0.9, found)] == [False, True, False, False, False, False]
+
+
+def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: Path) -> None:
+    """The first joint moves and is not known; who was not confirmed is not; what cannot be written is not kept."""
+    path, told = tmp_path / "positions.state", list[str]()
+    keeper = PositionKeeper(path, "owner")
+
+    def run(turned: float) -> list[str]:
+        kept = load_positions(path, "owner", 6, LOG)
+        drives = ReturnedDrives(TX40, lambda kind, text, **data: told.append(data["joint"]), kept)
+        for now in range(0, 3 * 10**9, 10**7):
+            drives.marked(JointFrame(0, now, now, q=np.array([now * 1e-9 + turned, 0, turned, 0, 0, 0])))
+            if now % 250_000_000 == 0:
+                keeper.note(drives.stood(now), now, last=now == 2_750_000_000)
+        keeper._pool.submit(int).result()  # after what is being written
+        assert drives.settled
+        return drives.names
+
+    assert run(0.0) == []
+    np.testing.assert_array_equal(np.isnan(load_positions(path, "owner", 6, LOG)[:, 0]), [True] + [False] * 5)  # type: ignore[index]
+    assert (run(1.0), run(1.0), told) == (["joint_3"], ["joint_3"], ["joint_3"])
+    assert (run(0.0), run(1.0)) == ([], ["joint_3"])  # it has been back
+    with structlog.testing.capture_logs() as logs:
+        assert [load_positions(path, *other, LOG) for other in (("other", 6), ("owner", 7))] == [None, None]
+    assert [line["event"] for line in logs] == ["positions_unknown"] * 2
+    (tmp_path / "positions.state.new").mkdir()
+    keeper.note([(None, 0.0)] * 6, 0, last=True)
+    keeper.close()
+    assert not path.exists()
+
+
+def test_what_flaps_is_told_less_and_less_often_and_the_newest_in_the_end() -> None:
+    told: list[tuple[int, str]] = []
+    now_ms, notices = 0, deque[Notice]()
+    teller = NoticeTeller(lambda kind, text: told.append((now_ms, f"{kind} {text}")))
+    for now_ms in range(0, 700_000, 50):
+        if now_ms < 600_000:  # 20 changes a second
+            notices.append(Notice(("lost", "back")[now_ms // 50 % 2], "slave 1", str(now_ms)))
+        teller.turn(notices, now_ms * 1_000_000)
+    assert told[:2] == [(0, "lost 0"), (1000, "lost 1000 (19 notices before this one are left out)")]
+    assert len(told) < 20
+    assert told[-1][1].startswith("back 599950")
+    told.clear()
+    for now_ms in range(10**6, 10**6 + 3_600_000, 10_000):
+        notices.append(Notice("lost", "slave 1", "every ten seconds"))
+        teller.turn(notices, now_ms * 1_000_000)
+    assert len(told) < 70

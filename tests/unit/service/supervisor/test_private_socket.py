@@ -468,11 +468,15 @@ CROWD += "[(each.set(zmq.RECONNECT_IVL, -1), each.connect(sys.argv[1])) for each
 
 
 def test_connections_leave_the_daemon_files_to_open(supervisor: Supervisor) -> None:
-    """Nothing that needs one ends it while there is none; and who has taken them is hung up on."""
-    control, before = supervisor._control, resource.getrlimit(resource.RLIMIT_NOFILE)
+    """Nothing that needs one ends it while there is none; who has taken them is hung up on, when stops are done."""
+    control, before, done = supervisor._control, resource.getrlimit(resource.RLIMIT_NOFILE), list[str]()
+    control._dispatch = lambda _, request: done.append(request.verb)
     command = [sys.executable, "-c", CROWD, supervisor.endpoints["control"]]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as crowd, contextlib.ExitStack() as stack:
         stack.callback(crowd.kill)
+        client = stack.enter_context(supervisor._context.socket(zmq.DEALER))
+        client.connect(supervisor.endpoints["control"])
+        client.send(encode_request(Request(1, "abort", {"arm": "arm"})))
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
         resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 100, before[1]))
         print(file=crowd.stdin, flush=True)
@@ -485,7 +489,7 @@ def test_connections_leave_the_daemon_files_to_open(supervisor: Supervisor) -> N
         assert [process.pid for process in supervisor.processes if process.pid or not process.next_start_ns] == []
         assert supervisor._status()["daemon"]["usage"]["open_fds"] > 100
         control.limit_memory()
-        assert control.reopened == 1
+        assert (control.reopened, done) == (1, ["abort"])
         os.close(os.dup(0))
 
 

@@ -1,0 +1,61 @@
+"""Where the joints of an arm stand, and which are not confirmed, kept for the next run of its acquisition."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rt_core.types import FloatArray
+from service.io.log import Log
+from service.io.state_file import StateError, load_state, save_state
+
+FILE_NAME = "positions.state"
+EVERY_NS = 1_000_000_000  # between two writes
+
+
+def load_positions(path: Path, owner: str, n: int, log: Log) -> FloatArray | None:
+    """Return (n, 2): where each joint stood [rad or m], NaN if it moved, and 1 if that is not confirmed.
+
+    None, and a line in the log, if it is damaged, or of another robot or other settings.
+    """
+    try:
+        stood = load_state(path, owner).get("stood")
+        if isinstance(stood, np.ndarray) and stood.shape == (n, 2) and stood.dtype == np.float64:
+            return stood
+        log.warning("positions_unknown", reason=f"{path}: holds no positions of {n} joints")
+    except (OSError, StateError) as error:
+        if not isinstance(error, FileNotFoundError):
+            log.warning("positions_unknown", reason=str(error))
+    return None
+
+
+class PositionKeeper:
+    """Writes what an acquisition says in its heartbeats, in a thread: it must not wait for a disk itself."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        self._path, self._owner = path, owner
+        self._pool = ThreadPoolExecutor(1, "positions")
+        self._kept: Any = None
+        self._next_ns = 0
+
+    def note(self, stood: Any, now_ns: int, *, last: bool = False) -> None:
+        """Keep `stood`, as of `load_positions` with None for NaN, if it is another; once a second, but for the last."""
+        if stood is not None and stood != self._kept and (last or now_ns >= self._next_ns):
+            self._kept, self._next_ns = stood, now_ns + EVERY_NS
+            self._pool.submit(self._save, stood)
+
+    def _save(self, stood: Any) -> None:
+        try:
+            save_state(self._path, {"stood": np.array(stood, np.float64)}, self._owner)
+        except (OSError, TypeError, ValueError):  # unknown is better than out of date
+            self._kept = None
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Finish writing."""
+        self._pool.shutdown()
