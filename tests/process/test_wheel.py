@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from build_dist import ROOT, build, main, tracked
+from build_dist import build, main, tracked
 
 from drivers.files.robots.file import known_robots
 
@@ -23,7 +23,8 @@ pytestmark = pytest.mark.slow
 OWN = ("drivers", "rt_core", "service", "sim_backend")
 INFO = f"thetad-{version('thetad')}.dist-info"
 SCRIPT = """
-import importlib.util, pathlib, thetad
+import importlib.util, pathlib, sys, thetad
+assert not {"numpy", "numba", "zmq"} & {*sys.modules}
 from thetad.rt_core import jit
 from thetad.service.cli import main
 from thetad.service.jobs import kinds
@@ -83,13 +84,6 @@ def test_the_sdist_builds_the_wheel_of_a_clone(wheel: Path, tmp_path: Path) -> N
     assert sums[0] == sums[1]
 
 
-@pytest.mark.parametrize("source", [b"import drivers.frame", b"import os, drivers"])
-def test_what_cannot_be_rewritten_stops_the_build(source: bytes) -> None:
-    script = f"import runpy; runpy.run_path('setup.py')['rewritten']({source!r}, set())"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
-    assert "ValueError: line 1: import drivers" in done.stderr
-
-
 def test_its_names_are_all_below_thetad(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         content = {name: archive.read(name) for name in archive.namelist()}
@@ -107,15 +101,12 @@ def test_its_names_are_all_below_thetad(wheel: Path) -> None:
                 assert {f"{path}.py", f"{path}/__init__.py"} & {*content}, name
 
 
-def test_commands_find_what_is_shipped_from_any_folder(lab: Path) -> None:
+def test_commands_processes_and_caches_find_what_is_shipped_and_nothing_else(lab: Path) -> None:
+    """The sources that compiled code depends on are the product's, and none of a library beside it."""
     listed = run(lab, "thetad", "robots", "list")
     assert [name for name in known_robots() if name not in listed] == []
     assert "nothing.mcap" in run(lab, "thetad", "identify", "nothing.mcap", "--robot", "franka_panda", code=2)
     assert "/opt/thetad/.venv/bin/thetad" in run(lab, "thetad", "deploy", "install", "--dry-run")
     assert f"thetad {version('thetad')}" in run(lab, "python", "-m", "thetad", "--version")
-
-
-def test_names_of_modules_hold_in_tables_processes_and_caches(lab: Path) -> None:
-    """The sources that compiled code depends on are the product's, and none of a library beside it."""
     assert "ImportError: that of the lab" in run(lab, "python", "-c", SCRIPT, code=1)
     assert "--runtime" in run(lab, "python", "-m", "thetad.service.worker.entry", "--help")
