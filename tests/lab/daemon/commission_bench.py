@@ -142,11 +142,9 @@ def context(bench: Bench, ask: Ask | None, drives: str = "abc", again_from: str 
     """Return the context of a step, as the command makes it, with the steps "robot" and "signals" done."""
     folder, settings = Folder(bench.folder / "out", STEP_NAMES), CommissionSettings()
     identity = {
-        "robot": {"name": bench.robot.model.name, "sha256": bench.robot.sha256},
-        "arm": bench.arm,
-        "drives": drives,
+        "robot": {"name": bench.robot.model.name, "sha256": bench.robot.sha256}, "arm": bench.arm, "drives": drives,
         "settings": settings.as_dict(),
-    }
+    }  # fmt: skip
     folder.begin(identity, again_from)
     for step in ("robot", "signals"):
         if folder.result(step) is None:

@@ -75,20 +75,13 @@ def drives(serials: list[int] = SERIALS) -> list[dict[str, Any]]:
 def arm(folder: Path, motion: dict[str, Any] | None = None, **driver: Any) -> dict[str, Any]:
     """Table of the arm: enabled at the start and moving, with changes to its driver."""
     source = {
-        "kind": "ethercat",
-        "interface": MASTER_END,
-        "enable": True,
-        "drive": drives(),
-        "device": {"servo": device()},
-    } | driver
+        "kind": "ethercat", "interface": MASTER_END, "enable": True, "drive": drives(), "device": {"servo": device()},
+    } | driver  # fmt: skip
     return {
-        "name": ARM,
-        "robot": str(folder / "arm3.toml"),
-        "driver": source,
+        "name": ARM, "robot": str(folder / "arm3.toml"), "driver": source,
         "motion": {"seed": 1, "candidates": 1, "amplitude": 0.6, "approach": 0.5} | (motion or {}),
-        "realtime": {"priority": 80},
-        "state": {"resume": False},
-    }
+        "realtime": {"priority": 80}, "state": {"resume": False},
+    }  # fmt: skip
 
 
 class Drives(ToldProcess):

@@ -34,21 +34,14 @@ def arm(
 ) -> dict[str, Any]:
     """Table of an arm of three joints that is commanded."""
     driver = {
-        "kind": "sim",
-        "mode": "csp",
-        "start": START.tolist(),
-        "settings": {"rate_hz": RATE_HZ, "torque_noise": 0.0, "velocity_noise": 0.0},
-        "faults": list(faults),
-    }
+        "kind": "sim", "mode": "csp", "start": START.tolist(),
+        "settings": {"rate_hz": RATE_HZ, "torque_noise": 0.0, "velocity_noise": 0.0}, "faults": list(faults),
+    }  # fmt: skip
     changes = more.pop("driver", {})
     return {
-        "name": name,
-        "robot": str(write_robot(folder)),
-        "driver": driver | changes,
-        "safety": SAFETY | (safety or {}),
-        "state": {"resume": False},
-        **more,
-    }
+        "name": name, "robot": str(write_robot(folder)), "driver": driver | changes, "safety": SAFETY | (safety or {}),
+        "state": {"resume": False}, **more,
+    }  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -23,11 +23,9 @@ HEAD = Head(
 )
 CONFIG = {
     "net_id": "1.2.3.4.1.1",
-    "axis": [
-        {"joint": "a", "position_min_rad": -1.0, "position_max_rad": 1.0, "velocity_max_rad_s": 2.0},
-        {"joint": "b"},
-    ],
-}
+    "axis": [{"joint": "a", "position_min_rad": -1.0, "position_max_rad": 1.0, "velocity_max_rad_s": 2.0},
+             {"joint": "b"}],
+}  # fmt: skip
 
 
 def arm(**changes: Any) -> AxisGroup:

@@ -150,17 +150,14 @@ def test_wrong_use_is_refused(folder: Path) -> None:
         ((*mine, f"ur99={two}"), "--arm ur99=", "ur99"),
         ((*mine, f"{left}={two}"), "left is given twice", "a name of its own"),
         ((*mine, f"{right}={one}"), "is left's already"),
-        (("--arm", f"{left}={one},{one}", *good[2:]), "is there twice"),
-        (mine[:2], "is one arm alone"),
+        (("--arm", f"{left}={one},{one}", *good[2:]), "is there twice"), (mine[:2], "is one arm alone"),
         ((*mine, f"{right}"), "is not ROBOT=FILE[,FILE]"),
         ((*mine, f"{right}={folder / 'socket.csv'}"), "no positions of an instrument"),
-        ((one, *good), "with --arm robots and files are in it"),
-        ((*good, "--set", "base=false"), "base=false"),
+        ((one, *good), "with --arm robots and files are in it"), ((*good, "--set", "base=false"), "base=false"),
         ((*good, "--set", "robot=ur10"), "robot is given by an option"),
-        ((*good, "--set", "train_shar=0.7"), "train_shar"),
-        ((*good, "--seed", "-1"), "--seed"),
+        ((*good, "--set", "train_shar=0.7"), "train_shar"), ((*good, "--seed", "-1"), "--seed"),
         (("--robot", "ur10"), "FILE is missing"),
-    ):
+    ):  # fmt: skip
         earlier.write_text("{}")
         thetad("calibrate", *arguments, "-o", folder / "refused").refused(*words)
         if "--set" in arguments or "--seed" in arguments:

@@ -77,14 +77,9 @@ def test_compare_puts_methods_side_by_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [
-        (("--methods", "magic"), ("magic", "known")),
-        (("--seeds", 0), ("seed",)),
-        (("--outliers", 0.7), ("outliers",)),
-        (("--noise", 1, 2), ("2", "6")),
-        (("--seconds", 0.1), ("seconds",)),
-        (("--robot", "staubli_tx40"), ("inertial", "not physical")),
-    ],
-)
+    [(("--methods", "magic"), ("magic", "known")), (("--seeds", 0), ("seed",)), (("--outliers", 0.7), ("outliers",)),
+     (("--noise", 1, 2), ("2", "6")), (("--seconds", 0.1), ("seconds",)),
+     (("--robot", "staubli_tx40"), ("inertial", "not physical"))],
+)  # fmt: skip
 def test_compare_refuses_nonsense(arguments: tuple[object, ...], words: tuple[str, ...]) -> None:
     compared(*arguments).refused(*words)
