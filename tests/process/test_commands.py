@@ -115,13 +115,10 @@ def test_a_file_that_cannot_be_read_at_the_moment_is_exit_code_3(thetad: Any, tm
 
 @pytest.mark.parametrize(
     ("error", "code", "said"),
-    [
-        (WireError("no message"), 3, "no message"),
-        (ConfigError("of what the daemon does"), 3, "of what the daemon does"),
-        (StartError("the robot is wrong", again=False), 2, "the robot is wrong"),
-        (StartError("the bus is off", again=True), 3, "the bus is off"),
-    ],
-)
+    [(WireError("no message"), 3, "no message"), (ConfigError("of what the daemon does"), 3, "of what the daemon does"),
+     (StartError("the robot is wrong", again=False), 2, "the robot is wrong"),
+     (StartError("the bus is off", again=True), 3, "the bus is off")],
+)  # fmt: skip
 def test_an_error_of_the_running_daemon_is_exit_code_3(
     thetad: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, said: str
 ) -> None:

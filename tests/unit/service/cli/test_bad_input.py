@@ -67,13 +67,10 @@ def test_absent_files(arm7_recording: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("channel", "factor", "words"),
-    [
-        ("q", DEGREES, ("joint joint_1 reaches", "far outside its limits", "57.3")),
-        ("q", 1.0 / DEGREES, ("joint joint_1", "57.3", "units differ")),
-        ("dq", DEGREES, ("joint joint_1", "57.3", "units differ")),
-        ("tau", DEGREES, ("shows a torque", "effort limit")),
-    ],
-)
+    [("q", DEGREES, ("joint joint_1 reaches", "far outside its limits", "57.3")),
+     ("q", 1.0 / DEGREES, ("joint joint_1", "57.3", "units differ")),
+     ("dq", DEGREES, ("joint joint_1", "57.3", "units differ")), ("tau", DEGREES, ("shows a torque", "effort limit"))],
+)  # fmt: skip
 def test_wrong_units_are_noticed_at_identify(
     channel: str, factor: float, words: tuple[str, ...], recording: Recording, model: RobotModel, tmp_path: Path
 ) -> None:

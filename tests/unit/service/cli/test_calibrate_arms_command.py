@@ -188,14 +188,11 @@ def test_errors_of_the_last_row_count_at_the_tip(point: str) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "hidden"),
-    [
-        (CalibrationSettings(), {"d6", "a6", "alpha6", "theta6"}),
-        (CalibrationSettings(tool=False), set()),
-        (CalibrationSettings(prior_length=2e-3), {"alpha6", "theta6"}),
-        (CalibrationSettings(prior_length=2e-3, prior_angle=2e-3), set()),
-    ],
+    [(CalibrationSettings(), {"d6", "a6", "alpha6", "theta6"}), (CalibrationSettings(tool=False), set()),
+     (CalibrationSettings(prior_length=2e-3), {"alpha6", "theta6"}),
+     (CalibrationSettings(prior_length=2e-3, prior_angle=2e-3), set())],
     ids=["tool", "known", "lengths", "priors"],
-)
+)  # fmt: skip
 def test_what_an_estimated_tool_holds_is_named(settings: CalibrationSettings, hidden: set[str]) -> None:
     nominal = replace(nominal_geometry(load_robot("ur10")), tip_translation=np.array([0.05, 0.02, 0.1]))
     rng = np.random.default_rng(0)
