@@ -32,12 +32,9 @@ FAILED = pytest.StashKey[bool]()
 KINDS = ("unit", "process", "daemon", "bus", "soak")
 #: Fixtures that tests of several folders share.
 pytest_plugins = (
-    "tests.lab.recordings.fixtures",
-    "tests.lab.jobs.fixtures",
-    "tests.lab.ads.plcs",
-    "tests.lab.ethercat.network",
-    "tests.lab.daemon.shared",
-)
+    "tests.lab.recordings.fixtures", "tests.lab.jobs.fixtures", "tests.lab.ads.plcs", "tests.lab.ethercat.network",
+    "tests.lab.daemon.shared", "tests.lab.daemon.desk",
+)  # fmt: skip
 
 # Before anything imports NumPy: results and timings must not depend on how many cores the machine has.
 for _name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):

@@ -58,11 +58,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]
 
 @pytest.mark.parametrize(
     ("made", "heavy"),
-    [
-        ("service.cli.main as m; m.build_parser('').format_help()", "numba scipy numpy zmq pydantic rich"),
-        ("service.client", "numba scipy pydantic"),
-    ],
-)
+    [("service.cli.main as m; m.build_parser('').format_help()", "numba scipy numpy zmq pydantic rich"),
+     ("service.client", "numba scipy pydantic")],
+)  # fmt: skip
 def test_help_and_client_are_light(made: str, heavy: str) -> None:
     code = f"import sys, {made}; sys.exit(any(name in sys.modules for name in {heavy.split()}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -117,13 +115,10 @@ def test_a_file_that_cannot_be_read_at_the_moment_is_exit_code_3(thetad: Any, tm
 
 @pytest.mark.parametrize(
     ("error", "code", "said"),
-    [
-        (WireError("no message"), 3, "no message"),
-        (ConfigError("of what the daemon does"), 3, "of what the daemon does"),
-        (StartError("the robot is wrong", again=False), 2, "the robot is wrong"),
-        (StartError("the bus is off", again=True), 3, "the bus is off"),
-    ],
-)
+    [(WireError("no message"), 3, "no message"), (ConfigError("of what the daemon does"), 3, "of what the daemon does"),
+     (StartError("the robot is wrong", again=False), 2, "the robot is wrong"),
+     (StartError("the bus is off", again=True), 3, "the bus is off")],
+)  # fmt: skip
 def test_an_error_of_the_running_daemon_is_exit_code_3(
     thetad: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, said: str
 ) -> None:
@@ -230,11 +225,9 @@ def test_status_and_control(thetad: Any, running: DaemonProcess) -> None:
     assert "axis/estimator" in thetad("status", *control).out
     assert thetad("control", "snapshot", "arm=axis", *control).json["arm"] == "axis"
     for arguments, word in (
-        (("fly",), "verbs: ping"),
-        (("snapshot", "axis"), "NAME=VALUE"),
-        (("snapshot", "arm=other"), "axis"),
+        (("fly",), "verbs: ping"), (("snapshot", "axis"), "NAME=VALUE"), (("snapshot", "arm=other"), "axis"),
         (("activate", "theta=[1]"), "theta"),
-    ):
+    ):  # fmt: skip
         thetad("control", *arguments, *control).refused(word)
 
 
@@ -304,15 +297,9 @@ def test_replay_of_what_cannot_be_replayed(thetad: Any, tmp_path: Path, extra: s
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [
-        (common.CliError("x"), 2),
-        (common.UnavailableError("x"), 3),
-        (FileNotFoundError(2, "No such file", "x"), 2),
-        (KeyboardInterrupt(), 130),
-        (ZeroDivisionError("x"), 3),
-        (ValueError("a bug"), 3),
-    ],
-)
+    [(common.CliError("x"), 2), (common.UnavailableError("x"), 3), (FileNotFoundError(2, "No such file", "x"), 2),
+     (KeyboardInterrupt(), 130), (ZeroDivisionError("x"), 3), (ValueError("a bug"), 3)],
+)  # fmt: skip
 def test_errors_become_exit_codes(
     thetad: Any, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
 ) -> None:

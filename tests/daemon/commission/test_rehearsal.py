@@ -148,11 +148,8 @@ def test_7_what_it_leaves_can_be_read(finished: Path) -> None:
     assert html.count("data:image/png;base64,") == 2
     assert "http://" not in html
     for name in (
-        "design/report.html",
-        "design/trajectory.json",
-        "identification/report.html",
-        "validation/report.html",
-    ):
+        "design/report.html", "design/trajectory.json", "identification/report.html", "validation/report.html",
+    ):  # fmt: skip
         assert (out / name).stat().st_size > 1000
     runs = result(finished, "07_run.json")
     assert list(runs["excitation"]) == ["recording", "periods", "period_s"]

@@ -62,16 +62,13 @@ def test_values_count_and_agree_with_what_the_processes_say(url: str, control: C
             for sample in first[family.name.removesuffix("_total")].samples:
                 assert value(later, sample.name, **sample.labels) >= sample.value, sample
     for name, labels, expected in (
-        ("ready", {}, 1.0),
-        ("arm_ready", {"arm": "axis"}, 1.0),
+        ("ready", {}, 1.0), ("arm_ready", {"arm": "axis"}, 1.0),
         ("frames_received_total", {"arm": "over", "reader": "estimator"}, 2000.0),
-        ("frames_published_total", {"arm": "over"}, 2000.0),
-        ("loop_nominal_period_seconds", {"arm": "axis"}, 0.001),
+        ("frames_published_total", {"arm": "over"}, 2000.0), ("loop_nominal_period_seconds", {"arm": "axis"}, 0.001),
         ("source_state", {"arm": "over", "state": "ended"}, 1.0),
-        ("source_state", {"arm": "axis", "state": "running"}, 1.0),
-        ("recorder_recording", {"arm": "axis"}, 1.0),
+        ("source_state", {"arm": "axis", "state": "running"}, 1.0), ("recorder_recording", {"arm": "axis"}, 1.0),
         ("events_total", {"kind": "daemon_ready"}, 1.0),
-    ):
+    ):  # fmt: skip
         assert value(later, f"thetad_{name}", **labels) == expected, name
     assert not values(later, turns, arm="over")  # it has no cycle to keep
     assert value(later, "thetad_loop_period_seconds_sum", arm="axis") > 0.0005 * value(later, turns, arm="axis")

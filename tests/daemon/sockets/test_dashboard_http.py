@@ -86,13 +86,9 @@ def test_pages_from_elsewhere_get_nothing(site: Dashboard) -> None:
     abort = {"do": "abort", "arm": "axis"}
     own = f"http://{urlsplit(site.url).netloc}"
     for headers in (
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Origin": own.replace("http:", "https:")},
-        {"Origin": f"{own}0"},
-        {"Sec_Fetch_Site": "cross-site"},
-        {"Sec_Fetch_Site": "same-site"},
-    ):
+        {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": own.replace("http:", "https:")},
+        {"Origin": f"{own}0"}, {"Sec_Fetch_Site": "cross-site"}, {"Sec_Fetch_Site": "same-site"},
+    ):  # fmt: skip
         for answer in (site.get("/api/now", **headers), site.do(abort, **headers), site.get("/healthz", **headers)):
             assert answer.status == 403, headers
             assert answer.json["error"].startswith(f"Origin {headers.get('Origin', '')}: a page from elsewhere")

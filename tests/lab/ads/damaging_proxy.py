@@ -16,6 +16,7 @@ import time
 
 from sim_backend.plc._ams import AMS_HEADER, TCP_HEADER, AmsError, Splitter, decode, encode
 from sim_backend.plc._codes import Command
+from tests.lab.closing import Closing
 
 PORT = 48898
 #: What is done to packets.
@@ -26,13 +27,10 @@ _NOTIFICATION_HEADER = struct.Struct("<II")  # length, stamps
 _LOOK_S = 0.05
 
 
-class DamagingProxy:
+class DamagingProxy(Closing):
     """A proxy at `address`, in a thread; `kind` is what it does to a `share` of the packets, "" nothing.
 
-    Attributes
-    ----------
-    damaged : int
-        Packets that were damaged, or that the PLC has not sent.
+    `damaged` counts packets that were damaged, or that the PLC has not sent.
     """
 
     def __init__(self, address: str, plc: str, seed: int) -> None:
@@ -51,12 +49,6 @@ class DamagingProxy:
         for pair in self._pairs:
             pair.close()
         self._listener.close()
-
-    def __enter__(self) -> DamagingProxy:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _run(self) -> None:
         while not self._stop:

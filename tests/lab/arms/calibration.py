@@ -37,11 +37,9 @@ UR10 = table(
     [0.1273, 0.0, 0.0, 0.163941, 0.1157, 0.0922],
 )
 PANDA = table(
-    [0.0, 0.0, 0.0, 0.0825, -0.0825, 0.0, 0.088],
-    [0.0, -RIGHT, RIGHT, RIGHT, -RIGHT, RIGHT, RIGHT],
-    [0.333, 0.0, 0.316, 0.0, 0.384, 0.0, 0.0],
-    "mdh",
-)
+    [0.0, 0.0, 0.0, 0.0825, -0.0825, 0.0, 0.088], [0.0, -RIGHT, RIGHT, RIGHT, -RIGHT, RIGHT, RIGHT],
+    [0.333, 0.0, 0.316, 0.0, 0.384, 0.0, 0.0], "mdh",
+)  # fmt: skip
 
 
 def random_arm(n: int, convention: str, rng: np.random.Generator) -> Geometry:

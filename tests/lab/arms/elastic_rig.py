@@ -23,11 +23,9 @@ def recording_of(r: Recorded) -> Recording:
     """Two joints, of which the second is elastic."""
     still = np.zeros(r.t.size)
     channels = {
-        "q": np.column_stack((still, r.theta_out)),
-        "q_motor": np.column_stack((still, r.theta_in)),
-        "current": np.column_stack((still, r.motor_torque / KM)),
-        "tau": np.column_stack((still, r.sensor_torque)),
-    }
+        "q": np.column_stack((still, r.theta_out)), "q_motor": np.column_stack((still, r.theta_in)),
+        "current": np.column_stack((still, r.motor_torque / KM)), "tau": np.column_stack((still, r.sensor_torque)),
+    }  # fmt: skip
     t_ns = np.rint(r.t * 1e9).astype(np.int64)
     meta = RecordingMeta("rig", ("slide", "elbow"), ("m", "rad"), RATE)
     return Recording(r.t, t_ns, np.arange(r.t.size), channels, meta)

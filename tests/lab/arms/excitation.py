@@ -22,11 +22,9 @@ def joint(name: str, kind: str = "revolute", turned: bool = False, along: float 
 
 def dynamics(n: int) -> JointDynamics:
     return JointDynamics(
-        armature=np.linspace(0.3, 0.6, n),
-        viscous=np.linspace(2.0, 4.0, n),
-        coulomb=np.linspace(3.0, 2.0, n),
+        armature=np.linspace(0.3, 0.6, n), viscous=np.linspace(2.0, 4.0, n), coulomb=np.linspace(3.0, 2.0, n),
         offset=np.linspace(-0.5, 0.5, n),
-    )
+    )  # fmt: skip
 
 
 def arm(*joints: Joint, **more: Any) -> RobotModel:

@@ -85,12 +85,10 @@ def measured(clean: Recorded, seed: int, noise: tuple[float, float] = NOISE) -> 
         return step * (np.floor(angle / step + phase) + 0.5 - phase)
 
     return replace(
-        clean,
-        motor_torque=clean.motor_torque + coloured(rng, clean.t.size, noise[0]),
+        clean, motor_torque=clean.motor_torque + coloured(rng, clean.t.size, noise[0]),
         sensor_torque=clean.sensor_torque + coloured(rng, clean.t.size, noise[1]),
-        theta_in=counted(clean.theta_in, MOTOR_COUNTS),
-        theta_out=counted(clean.theta_out, LINK_COUNTS),
-    )
+        theta_in=counted(clean.theta_in, MOTOR_COUNTS), theta_out=counted(clean.theta_out, LINK_COUNTS),
+    )  # fmt: skip
 
 
 def one_after_the_other(*parts: Recorded) -> Recorded:

@@ -15,12 +15,9 @@ def standing(r: Recorded, first: int, count: int, rng: np.random.Generator) -> F
     """At rest where `r` ends, from `first` frames after it on: encoders flicker by a count, torques are noise."""
     flicker = rng.integers(0, 2, (2, count))
     return (
-        r.t[-1] + (1.0 + first + np.arange(count)) / RATE,
-        r.theta_in[-1] + flicker[0] * MOTOR_STEP,
-        r.theta_out[-1] + flicker[1] * LINK_STEP,
-        rng.normal(0.0, 0.02, count),
-        rng.normal(0.0, 1.5, count),
-    )
+        r.t[-1] + (1.0 + first + np.arange(count)) / RATE, r.theta_in[-1] + flicker[0] * MOTOR_STEP,
+        r.theta_out[-1] + flicker[1] * LINK_STEP, rng.normal(0.0, 0.02, count), rng.normal(0.0, 1.5, count),
+    )  # fmt: skip
 
 
 def one_speed(r: Recorded, first: int, count: int, rng: np.random.Generator, v: float = 0.04) -> Frames:
@@ -31,9 +28,7 @@ def one_speed(r: Recorded, first: int, count: int, rng: np.random.Generator, v: 
     d = float(deflection(np.array(spring), TRUTH["k1"], TRUTH["k2"]))
     motor = spring / N + TRUTH["b_in"] * N * v + TRUTH["b_inD"]
     return (
-        r.t[-1] + (1.0 + k) / RATE,
-        MOTOR_STEP * (np.floor(N * (q + d) / MOTOR_STEP) + 0.5),
-        LINK_STEP * (np.floor(q / LINK_STEP) + 0.5),
-        motor + rng.normal(0.0, 0.02, count),
+        r.t[-1] + (1.0 + k) / RATE, MOTOR_STEP * (np.floor(N * (q + d) / MOTOR_STEP) + 0.5),
+        LINK_STEP * (np.floor(q / LINK_STEP) + 0.5), motor + rng.normal(0.0, 0.02, count),
         500.0 + rng.normal(0.0, 1.5, count),
-    )
+    )  # fmt: skip

@@ -44,12 +44,9 @@ def started(environment: str, *, changes: bool = False) -> Recording:
     half_s = LEARN_S + REST_S + STARTS * len(moving) * (STROKE_S + REST_S) - 0.5 * REST_S
     event = EventSettings(time_s=half_s, joint=names[CHANGED], parameter="breakaway", factor=FACTOR)
     settings = SimSettings(
-        seed=4,
-        rate_hz=RATE,
-        encoder_bits=24,
-        drive=DriveSettings(feedforward="gravity"),
+        seed=4, rate_hz=RATE, encoder_bits=24, drive=DriveSettings(feedforward="gravity"),
         events=(event,) if changes else (),
-    )
+    )  # fmt: skip
     data = SimulatedArm(file.model, settings, motion).simulate(seconds)
     channels = {name: data.channels[name] for name in ("q", "dq", "tau")}
     meta = RecordingMeta(file.model.name, tuple(names), ("rad",) * len(names), RATE)

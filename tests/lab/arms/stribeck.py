@@ -21,16 +21,11 @@ def stribeck_arm(vb: tuple[float, float, float] = (0.05, 0.04, 0.08), *, load: b
     """The arm of the batch tests, slower, with breakaway friction well above Coulomb's."""
     plain = arm()
     dynamics = JointDynamics(
-        np.array([0.5, 0.4, 0.2]),
-        np.array([4.0, 5.0, 2.0]),
-        np.array([5.0, 6.0, 3.0]),
-        np.zeros(3),
-        breakaway=np.array([7.5, 8.0, 4.5]),
-        stribeck_velocity=np.array(vb),
-        quadratic_friction=np.array([0.5, -0.3, 0.2]),
-        cubic_friction=np.array([-0.1, 0.05, -0.05]),
+        np.array([0.5, 0.4, 0.2]), np.array([4.0, 5.0, 2.0]), np.array([5.0, 6.0, 3.0]), np.zeros(3),
+        breakaway=np.array([7.5, 8.0, 4.5]), stribeck_velocity=np.array(vb),
+        quadratic_friction=np.array([0.5, -0.3, 0.2]), cubic_friction=np.array([-0.1, 0.05, -0.05]),
         load_friction=np.full(3, 0.02 if load else 0.0),
-    )
+    )  # fmt: skip
     joints = tuple(replace(joint, velocity=2.0) for joint in plain.joints)
     friction = Friction("stribeck", load=load)
     return replace(plain, name="stribeck", joints=joints, dynamics=dynamics, friction=friction, offset=False)
@@ -41,12 +36,9 @@ def harmonic_arm() -> RobotModel:
     model = stribeck_arm()
     assert model.dynamics is not None
     dynamics = replace(
-        model.dynamics,
-        tanh_torque=np.array([3.0, 2.5, 2.0]),
-        tanh_velocity=np.array([0.06, 0.08, 0.05]),
-        decaying_viscous=np.array([6.0, 8.0, 5.0]),
-        decay_velocity=np.array([0.3, 0.25, 0.4]),
-    )
+        model.dynamics, tanh_torque=np.array([3.0, 2.5, 2.0]), tanh_velocity=np.array([0.06, 0.08, 0.05]),
+        decaying_viscous=np.array([6.0, 8.0, 5.0]), decay_velocity=np.array([0.3, 0.25, 0.4]),
+    )  # fmt: skip
     return replace(model, dynamics=dynamics, friction=Friction("harmonic_drive_input"))
 
 

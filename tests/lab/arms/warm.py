@@ -20,17 +20,11 @@ def warm_arm(law: Friction, n: int = 3, seed: int = 0, *, coupled: bool = False)
     assert arm.dynamics is not None
     coulomb = rng.uniform(2.0, 4.0, n)
     dynamics = replace(
-        arm.dynamics,
-        coulomb=coulomb,
-        viscous=rng.uniform(2.0, 4.0, n),
-        breakaway=coulomb * rng.uniform(1.5, 1.8, n),
-        stribeck_velocity=rng.uniform(0.04, 0.08, n),
-        tanh_torque=rng.uniform(0.5, 1.0, n),
-        tanh_velocity=rng.uniform(0.05, 0.1, n),
-        coulomb_temperature=-0.01 * coulomb,
-        breakaway_temperature=-0.008 * coulomb,
-        viscous_temperature=rng.uniform(-0.02, 0.01, n),
-    )
+        arm.dynamics, coulomb=coulomb, viscous=rng.uniform(2.0, 4.0, n), breakaway=coulomb * rng.uniform(1.5, 1.8, n),
+        stribeck_velocity=rng.uniform(0.04, 0.08, n), tanh_torque=rng.uniform(0.5, 1.0, n),
+        tanh_velocity=rng.uniform(0.05, 0.1, n), coulomb_temperature=-0.01 * coulomb,
+        breakaway_temperature=-0.008 * coulomb, viscous_temperature=rng.uniform(-0.02, 0.01, n),
+    )  # fmt: skip
     return replace(arm, friction=law, dynamics=dynamics)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import zmq
@@ -19,6 +19,7 @@ from service.protocol.messages import (
     TorqueMessage,
     encode,
 )
+from tests.lab.closing import Closing
 
 DEADLINE_S = 30.0
 CYCLE_NS = 1_000_000
@@ -81,7 +82,7 @@ class Arm:
         return self.body("event", "estimator", event=kind, text=text, data={"model": "m1"})
 
 
-class Publisher:
+class Publisher(Closing):
     """The two sockets that a daemon publishes on; frames and what the acquisition says go out on the first.
 
     Of `ports`, 0 is any free one.
@@ -123,9 +124,3 @@ class Publisher:
 
     def close(self) -> None:
         self._context.destroy(linger=1000)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -8,10 +8,12 @@ import re
 import socket
 import struct
 import time
-from typing import Any, Self
+from typing import Any
 
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
+
+from tests.lab.closing import Closing
 
 DEADLINE_S = 30.0
 #: First byte of a binary message: a message of a subscription; its number, and when it was logged, follow.
@@ -19,7 +21,7 @@ MESSAGE = 1
 _HEAD = struct.Struct("<BIQ")
 
 
-class Viewer:
+class Viewer(Closing):
     """One connection; a `slow` one takes in next to nothing until it is asked for."""
 
     def __init__(self, url: str, slow: bool = False) -> None:
@@ -112,12 +114,6 @@ class Viewer:
 
     def close(self) -> None:
         self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _no_number(text: str) -> Any:

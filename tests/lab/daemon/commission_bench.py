@@ -27,31 +27,12 @@ _REST_S = 0.4
 
 
 class Bench:
-    """The arm and its site.
+    """The arm, whose drives hold and report `here` (n,), and its site, with recordings in `folder`.
 
-    Parameters
-    ----------
-    robot : RobotFile
-    here : (n,) float64
-        Position that the drives hold and report.
-    folder : Path
-        Of recordings.
-    signs : (n,) float64, optional
-        -1 at joints that are inverted in all their signals.
-    scale : (n,) float64, optional
-        True motion of each joint over what command and position say.
-    torque_signs : (n,) float64, optional
-        -1 at joints of which the torque alone is inverted.
-    held : collection of int
-        Joints that do not move, because of friction.
-    slip : (float, float), optional
-        Friction is elastic before it slides: over this distance [rad or m], beginning at this share of it.
-
-    Attributes
-    ----------
-    reached : (n,) float64
-        Largest distance of each joint's set position from the start.
-    moves : list of str
+    `signs` (n,) are -1 at joints that are inverted in all their signals, `torque_signs` (n,) where the torque alone is;
+    `scale` (n,) is the true motion of each joint over what command and position say, and joints that are `held` do not
+    move, because of friction.  Friction is elastic before it slides: over the first of `slip` [rad or m], beginning at
+    the second, a share of that.  `reached` (n,) is the largest distance of each joint's set position from the start.
     """
 
     rehearsal = False
@@ -142,11 +123,9 @@ def context(bench: Bench, ask: Ask | None, drives: str = "abc", again_from: str 
     """Return the context of a step, as the command makes it, with the steps "robot" and "signals" done."""
     folder, settings = Folder(bench.folder / "out", STEP_NAMES), CommissionSettings()
     identity = {
-        "robot": {"name": bench.robot.model.name, "sha256": bench.robot.sha256},
-        "arm": bench.arm,
-        "drives": drives,
+        "robot": {"name": bench.robot.model.name, "sha256": bench.robot.sha256}, "arm": bench.arm, "drives": drives,
         "settings": settings.as_dict(),
-    }
+    }  # fmt: skip
     folder.begin(identity, again_from)
     for step in ("robot", "signals"):
         if folder.result(step) is None:

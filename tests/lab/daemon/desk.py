@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import zmq
 
 from service.client import ClientKey, Control
@@ -67,3 +68,10 @@ class Desk:
         """Make a request while a thread serves."""
         with self.serving():
             return control.request("ping", timeout_s=timeout_s)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    desk.context.destroy(linger=0)

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from drivers.frame import JointFrame
 from service.client import BodyMessage, ClientTimeoutError, FrameMessage, Subscriber
 from sim_backend.ethercat.link import MASTER_END, Link, enable_loopback
+from tests.lab.closing import Closing
 from tests.lab.ethercat.configs import SERVO
 from tests.lab.ethercat.namespace import ROOT, ToldProcess, new_network, wait_until
 
@@ -75,20 +76,13 @@ def drives(serials: list[int] = SERIALS) -> list[dict[str, Any]]:
 def arm(folder: Path, motion: dict[str, Any] | None = None, **driver: Any) -> dict[str, Any]:
     """Table of the arm: enabled at the start and moving, with changes to its driver."""
     source = {
-        "kind": "ethercat",
-        "interface": MASTER_END,
-        "enable": True,
-        "drive": drives(),
-        "device": {"servo": device()},
-    } | driver
+        "kind": "ethercat", "interface": MASTER_END, "enable": True, "drive": drives(), "device": {"servo": device()},
+    } | driver  # fmt: skip
     return {
-        "name": ARM,
-        "robot": str(folder / "arm3.toml"),
-        "driver": source,
+        "name": ARM, "robot": str(folder / "arm3.toml"), "driver": source,
         "motion": {"seed": 1, "candidates": 1, "amplitude": 0.6, "approach": 0.5} | (motion or {}),
-        "realtime": {"priority": 80},
-        "state": {"resume": False},
-    }
+        "realtime": {"priority": 80}, "state": {"resume": False},
+    }  # fmt: skip
 
 
 class Drives(ToldProcess):
@@ -118,21 +112,11 @@ class Drives(ToldProcess):
         self.until(lambda states: all(al in (1, 2) and drive != "ENABLED" for al, _, drive in states))
 
 
-class Watcher:
+class Watcher(Closing):
     """Collects all messages of the arm's acquisition, in order.
 
-    Parameters
-    ----------
-    endpoint : str
-        Of the daemon's frames.
-    runtime : Path
-        Directory of its private sockets.
-
-    Attributes
-    ----------
-    frames : list of JointFrame
-    statuses : list of dict
-        With "after_seq", the number of the frame before it.
+    `endpoint` is that of the daemon's frames, and `runtime` the directory of its private sockets.  Each status has, as
+    "after_seq", the number of the frame before it.
     """
 
     def __init__(self, endpoint: str, runtime: Path) -> None:
@@ -187,12 +171,6 @@ class Watcher:
         self._done = True
         self._thread.join()
         self._stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def whole(frame: JointFrame) -> bool:

@@ -30,23 +30,18 @@ from service.protocol.messages import (
 )
 from service.worker.frame_subscriber import marker
 from service.worker.worker import Runtime, process_name
+from tests.lab.closing import Closing
 
 DEADLINE_S = 60.0
 START_S = 240.0  # the first start compiles
 Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
 
-class SupervisorSide:
+class SupervisorSide(Closing):
     """The supervisor's part towards one process of a daemon, in a runtime directory of its own.
 
-    Attributes
-    ----------
-    heartbeat : dict
-        What the newest heartbeat said.
-    ended : str
-        The error with which it ended; empty while it runs.
-    answers : dict
-        What other processes of the daemon would say to what it asks of them, by verb.
+    `heartbeat` is what the newest one said, and `ended` the error with which the process ended, empty while it runs;
+    `answers` are what other processes of the daemon would say to what it asks of them, by verb.
     """
 
     def __init__(self, config: Config, log: Path, role: str, arm: str | None = None) -> None:
@@ -144,10 +139,7 @@ class SupervisorSide:
         self.process = None
         return code
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         try:
             self.stop()
         finally:

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from rt_core.excitation.fourier import FourierSeries, rest_basis
 from rt_core.types import FloatArray
 from service.client import ClientTimeoutError, Control, ControlError, FrameMessage, Subscriber
 from service.io.trajectory_file import Trajectory
+from tests.lab.closing import Closing
 from tests.lab.daemon.daemons import await_status
 from tests.lab.daemon.ethercat_rig import JOINTS, N, write_robot
 from tests.lab.daemon.shared import Site, site
@@ -34,21 +35,14 @@ def arm(
 ) -> dict[str, Any]:
     """Table of an arm of three joints that is commanded."""
     driver = {
-        "kind": "sim",
-        "mode": "csp",
-        "start": START.tolist(),
-        "settings": {"rate_hz": RATE_HZ, "torque_noise": 0.0, "velocity_noise": 0.0},
-        "faults": list(faults),
-    }
+        "kind": "sim", "mode": "csp", "start": START.tolist(),
+        "settings": {"rate_hz": RATE_HZ, "torque_noise": 0.0, "velocity_noise": 0.0}, "faults": list(faults),
+    }  # fmt: skip
     changes = more.pop("driver", {})
     return {
-        "name": name,
-        "robot": str(write_robot(folder)),
-        "driver": driver | changes,
-        "safety": SAFETY | (safety or {}),
-        "state": {"resume": False},
-        **more,
-    }
+        "name": name, "robot": str(write_robot(folder)), "driver": driver | changes, "safety": SAFETY | (safety or {}),
+        "state": {"resume": False}, **more,
+    }  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -113,16 +107,8 @@ def write_design(folder: Path) -> Path:
     return path
 
 
-class Client:
-    """Arms an arm, runs trajectories with heartbeats, and collects the arm's frames.
-
-    Parameters
-    ----------
-    endpoints : dict
-        Of the daemon.
-    name : str
-        Of the arm.
-    """
+class Client(Closing):
+    """Arms the arm `name` of a daemon, runs trajectories with heartbeats, and collects the arm's frames."""
 
     def __init__(self, endpoints: dict[str, str], name: str) -> None:
         self.name = name
@@ -191,12 +177,6 @@ class Client:
     def close(self) -> None:
         self.control.close()
         self.stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def setpoints(frames: list[JointFrame]) -> FloatArray:

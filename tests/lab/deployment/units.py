@@ -12,9 +12,10 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from service.supervisor.capabilities import CAPABILITIES
+from tests.lab.closing import Closing
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
@@ -63,7 +64,7 @@ def privileges(unit: Unit) -> list[str]:
     return [*command, "--no-new-privs"] if unit.one("NoNewPrivileges") == "yes" else command
 
 
-class Service:
+class Service(Closing):
     """A daemon started by the unit's command line, and the socket that it tells its state to.
 
     `folder` takes the place of the directories in /etc, /var and /run; `more` is added to the shipped configuration;
@@ -136,10 +137,7 @@ class Service:
         lines = (json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{"))
         return next(str(line["endpoints"][name]) for line in lines if line.get("event") == "ready")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.socket.close()
         if self.process.poll() is None:
             self.process.kill()

@@ -26,13 +26,9 @@ TX = {
 }
 _MEANINGS = [*TX_MEANINGS, *RX_MEANINGS, "", "nonsense"]
 _CHANNELS = {
-    "q": "position",
-    "dq": "velocity",
-    "tau": "torque",
-    "current": "current",
-    "q_motor": "motor_position",
+    "q": "position", "dq": "velocity", "tau": "torque", "current": "current", "q_motor": "motor_position",
     "temperature": "temperature",
-}
+}  # fmt: skip
 _REALS = {32: "<f", 64: "<d"}
 
 
@@ -97,13 +93,10 @@ def check(data: ProcessData, layouts: list[PdoLayout], scaling: JointScaling, im
         channels = data.decode(images)
     joints = range(len(images))
     factors = {
-        "q": (scaling.position, scaling.position_zero),
-        "dq": (scaling.velocity, None),
-        "tau": (scaling.torque, None),
-        "current": (scaling.current, None),
-        "q_motor": (scaling.motor_position, scaling.motor_zero),
+        "q": (scaling.position, scaling.position_zero), "dq": (scaling.velocity, None), "tau": (scaling.torque, None),
+        "current": (scaling.current, None), "q_motor": (scaling.motor_position, scaling.motor_zero),
         "temperature": (scaling.temperature, scaling.temperature_zero),
-    }
+    }  # fmt: skip
     for channel, values in channels.items():
         assert values.shape == (len(images),)
         assert values.dtype == np.float64

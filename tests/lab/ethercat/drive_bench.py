@@ -13,15 +13,10 @@ from sim_backend.ethercat._profile import load_profile
 PERIOD_S = 1e-3
 #: States by the statusword under the masks of IEC 61800-7-201, table "Device state bits".
 STATES = {
-    (0x4F, 0x00): State.NOT_READY,
-    (0x4F, 0x40): State.SWITCH_ON_DISABLED,
-    (0x6F, 0x21): State.READY,
-    (0x6F, 0x23): State.SWITCHED_ON,
-    (0x6F, 0x27): State.ENABLED,
-    (0x6F, 0x07): State.QUICK_STOP,
-    (0x4F, 0x0F): State.FAULT_REACTION,
-    (0x4F, 0x08): State.FAULT,
-}
+    (0x4F, 0x00): State.NOT_READY, (0x4F, 0x40): State.SWITCH_ON_DISABLED, (0x6F, 0x21): State.READY,
+    (0x6F, 0x23): State.SWITCHED_ON, (0x6F, 0x27): State.ENABLED, (0x6F, 0x07): State.QUICK_STOP,
+    (0x4F, 0x0F): State.FAULT_REACTION, (0x4F, 0x08): State.FAULT,
+}  # fmt: skip
 
 
 class Bench:

@@ -108,10 +108,7 @@ def random_outputs(rng: random.Random, inputs: bytes) -> bytes:
 def fuzz_operational(bus: Segment, frames: int, seed: int) -> Counter[str]:
     """Send `frames` frames to generic servos that are in OP; when all have fallen, start them again.
 
-    Returns
-    -------
-    Counter
-        How often what happened: bring-ups, mailbox requests and replies; drives in OP and enabled, counted each frame.
+    It returns how often what happened: bring-ups, mailbox requests and replies; drives in OP and enabled, each frame.
     """
     rng = random.Random(seed)
     happened: Counter[str] = Counter()

@@ -30,14 +30,7 @@ def _fmmu(outer: int, length: int, inner: int, kind: int) -> bytes:
 class FrameMaster:
     """Slaves of a segment by their place; process data as delivered, outputs and inputs of a slave side by side.
 
-    Attributes
-    ----------
-    now : int
-        Host time [ns].
-    outputs : list of bytes
-        What `exchange` sends.
-    inputs : list of bytes
-        What it heard last.
+    `exchange` sends `outputs` at the host time `now` [ns]; `inputs` is what it heard last.
     """
 
     def __init__(self, bus: Segment, now: int = 0, port: int = 0) -> None:

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
+
+from tests.lab.closing import Closing
 
 ROOT = Path(__file__).resolve().parents[3]
 _CLONE_NEWNET = 0x40000000
@@ -44,7 +46,7 @@ def wait_until(done: Callable[[], Any], within_s: float = 30.0) -> None:
         time.sleep(0.01)
 
 
-class ToldProcess:
+class ToldProcess(Closing):
     """A process that is "ready"; `tell(name, ...)` has it call a method and print the result."""
 
     def __init__(self, *command: str) -> None:
@@ -75,12 +77,6 @@ class ToldProcess:
             self._process.kill()
             self._process.wait()
             self._process.stdout.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def in_namespace(*arguments: str, timeout_s: float = 280.0, tries: int = 1) -> str:

@@ -53,13 +53,9 @@ class SegmentProcess(ToldProcess):
     def __init__(self, devices: list[str], **options: Any) -> None:
         n = len(devices)
         arguments = {
-            "interfaces": ["s0"],
-            "devices": devices,
-            "aliases": [0] * n,
-            "serials": [0] * n,
-            "drifts_ppm": [0.0] * n,
+            "interfaces": ["s0"], "devices": devices, "aliases": [0] * n, "serials": [0] * n, "drifts_ppm": [0.0] * n,
             "mountings": [{}] * n,
-        } | options
+        } | options  # fmt: skip
         program = [sys.executable, "-m", "tests.lab.ethercat.driver_segment_process", json.dumps(arguments)]
         # /sys shows the interfaces of the name space in which it was mounted.
         mounted = ["unshare", "--mount", "sh", "-c", 'mount -t sysfs sysfs /sys && exec "$@"', "sh", *program]

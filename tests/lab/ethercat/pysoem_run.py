@@ -111,16 +111,13 @@ def services(master: Any) -> dict[str, Any]:
     actuator.sdo_write(0x2270, 0, RECORD)
     servo.sdo_read(0x2000, 0, 1000)
     found["aborts"] = [
-        aborted(lambda: servo.sdo_read(0x5555, 0)),
-        aborted(lambda: servo.sdo_read(0x1018, 7)),
-        aborted(lambda: servo.sdo_write(0x6041, 0, b"\0\0")),
-        aborted(lambda: servo.sdo_write(0x6040, 0, bytes(4))),
+        aborted(lambda: servo.sdo_read(0x5555, 0)), aborted(lambda: servo.sdo_read(0x1018, 7)),
+        aborted(lambda: servo.sdo_write(0x6041, 0, b"\0\0")), aborted(lambda: servo.sdo_write(0x6040, 0, bytes(4))),
         aborted(lambda: compact.sdo_write(0x6041, 0, bytes(100))),
         aborted(lambda: compact.sdo_read(0x1018, 0, ca=True)),
         aborted(lambda: servo.sdo_write(0x1600, 0, struct.pack("<HI", 1, 0x60410010), ca=True)),
-        aborted(lambda: actuator.sdo_write(0x1A03, 0, b"\0")),
-        aborted(lambda: compact.sdo_write(0x1C13, 0, b"\0")),
-    ]
+        aborted(lambda: actuator.sdo_write(0x1A03, 0, b"\0")), aborted(lambda: compact.sdo_write(0x1C13, 0, b"\0")),
+    ]  # fmt: skip
 
     servo.sdo_write(0x1600, 0, struct.pack("<HIII", 3, 0x60400010, 0x607A0020, 0x60600008), ca=True)
     actuator.sdo_write(0x1C13, 0, struct.pack("<HH", 1, 0x1A03), ca=True)

@@ -16,20 +16,9 @@ _MAX = 1514
 
 
 class Spoiler:
-    """Damages frames.
+    """Damages a `share` of the frames in the way of `kind`, one of `KINDS` or "any".
 
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`, or "any".
-    share : float
-        Of the frames that are damaged.
-    seed : int
-
-    Attributes
-    ----------
-    damaged : int
-        Frames that were damaged, and frames that nobody has asked for.
+    `damaged` counts frames that were damaged, and frames that nobody has asked for.
     """
 
     def __init__(self, kind: str, share: float, seed: int) -> None:

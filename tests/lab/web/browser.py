@@ -36,13 +36,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class View:
-    """A page of the dashboard.
-
-    Attributes
-    ----------
-    complaints : list of str
-        Errors of the console, of scripts, and of the content security policy.
-    """
+    """A page of the dashboard; `complaints` are errors of the console, of scripts, and of the security policy."""
 
     def __init__(self, browser: Browser, url: str, *, phone: bool = False, dark: bool = False) -> None:
         self.url = url

@@ -144,12 +144,10 @@ def test_this_host_needs_the_program_and_systemd() -> None:
 
 @pytest.mark.parametrize(
     ("interface", "units", "reloads"),
-    [
-        (CARD, ["systemd-networkd.service", "NetworkManager.service"], ["networkctl", "nmcli"]),
-        (CARD, [], []),
-        (None, ["NetworkManager.service"], []),
-    ],
-)
+    [(CARD, ["systemd-networkd.service", "NetworkManager.service"], ["networkctl", "nmcli"]),
+     (CARD, [], []),
+     (None, ["NetworkManager.service"], [])],
+)  # fmt: skip
 def test_who_cares_for_cards_reads_its_files_again(interface: str | None, units: list[str], reloads: list[str]) -> None:
     plan = make_plan(Path("/"), Path("/opt/thetad"), interface, running=units.__contains__)
     assert [command[0] for command in plan.commands if command[-1] == "reload"] == reloads

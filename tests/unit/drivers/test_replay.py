@@ -26,15 +26,11 @@ def write(
         for k in range(count):
             writer.write(
                 JointFrame(
-                    seq=k if seq is None else seq[k],
-                    t_bus_ns=5_000_000_000 + k * step_ns,
-                    t_host_ns=1 + k,
-                    q=rng.normal(size=3),
-                    tau=rng.normal(size=3),
-                    temperature=np.full(3, 31.5) if k % 10 == 0 else None,
+                    seq=k if seq is None else seq[k], t_bus_ns=5_000_000_000 + k * step_ns, t_host_ns=1 + k,
+                    q=rng.normal(size=3), tau=rng.normal(size=3), temperature=np.full(3, 31.5) if k % 10 == 0 else None,
                     valid=np.array([True, k % 4 != 0, True]),
                 )
-            )
+            )  # fmt: skip
     return path
 
 

@@ -78,13 +78,9 @@ def test_what_is_declared_to_vary_may_and_nothing_else(shown: str, varies: str, 
 
 @pytest.mark.parametrize(
     ("varies", "words"),
-    [
-        (r"down (\d+) s", "nowhere"),
-        (r"(.*)", "no figure"),
-        (r"up (\d+) s", "any number"),
-        (r"up (\d+) s within 13..60", "out of its bounds"),
-    ],
-)
+    [(r"down (\d+) s", "nowhere"), (r"(.*)", "no figure"), (r"up (\d+) s", "any number"),
+     (r"up (\d+) s within 13..60", "out of its bounds")],
+)  # fmt: skip
 def test_a_page_may_not_declare_anything_to_vary(varies: str, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         varying(page_of("up 12 s, 3 of 4", varies))

@@ -80,13 +80,10 @@ def flip(content: bytes, at: int) -> bytes:
 
 @pytest.mark.parametrize(
     "damage",
-    [
-        lambda content: content[: len(content) // 2],
-        lambda content: flip(content, 0),
-        lambda content: flip(content, len(content) // 2),
-    ],
+    [lambda content: content[: len(content) // 2], lambda content: flip(content, 0),
+     lambda content: flip(content, len(content) // 2)],
     ids=["cut off", "digest", "a bit"],
-)
+)  # fmt: skip
 def test_damaged_code_is_compiled_again(compiled: Path, damage: Callable[[bytes], bytes]) -> None:
     file = code_of(compiled)
     whole = file.read_bytes()

@@ -23,11 +23,9 @@ HEAD = Head(
 )
 CONFIG = {
     "net_id": "1.2.3.4.1.1",
-    "axis": [
-        {"joint": "a", "position_min_rad": -1.0, "position_max_rad": 1.0, "velocity_max_rad_s": 2.0},
-        {"joint": "b"},
-    ],
-}
+    "axis": [{"joint": "a", "position_min_rad": -1.0, "position_max_rad": 1.0, "velocity_max_rad_s": 2.0},
+             {"joint": "b"}],
+}  # fmt: skip
 
 
 def arm(**changes: Any) -> AxisGroup:
@@ -70,14 +68,9 @@ def test_axes_of_another_program_are_left_alone(state: int) -> None:
 
 @pytest.mark.parametrize(
     ("target", "text"),
-    [
-        ([1.1, 0.0], "joint 'a' to 1.1 exceeds position_max_rad = 1"),
-        ([-1.1, 0.0], "position_min_rad"),
-        ([0.9, 0.0], "velocity_max_rad_s = 2"),
-        ([np.nan, 0.0], "finite"),
-        ([0.0], "2 finite numbers"),
-    ],
-)
+    [([1.1, 0.0], "joint 'a' to 1.1 exceeds position_max_rad = 1"), ([-1.1, 0.0], "position_min_rad"),
+     ([0.9, 0.0], "velocity_max_rad_s = 2"), ([np.nan, 0.0], "finite"), ([0.0], "2 finite numbers")],
+)  # fmt: skip
 def test_targets_outside_limits(target: list[float], text: str) -> None:
     made = enabled_arm()
     with pytest.raises(CommandRefusedError, match=text):

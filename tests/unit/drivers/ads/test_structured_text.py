@@ -14,12 +14,10 @@ BLOCK = (FOLDER / "FB_Theta.st").read_text(encoding="ascii")
 EXAMPLE = (FOLDER / "MAIN.st").read_text(encoding="ascii")
 #: Inputs of what the example calls, as Beckhoff's documentation of Tc2_MC2 has them; the axis is an in-out of each.
 INPUTS = {
-    "MC_Power": {"Enable", "Enable_Positive", "Enable_Negative", "Override", "BufferMode"},
-    "MC_Reset": {"Execute"},
-    "MC_ExtSetPointGenEnable": {"Execute", "Position", "PositionType"},
-    "MC_ExtSetPointGenDisable": {"Execute"},
+    "MC_Power": {"Enable", "Enable_Positive", "Enable_Negative", "Override", "BufferMode"}, "MC_Reset": {"Execute"},
+    "MC_ExtSetPointGenEnable": {"Execute", "Position", "PositionType"}, "MC_ExtSetPointGenDisable": {"Execute"},
     "MC_ExtSetPointGenFeed": {"Position", "Velocity", "Acceleration", "Direction"},
-}
+}  # fmt: skip
 #: Members of AXIS_REF.Status (ST_AxisStatus), and outputs of blocks, that the example reads.
 STATUS = {"Error", "Operational", "IoDataInvalid"}
 OUTPUTS = {"MC_Power": {"Status"}, "MC_ExtSetPointGenEnable": {"Enabled"}}

@@ -8,15 +8,10 @@ from hypothesis import strategies as st
 from drivers.ethercat.drive.cia402 import DriveControl, DriveState, Goal, state_of
 
 STATUSWORDS = {
-    DriveState.NOT_READY: 0x0000,
-    DriveState.DISABLED: 0x0250,
-    DriveState.READY: 0x0231,
-    DriveState.SWITCHED_ON: 0x0233,
-    DriveState.ENABLED: 0x0637,
-    DriveState.QUICK_STOP: 0x0217,
-    DriveState.FAULT_REACTION: 0x021F,
+    DriveState.NOT_READY: 0x0000, DriveState.DISABLED: 0x0250, DriveState.READY: 0x0231, DriveState.SWITCHED_ON: 0x0233,
+    DriveState.ENABLED: 0x0637, DriveState.QUICK_STOP: 0x0217, DriveState.FAULT_REACTION: 0x021F,
     DriveState.FAULT: 0x0218,
-}
+}  # fmt: skip
 
 
 class Drive:

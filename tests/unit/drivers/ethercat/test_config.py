@@ -23,20 +23,16 @@ def test_defaults_follow_the_cycle() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"interface": "a-name-of-16-char"}, "interface"),
-        ({"cycle_hz": 300}, "microseconds"),
-        ({"cycle_hz": 8000}, "4000"),
-        ({"redundant_interface": "veth0"}, "interface itself"),
-        ({"sync0_shift_us": 1000.0}, "within the cycle"),
-        ({"watchdog_ms": 2.0}, "three cycles"),
-        ({"enable_timeout_ms": 7001.0}, "less than or equal to 7000"),
-        ({"mode": "none", "enable": True}, "enable"),
+        ({"interface": "a-name-of-16-char"}, "interface"), ({"cycle_hz": 300}, "microseconds"),
+        ({"cycle_hz": 8000}, "4000"), ({"redundant_interface": "veth0"}, "interface itself"),
+        ({"sync0_shift_us": 1000.0}, "within the cycle"), ({"watchdog_ms": 2.0}, "three cycles"),
+        ({"enable_timeout_ms": 7001.0}, "less than or equal to 7000"), ({"mode": "none", "enable": True}, "enable"),
         ({"mode": "cst"}, "target_torque"),
         ({"other": [{"position": 1, "vendor_id": 2, "product_code": 3}]}, "position 1"),
         ({"cycle_hz": 320}, "cycle_hz = 320: .*60C2.*interpolation_period = false"),
         ({"stop_timeout_ms": 5000.0}, "stop_timeout_ms"),
     ],
-)
+)  # fmt: skip
 def test_invalid_settings(change: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         make_config(**change)

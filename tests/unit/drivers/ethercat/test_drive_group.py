@@ -87,12 +87,9 @@ def test_targets_outside_the_limits_or_not_finite_are_refused() -> None:
     made, _ = enabled(position_min_rad=-3.0, position_max_rad=3.0, velocity_max_rad_s=2.0)
     made.command(np.zeros(2), 10)
     for target, message in (
-        ([0.0, np.nan], "not 2 finite"),
-        ([0.0], "not 2 finite"),
-        ([3.5, 0.0], "joint_1.*position_max_rad"),
-        ([0.0, -3.5], "joint_2.*position_min_rad"),
-        ([0.0, 0.1], "joint_2.*velocity_max_rad_s"),
-    ):
+        ([0.0, np.nan], "not 2 finite"), ([0.0], "not 2 finite"), ([3.5, 0.0], "joint_1.*position_max_rad"),
+        ([0.0, -3.5], "joint_2.*position_min_rad"), ([0.0, 0.1], "joint_2.*velocity_max_rad_s"),
+    ):  # fmt: skip
         with pytest.raises(CommandRefusedError, match=message):
             made.command(np.array(target), 11)
 

@@ -25,11 +25,9 @@ MAPPED = [0x60410010, 4, 4, 0x60640020, 0x60770010]
 
 def by_hand(image: bytes) -> tuple[int, ...]:
     return (
-        int.from_bytes(image[0:2], "little"),
-        int.from_bytes(image[3:7], "little", signed=True),
-        image[9],
+        int.from_bytes(image[0:2], "little"), int.from_bytes(image[3:7], "little", signed=True), image[9],
         int.from_bytes(image[10:14], "little"),
-    )
+    )  # fmt: skip
 
 
 @given(st.binary(min_size=14, max_size=14))
@@ -137,12 +135,9 @@ def test_sign_applies_to_all_and_offset_to_the_angle_of_the_drive() -> None:
 def test_motor_position_is_zero_where_the_joint_is() -> None:
     s = scaling(
         drive={"offset_rad": 0.5},
-        device={
-            "tx": {**SERVO["tx"], "1A01": ["6063:00:32 motor_position"]},
-            "motor_counts_per_rev": 1024,
-            "position_side": "joint",
-        },
-    )
+        device={"tx": {**SERVO["tx"], "1A01": ["6063:00:32 motor_position"]}, "motor_counts_per_rev": 1024,
+                "position_side": "joint"},
+    )  # fmt: skip
     turns = 50.0 / (2 * math.pi)  # 0.5 rad at the joint, gear 100
     assert turns * 1024 * s.motor_position[0] - s.motor_zero[0] == pytest.approx(0.0, abs=1e-9)
 

@@ -124,10 +124,8 @@ def test_an_arm_that_is_not_calibrated_is_named_and_left_out() -> None:
     assert together([arms[0], at_bound]).bases == ()
     # The arm in the middle of a chain: without it nothing connects the others.
     chain = [
-        CellArm("a", arms[0].found, (1, 2)),
-        CellArm("b", at_bound.found, (2, 3)),
-        CellArm("c", arms[1].found, (3, 4)),
-    ]
+        CellArm("a", arms[0].found, (1, 2)), CellArm("b", at_bound.found, (2, 3)), CellArm("c", arms[1].found, (3, 4)),
+    ]  # fmt: skip
     cell = together(chain)
     assert cell.verdict == "arms"
     assert cell.bases == ()

@@ -42,11 +42,9 @@ def check_estimates(result: Calibration) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("joints", "lengths", "said"),
-    [
-        (np.pi / 180.0, 1.0, "joint positions look as if converted from degrees twice"),
-        (1.0, 1e-3, "lengths look as if converted from millimetres twice"),
-    ],
-)
+    [(np.pi / 180.0, 1.0, "joint positions look as if converted from degrees twice"),
+     (1.0, 1e-3, "lengths look as if converted from millimetres twice")],
+)  # fmt: skip
 def test_units(joints: float, lengths: float, said: str) -> None:
     q, measured = good()
     result = calibrate(ARM, joints * q, lengths * measured, ROBUST)

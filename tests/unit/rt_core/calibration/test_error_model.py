@@ -19,12 +19,9 @@ from rt_core.types import FloatArray
 from tests.lab.arms.calibration import PANDA, SCARA, UR10, forward, frame, postures, random_arm
 
 GEOMETRIES = {
-    "dh 6": random_arm(6, "dh", np.random.default_rng(6)),
-    "mdh 9": random_arm(9, "mdh", np.random.default_rng(9)),
-    "ur10": UR10,
-    "scara": SCARA,
-    "placements": Geometry.from_model(load_robot("kuka_lwr4").model),
-}
+    "dh 6": random_arm(6, "dh", np.random.default_rng(6)), "mdh 9": random_arm(9, "mdh", np.random.default_rng(9)),
+    "ur10": UR10, "scara": SCARA, "placements": Geometry.from_model(load_robot("kuka_lwr4").model),
+}  # fmt: skip
 
 
 def drawn(geometry: Geometry, orientation: bool) -> tuple[Sample, FloatArray]:

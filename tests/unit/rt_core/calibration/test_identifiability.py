@@ -22,13 +22,9 @@ from tests.lab.arms.calibration import PANDA, PLANAR_2R, SCARA, UR10, postures, 
 GENERAL_6R = random_arm(6, "dh", np.random.default_rng(1))
 GENERAL_9R = random_arm(9, "mdh", np.random.default_rng(2))
 ARMS = {
-    "planar_2r": PLANAR_2R,
-    "scara": SCARA,
-    "ur10": UR10,
-    "panda": PANDA,
-    "general_6r": GENERAL_6R,
+    "planar_2r": PLANAR_2R, "scara": SCARA, "ur10": UR10, "panda": PANDA, "general_6r": GENERAL_6R,
     "general_9r": GENERAL_9R,
-}
+}  # fmt: skip
 
 
 def found_for(

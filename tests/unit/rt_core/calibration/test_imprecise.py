@@ -30,14 +30,10 @@ def left(result: Calibration, sample: Sample, held: tuple[str, ...]) -> tuple[fl
         return x
 
     found = least_squares(
-        lambda z: result.model.residual(sample, errors(z)).ravel() / NOISE,
-        result.x[free] * size,
-        lambda z: result.model.jacobian(sample, errors(z), free).reshape(-1, free.size) / size / NOISE,
-        method="lm",
-        xtol=1e-14,
-        ftol=1e-14,
-        gtol=1e-14,
-    )
+        lambda z: result.model.residual(sample, errors(z)).ravel() / NOISE, result.x[free] * size,
+        lambda z: result.model.jacobian(sample, errors(z), free).reshape(-1, free.size) / size / NOISE, method="lm",
+        xtol=1e-14, ftol=1e-14, gtol=1e-14,
+    )  # fmt: skip
     return 2.0 * float(found.cost), free.size
 
 

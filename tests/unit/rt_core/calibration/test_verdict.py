@@ -58,12 +58,9 @@ def test_data_of_another_kind_are_not_explained(wrong: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("joint", "factor", "hint"),
-    [
-        (5, 1.05, "joint 5 looks as if it moved 0.952"),
-        (6, -1.0, "joint 6 looks turned round"),
-        (5, np.degrees(1.0), "joint 5 looks like degrees"),
-    ],
-)
+    [(5, 1.05, "joint 5 looks as if it moved 0.952"), (6, -1.0, "joint 6 looks turned round"),
+     (5, np.degrees(1.0), "joint 5 looks like degrees")],
+)  # fmt: skip
 def test_a_joint_that_says_something_else_is_named(joint: int, factor: float, hint: str) -> None:
     """Millimetres are left, far less than a tenth of the workspace."""
     arm = truth(UR10, False, 400, seed=4)

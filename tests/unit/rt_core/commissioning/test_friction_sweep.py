@@ -175,11 +175,9 @@ def test_a_stribeck_law_is_found_where_it_shows() -> None:
     assert (fit.law, fit.names) == ("stribeck", ("fc", "fb", "kv1", "vb"))
     assert (np.abs(fit.values - [FC, FB, KV, VB]) < 4.0 * fit.std).all()
     wanted, _ = optimize.curve_fit(
-        lambda v, a, b, c, d: a + (b - a) * np.exp(-((v / d) ** 2)) + c * v,
-        SPEED,
-        stribeck(SPEED),
+        lambda v, a, b, c, d: a + (b - a) * np.exp(-((v / d) ** 2)) + c * v, SPEED, stribeck(SPEED),
         [4.0, 9.0, 5.0, 0.05],
-    )
+    )  # fmt: skip
     np.testing.assert_allclose(fit_friction(SPEED, stribeck(SPEED), std).values, wanted, rtol=1e-3)
 
 

@@ -32,14 +32,9 @@ def gravity_motion(motion: SmallMotion, share: float = 1.0) -> GravityMotion:
 
 @pytest.mark.parametrize(
     ("share", "verdict", "kind"),
-    [
-        (1.0, "ok", ""),
-        (0.6, "ok", ""),
-        (-1.0, "wrong", "inverted"),
-        (0.1, "wrong", "masses"),
-        (10.0, "wrong", "masses"),
-    ],
-)
+    [(1.0, "ok", ""), (0.6, "ok", ""), (-1.0, "wrong", "inverted"), (0.1, "wrong", "masses"),
+     (10.0, "wrong", "masses")],
+)  # fmt: skip
 def test_gravity_against_that_of_the_description(share: float, verdict: str, kind: str) -> None:
     found = made_up(small_motion(0), share)
     assert (found.verdict, found.kind) == (verdict, kind)

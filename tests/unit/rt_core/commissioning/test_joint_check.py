@@ -43,15 +43,10 @@ def changed(
 
 @pytest.mark.parametrize(
     ("factor", "words"),
-    [
-        (-1.0, "inverted"),
-        (180.0 / np.pi, "degrees for radians"),
-        (-180.0 / np.pi, "inverted, and it looks like degrees"),
-        (np.pi / 180.0, "stays"),
-        (1000.0, "millimetres"),
-        (2.5, "gear ratio or the unit"),
-    ],
-)
+    [(-1.0, "inverted"), (180.0 / np.pi, "degrees for radians"),
+     (-180.0 / np.pi, "inverted, and it looks like degrees"), (np.pi / 180.0, "stays"), (1000.0, "millimetres"),
+     (2.5, "gear ratio or the unit")],
+)  # fmt: skip
 def test_a_wrong_position_is_named(factor: float, words: str) -> None:
     found = check_position(changed(small_motion(1), "q", 1, factor), NAMES)
     assert (found.verdict, found.joint) == ("wrong", 1)

@@ -84,13 +84,10 @@ def rows(data_dir: Path, recording: str, axis: int) -> ElasticRows:
     data = np.load(folder / f"trajectory_{recording}.npz")
     j, ratio = axis - 1, float(known["gear_ratio"][axis - 1])
     return elastic_rows(
-        data["t"],
-        ratio * np.deg2rad(data["q_motor_deg"][:, j]),
-        np.deg2rad(data["q_link_deg"][:, j]),
-        data["tau_motor_nm"][:, j],
-        Drive(ratio, float(known["motor_inertia_kgm2_simulation_file"][j])),
+        data["t"], ratio * np.deg2rad(data["q_motor_deg"][:, j]), np.deg2rad(data["q_link_deg"][:, j]),
+        data["tau_motor_nm"][:, j], Drive(ratio, float(known["motor_inertia_kgm2_simulation_file"][j])),
         SignalSettings(),
-    )
+    )  # fmt: skip
 
 
 def fit(data_dir: Path, recordings: str, axis: int) -> ElasticFit:

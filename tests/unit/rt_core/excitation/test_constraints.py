@@ -94,12 +94,9 @@ def test_margins_against_brute_force() -> None:
     assert len(found) == 3 * 5 + 6 + 1
     for i, one in enumerate(model.joints):
         for quantity, peak in (
-            ("lower", -q[:, i].min()),
-            ("upper", q[:, i].max()),
-            ("velocity", np.abs(dq[:, i]).max()),
-            ("acceleration", np.abs(ddq[:, i]).max()),
-            ("effort", np.abs(tau[:, i]).max()),
-        ):
+            ("lower", -q[:, i].min()), ("upper", q[:, i].max()), ("velocity", np.abs(dq[:, i]).max()),
+            ("acceleration", np.abs(ddq[:, i]).max()), ("effort", np.abs(tau[:, i]).max()),
+        ):  # fmt: skip
             margin = found[one.name, quantity]
             reached = -margin.reached if quantity == "lower" else margin.reached
             assert peak * (1 - 1e-3 * (quantity == "effort")) <= reached + 1e-12

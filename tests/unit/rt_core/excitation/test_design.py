@@ -138,11 +138,9 @@ def test_a_hasty_search_never_passes_off_a_violation(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("model", "change", "what"),
-    [
-        (arm(joint("first"), joint("second", turned=True, along=0.3, effort=0.5)), {}, "joint 'second'.*effort"),
-        (two(), {"workspace": ((5.0, 6.0), (-1.0, 1.0), (-1.0, 1.0))}, "tip x.*lower"),
-    ],
-)
+    [(arm(joint("first"), joint("second", turned=True, along=0.3, effort=0.5)), {}, "joint 'second'.*effort"),
+     (two(), {"workspace": ((5.0, 6.0), (-1.0, 1.0), (-1.0, 1.0))}, "tip x.*lower")],
+)  # fmt: skip
 def test_limits_that_nothing_keeps(model: RobotModel, change: dict[str, object], what: str) -> None:
     settings = replace(QUICK, iterations=5, starts=2, **change)  # type: ignore[arg-type]
     with pytest.raises(designs.InfeasibleError, match=what) as caught:

@@ -29,14 +29,9 @@ def test_formula() -> None:
 
 @pytest.mark.parametrize(
     ("change", "what"),
-    [
-        ({"a": None}, "must be"),
-        ({"q0": [0.0, float("nan"), 0.0]}, "finite"),
-        ({"b": [[1.0]]}, "must be"),
-        ({"f0_hz": 0.0}, "f0_hz"),
-        ({"f0_hz": "fast"}, "numbers"),
-    ],
-)
+    [({"a": None}, "must be"), ({"q0": [0.0, float("nan"), 0.0]}, "finite"), ({"b": [[1.0]]}, "must be"),
+     ({"f0_hz": 0.0}, "f0_hz"), ({"f0_hz": "fast"}, "numbers")],
+)  # fmt: skip
 def test_plain_form_that_is_wrong(change: dict[str, object], what: str) -> None:
     with pytest.raises(ExcitationError, match=what):
         FourierSeries.from_dict(some_series().as_dict() | change)

@@ -66,13 +66,9 @@ def stribeck() -> RobotModel:
 
 
 ARMS = {
-    "two": two,
-    "slides": three,
-    "coupled": coupled,
-    "harmonic_drive": harmonic_drive,
-    "stribeck": stribeck,
+    "two": two, "slides": three, "coupled": coupled, "harmonic_drive": harmonic_drive, "stribeck": stribeck,
     **{name: (lambda name=name: load_robot(name).model) for name in ("arm9", "staubli_tx40")},
-}
+}  # fmt: skip
 
 
 def beyond(designer: Designer, seed: int = 0) -> np.ndarray:

@@ -88,15 +88,11 @@ def test_regions_bodies_and_slow_time_are_kept() -> None:
     model = two()
     free = design_excitation(model, SETTINGS, "gradient")
     settings = replace(
-        SETTINGS,
-        regions=(Sphere((0.35, 0.1, 0.35), 0.4), Sphere((0.1, 0.0, 0.0), 0.25, "outside", name="post")),
-        bodies=(
-            Capsule("wall", -1, (-0.3, -0.5, 0.0), (-0.3, 0.5, 0.6), 0.05),
-            Capsule("hand", 1, (0.0, 0.0, 0.0), (0.2, 0.1, 0.0), 0.05),
-        ),
-        clearance_m=0.02,
-        slow_share=0.35,
-    )
+        SETTINGS, regions=(Sphere((0.35, 0.1, 0.35), 0.4), Sphere((0.1, 0.0, 0.0), 0.25, "outside", name="post")),
+        bodies=(Capsule("wall", -1, (-0.3, -0.5, 0.0), (-0.3, 0.5, 0.6), 0.05),
+                Capsule("hand", 1, (0.0, 0.0, 0.0), (0.2, 0.1, 0.0), 0.05)),
+        clearance_m=0.02, slow_share=0.35,
+    )  # fmt: skip
     checks = Designer(model, settings).constraints
 
     def left(series_dict: dict[str, object]) -> tuple[FloatArray, FloatArray]:

@@ -56,14 +56,10 @@ def test_known_parameters_are_found_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("information", "rows", "what"),
-    [
-        (np.eye(2), 5, "shape"),
-        (np.diag([1.0, 1.0, -1.0]), 5, "negative"),
-        (np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), 5, "symmetric"),
-        (np.full((3, 3), np.nan), 5, "finite"),
-        (None, 5, "either"),
-    ],
-)
+    [(np.eye(2), 5, "shape"), (np.diag([1.0, 1.0, -1.0]), 5, "negative"),
+     (np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), 5, "symmetric"),
+     (np.full((3, 3), np.nan), 5, "finite"), (None, 5, "either")],
+)  # fmt: skip
 def test_what_is_no_information(information: np.ndarray | None, rows: int, what: str) -> None:
     with pytest.raises(ExcitationError, match=what):
         known_information(("a",), ("a", "b", "c"), rows, information=information)

@@ -21,11 +21,9 @@ from tests.lab.hand_guiding.rig import IDEAL, SENSORS, Rig, Trace, exact, random
 POSES = random_poses(robot(), 20, seed=1)
 HAND = (0.0, 0.0, 20.0)
 WRONG = {
-    "velocity": {"dq": -1.0},
-    "torque": {"tau": -1.0},
-    "drive": {"drive": -1.0},
+    "velocity": {"dq": -1.0}, "torque": {"tau": -1.0}, "drive": {"drive": -1.0},
     "torque and drive": {"tau": -1.0, "drive": -1.0},
-}
+}  # fmt: skip
 
 
 @dataclass

@@ -105,13 +105,9 @@ def test_missing_samples_fade_what_depends_on_velocity_and_then_ask_for_a_hold(h
         before = c.step(frame(k + i, 0.0, 0.2))[0]
     assert before < -HELD - 1.0
     bad = {
-        "none": None,
-        "nan": frame(k + 10, 0.0, np.nan),
-        "invalid": frame(k + 10, 0.0, 0.2, valid=np.array([False])),
-        "no q": JointFrame(k + 10, (k + 10) * MS, 0),
-        "still": frame(k + 9, 0.0, 0.2),
-        "jump": frame(k + 10, 1.0, 0.2),
-    }[how]
+        "none": None, "nan": frame(k + 10, 0.0, np.nan), "invalid": frame(k + 10, 0.0, 0.2, valid=np.array([False])),
+        "no q": JointFrame(k + 10, (k + 10) * MS, 0), "still": frame(k + 9, 0.0, 0.2), "jump": frame(k + 10, 1.0, 0.2),
+    }[how]  # fmt: skip
     tau = []
     for i in range(8):
         tau.append(c.step(bad)[0])

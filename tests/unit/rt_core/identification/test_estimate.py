@@ -26,13 +26,10 @@ NOISE = np.array([0.3, 0.3, 0.1])
 def stribeck(load: bool = False) -> RobotModel:
     plain = arm()
     dynamics = replace(
-        plain.dynamics,
-        breakaway=plain.dynamics.coulomb + np.array([3.0, 4.0, 2.0]),
-        stribeck_velocity=np.array([0.2, 0.25, 0.3]),
-        quadratic_friction=np.full(3, 0.5),
-        cubic_friction=np.full(3, 0.2),
-        load_friction=np.full(3, 0.06),
-    )
+        plain.dynamics, breakaway=plain.dynamics.coulomb + np.array([3.0, 4.0, 2.0]),
+        stribeck_velocity=np.array([0.2, 0.25, 0.3]), quadratic_friction=np.full(3, 0.5),
+        cubic_friction=np.full(3, 0.2), load_friction=np.full(3, 0.06),
+    )  # fmt: skip
     return replace(plain, friction=Friction("stribeck", load=load), dynamics=dynamics)
 
 

@@ -19,13 +19,10 @@ from rt_core.model.robot import JointDynamics, RobotModel, Transmission
 from tests.lab.arms.batch import arm, motion
 
 LAWS = {
-    "coulomb_viscous": Friction(),
-    "smooth": Friction("coulomb_viscous_offset", smoothing=0.05),
-    "stribeck": Friction("stribeck"),
-    "stribeck_even": Friction("stribeck", quadratic="even", cubic=False),
-    "harmonic_drive": Friction("harmonic_drive_input", delta=1.5),
-    "loaded_cyclic": Friction(load=True, cyclic=True),
-}
+    "coulomb_viscous": Friction(), "smooth": Friction("coulomb_viscous_offset", smoothing=0.05),
+    "stribeck": Friction("stribeck"), "stribeck_even": Friction("stribeck", quadratic="even", cubic=False),
+    "harmonic_drive": Friction("harmonic_drive_input", delta=1.5), "loaded_cyclic": Friction(load=True, cyclic=True),
+}  # fmt: skip
 NOISE = 0.3
 
 

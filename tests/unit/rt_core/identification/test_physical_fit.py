@@ -68,12 +68,9 @@ def test_optimum_against_an_independent_solver(viscous: float | None) -> None:
         distance = sum(divergence(phi[c], fit.prior.links[i]) for i, c in enumerate(columns.links))
         y, free = phi[columns.positive] / scale, phi[columns.free] / width
         return (
-            0.5 * float(e @ e)
-            + 2.0 * distance
-            + UNKNOWN_EFFECT * float((y - np.log(y) - 1.0).sum())
-            + 0.5 * float(free @ free)
-            + (0.0 if drawn is None else 0.5 * float(((phi / drawn) ** 2).sum()))
-        )
+            0.5 * float(e @ e) + 2.0 * distance + UNKNOWN_EFFECT * float((y - np.log(y) - 1.0).sum())
+            + 0.5 * float(free @ free) + (0.0 if drawn is None else 0.5 * float(((phi / drawn) ** 2).sum()))
+        )  # fmt: skip
 
     def phi_of(x: FloatArray) -> FloatArray:
         phi = np.zeros(len(base.standard))

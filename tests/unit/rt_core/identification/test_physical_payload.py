@@ -102,12 +102,10 @@ def test_bad_input_is_refused() -> None:
     theta, hole = one.solution.theta, one.covariance.copy()
     hole[3] = hole[:, 3] = 0.0
     for before, covariance, after, message in (
-        (theta, hole, theta, base.names[3]),
-        (theta[:-1], one.covariance, theta, "base parameters"),
-        (theta * np.nan, one.covariance, theta, "NaN"),
-        (theta, one.covariance, theta * np.nan, "NaN"),
+        (theta, hole, theta, base.names[3]), (theta[:-1], one.covariance, theta, "base parameters"),
+        (theta * np.nan, one.covariance, theta, "NaN"), (theta, one.covariance, theta * np.nan, "NaN"),
         (theta, one.covariance, theta[:-1], "with payload needs"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ConsistencyError, match=message):
             payload_from_change(base, model, before, covariance, after, one.covariance)
     with pytest.raises(ConsistencyError, match="positive and finite"):

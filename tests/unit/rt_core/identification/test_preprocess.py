@@ -91,15 +91,11 @@ def test_invalid_samples_are_left_out_even_if_they_are_not_numbers() -> None:
     [
         ("q", "channel q, joint 2: not a number at sample 1234"),
         ("dq", "channel dq, joint 2: not a number at sample 1234"),
-        ("t", "channel t, joint 1: not a number at sample 1234"),
-        ("shuffled", "time does not increase"),
-        ("still", "every sample repeats the one before"),
-        ("few", "only 10 samples"),
-        ("shape", "shapes disagree"),
-        ("flags", "validity flags"),
-        ("short", "too short or too fragmented"),
+        ("t", "channel t, joint 1: not a number at sample 1234"), ("shuffled", "time does not increase"),
+        ("still", "every sample repeats the one before"), ("few", "only 10 samples"), ("shape", "shapes disagree"),
+        ("flags", "validity flags"), ("short", "too short or too fragmented"),
     ],
-)
+)  # fmt: skip
 def test_bad_data_is_named(spoil: str, words: str) -> None:
     t = np.arange(3000) / RATE
     q, dq, _, tau = motion(t)

@@ -113,14 +113,10 @@ def test_a_joint_at_rest_has_no_friction_but_the_cyclic() -> None:
 
 @pytest.mark.parametrize(
     "law",
-    [
-        Friction("stribeck"),
-        Friction("stribeck", quadratic="even", load=True),
-        Friction("harmonic_drive_input"),
-        Friction("harmonic_drive_input", smoothing=0.01, cyclic=True),
-    ],
+    [Friction("stribeck"), Friction("stribeck", quadratic="even", load=True), Friction("harmonic_drive_input"),
+     Friction("harmonic_drive_input", smoothing=0.01, cyclic=True)],
     ids=lambda law: law.law,
-)
+)  # fmt: skip
 def test_the_base_parameters_do_not_depend_on_the_constants(law: Friction) -> None:
     known = with_law(law)
     base = base_parameters(known)

@@ -74,13 +74,9 @@ def coupled_arm(seed: int = 3) -> RobotModel:
     matrix[2, 1], matrix[5, 4] = -0.7 * matrix[2, 2], 0.5 * matrix[5, 5]
     dynamics = JointDynamics(*rng.uniform(0.3, 2.0, (3, model.n)), rng.normal(size=model.n))
     return replace(
-        model,
-        transmission=Transmission(matrix, np.zeros(model.n), np.ones(model.n)),
-        dynamics=dynamics,
-        friction=Friction("coulomb_viscous"),
-        armature=True,
-        offset=True,
-    )
+        model, transmission=Transmission(matrix, np.zeros(model.n), np.ones(model.n)), dynamics=dynamics,
+        friction=Friction("coulomb_viscous"), armature=True, offset=True,
+    )  # fmt: skip
 
 
 @given(

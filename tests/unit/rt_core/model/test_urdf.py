@@ -120,12 +120,9 @@ def test_random_chain_equals_pinocchio(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "n", "tip"),
-    [
-        ("staubli_tx40/tx40", 6, "tool0"),
-        ("franka_panda/panda_arm", 7, "panda_link8"),
-        ("kuka_lwr4/kuka_lwr4", 7, "lwr_7_link"),
-    ],
-)
+    [("staubli_tx40/tx40", 6, "tool0"), ("franka_panda/panda_arm", 7, "panda_link8"),
+     ("kuka_lwr4/kuka_lwr4", 7, "lwr_7_link")],
+)  # fmt: skip
 def test_published_urdf_equals_pinocchio(data_dir: Path, name: str, n: int, tip: str) -> None:
     text = (data_dir / f"{name}.urdf").read_text()
     chain = chain_from_urdf(text)
@@ -140,12 +137,9 @@ def test_details() -> None:
         '<limit lower="-1" upper="2" velocity="3" effort="0"/><dynamics damping="0.5" friction="0.25"/>'
     )
     text = robot(
-        link("a"),
-        link("b"),
-        link("c"),
-        joint("j1", "a", "b", "revolute", body),
+        link("a"), link("b"), link("c"), joint("j1", "a", "b", "revolute", body),
         joint("j2", "b", "c", "continuous", '<limit velocity="0" effort="7"/>'),
-    )
+    )  # fmt: skip
     chain = chain_from_urdf(text)
     first, second = chain.joints
     np.testing.assert_array_equal(first.translation, [1, 2, 3])  # the first of two origins
@@ -227,12 +221,10 @@ def test_refused_with_the_element_named(case: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"tip_link": "x"}, 'tip_link "x" does not exist; links are "a", "b"'),
-        ({"base_link": "b", "tip_link": "a"}, 'tip_link "a" does not hang on base_link "b"'),
-        ({"base_link": "a", "tip_link": "a"}, "no joint moves"),
-    ],
-)
+    [({"tip_link": "x"}, 'tip_link "x" does not exist; links are "a", "b"'),
+     ({"base_link": "b", "tip_link": "a"}, 'tip_link "a" does not hang on base_link "b"'),
+     ({"base_link": "a", "tip_link": "a"}, "no joint moves")],
+)  # fmt: skip
 def test_ends_that_do_not_fit(options: dict[str, str], message: str) -> None:
     with pytest.raises(UrdfError, match=message):
         chain_from_urdf(robot(A, B, J1), **options)
@@ -263,15 +255,10 @@ def random_model(seed: int) -> tuple[RobotModel, np.ndarray, JointDynamics]:
             rpy = np.radians(rng.choice([-90.0, 0.0, 90.0, 180.0], 3))
         axis = rng.normal(size=3)
         joints.append(
-            Joint(
-                ("tip", "base", "tip_joint", "d", "e", "f", "g")[i],
-                "prismatic" if rng.random() < 0.3 else "revolute",
-                rotation_from_rpy(rpy),
-                rng.uniform(-1, 1, 3),
-                axis / np.linalg.norm(axis),
-                *((-1.5, 2.5, 3.0, 40.0) if rng.random() < 0.5 else ()),
-            )
-        )
+            Joint(("tip", "base", "tip_joint", "d", "e", "f", "g")[i],
+                  "prismatic" if rng.random() < 0.3 else "revolute", rotation_from_rpy(rpy), rng.uniform(-1, 1, 3),
+                  axis / np.linalg.norm(axis), *((-1.5, 2.5, 3.0, 40.0) if rng.random() < 0.5 else ()))
+        )  # fmt: skip
     inertials = np.array([chain_from_urdf(random_urdf(100 + seed * 10 + i)).inertial[0] for i in range(n)])
     friction = JointDynamics(np.zeros(n), rng.uniform(0, 2, n), rng.uniform(0, 2, n), np.zeros(n))
     tip = rotation_from_rpy(rng.uniform(-3, 3, 3)), rng.uniform(-1, 1, 3)

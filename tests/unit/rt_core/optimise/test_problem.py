@@ -70,12 +70,10 @@ def test_what_means_nothing_is_refused(call, message) -> None:
 
 @pytest.mark.parametrize(
     ("normal", "message"),
-    [
-        (lambda x: (x, np.eye(3)), "have shapes"),
-        (lambda x: (np.array([1.0, np.nan]), np.eye(2)), "parameter 1: the derivative is not finite"),
-        (lambda x: (x, np.array([[np.inf, 0.0], [0.0, 1.0]])), "parameter 0: the derivative is not finite"),
-    ],
-)
+    [(lambda x: (x, np.eye(3)), "have shapes"),
+     (lambda x: (np.array([1.0, np.nan]), np.eye(2)), "parameter 1: the derivative is not finite"),
+     (lambda x: (x, np.array([[np.inf, 0.0], [0.0, 1.0]])), "parameter 0: the derivative is not finite")],
+)  # fmt: skip
 def test_wrong_normal_equations_are_refused(normal, message) -> None:
     problem = Problem(np.full(2, -1.0), np.ones(2), sphere, normal)
     with pytest.raises(ObjectiveError, match=message):

@@ -43,22 +43,8 @@ class NaivePso:
             self.g, self.fg = self.x[f.argmin()].copy(), f.min()
 
 
-@pytest.mark.parametrize("name", ["pso", "pso_linear"])
-def test_whole_search_equals_the_naive_one_to_the_bit(name) -> None:
-    settings = Settings(particles=9, c1=1.8, c2=1.6)
-    problem = box(rastrigin, 3)
-    found = optimise(name, problem, settings, Budget(25), seed=11)
-    naive = NaivePso(rastrigin, problem.lower, problem.upper, settings, 11)
-    history = [naive.fg]
-    for t in range(25):
-        naive.iterate(0.7298 if name == "pso" else np.linspace(0.9, 0.4, 25)[t])
-        history.append(naive.fg)
-    assert np.array_equal(found.history, history)
-    assert np.array_equal(found.x, naive.g)
-
-
 class NaiveTcs(NaivePso):
-    """TCS-PSO in whole arrays, with the draws in the order of the optimiser."""
+    """The same, and TCS-PSO in whole arrays, with the draws in the order of the optimiser."""
 
     def iterate_tcs(self, t, iterations):
         rng, s, x, p, g = self.rng, self.s, self.x, self.p, self.g
@@ -91,18 +77,25 @@ class NaiveTcs(NaivePso):
         self.g, self.fg = everything[f.argmin()].copy(), f.min()
 
 
-def test_whole_tcs_search_equals_the_naive_one_to_the_bit() -> None:
-    settings = Settings(particles=9, c1=2.0, c2=2.0)
+@pytest.mark.parametrize(
+    ("name", "c1", "c2", "iterations", "seed"),
+    [("pso", 1.8, 1.6, 25, 11), ("pso_linear", 1.8, 1.6, 25, 11), ("tcs_pso", 2.0, 2.0, 30, 4)],
+)
+def test_whole_search_equals_the_naive_one_to_the_bit(name, c1, c2, iterations, seed) -> None:
+    settings = Settings(particles=9, c1=c1, c2=c2)
     problem = box(rastrigin, 3)
-    found = optimise("tcs_pso", problem, settings, Budget(30), seed=4)
-    naive = NaiveTcs(rastrigin, problem.lower, problem.upper, settings, 4)
+    found = optimise(name, problem, settings, Budget(iterations), seed=seed)
+    naive = NaiveTcs(rastrigin, problem.lower, problem.upper, settings, seed)
     history = [naive.fg]
-    for t in range(30):
-        naive.iterate_tcs(t, 30)
+    for t in range(iterations):
+        if name == "tcs_pso":
+            naive.iterate_tcs(t, iterations)
+        else:
+            naive.iterate(0.7298 if name == "pso" else np.linspace(0.9, 0.4, iterations)[t])
         history.append(naive.fg)
     assert np.array_equal(found.history, history)
     assert np.array_equal(found.x, naive.g)
-    assert found.evaluations == 9 + 20 * 10 + 10 * 19
+    assert name != "tcs_pso" or found.evaluations == 9 + 20 * 10 + 10 * 19
 
 
 def bred(x, parents, crosses, mixes, spread, mutates, shift, lower, upper):

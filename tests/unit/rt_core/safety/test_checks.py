@@ -149,11 +149,9 @@ def test_predicted_torque() -> None:
 
 
 GOOD: dict[str, Any] = {
-    "q": np.array([0.5, 0.2]),
-    "dq": np.array([2.3, -0.5]),
-    "tau": np.array([-99.0, 49.0]),
+    "q": np.array([0.5, 0.2]), "dq": np.array([2.3, -0.5]), "tau": np.array([-99.0, 49.0]),
     "temperature": np.array([79.0, np.nan]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -87,10 +87,8 @@ def test_all_that_an_arm_tells_becomes_messages_of_ros() -> None:
     np.testing.assert_array_equal(over_ros(*found["/left_arm/residual_torque"][0]).effort, torque.residual)
     rows = over_ros(*found["/left_arm/parameters"][0]).status
     assert [(row.name, row.level, row.message, row.hardware_id) for row in rows] == [
-        ("Ia1", 0, "estimated", "left-arm"),
-        ("fv1", 1, "unestimated", "left-arm"),
-        ("m2", 3, "stale", "left-arm"),
-    ]
+        ("Ia1", 0, "estimated", "left-arm"), ("fv1", 1, "unestimated", "left-arm"), ("m2", 3, "stale", "left-arm"),
+    ]  # fmt: skip
     values = [{pair.key: pair.value for pair in row.values} for row in rows]
     assert float(values[0]["value"]) == estimate.theta[0]
     half = 1.96 * estimate.std[0]

@@ -67,13 +67,10 @@ def test_absent_files(arm7_recording: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("channel", "factor", "words"),
-    [
-        ("q", DEGREES, ("joint joint_1 reaches", "far outside its limits", "57.3")),
-        ("q", 1.0 / DEGREES, ("joint joint_1", "57.3", "units differ")),
-        ("dq", DEGREES, ("joint joint_1", "57.3", "units differ")),
-        ("tau", DEGREES, ("shows a torque", "effort limit")),
-    ],
-)
+    [("q", DEGREES, ("joint joint_1 reaches", "far outside its limits", "57.3")),
+     ("q", 1.0 / DEGREES, ("joint joint_1", "57.3", "units differ")),
+     ("dq", DEGREES, ("joint joint_1", "57.3", "units differ")), ("tau", DEGREES, ("shows a torque", "effort limit"))],
+)  # fmt: skip
 def test_wrong_units_are_noticed_at_identify(
     channel: str, factor: float, words: tuple[str, ...], recording: Recording, model: RobotModel, tmp_path: Path
 ) -> None:
@@ -109,12 +106,9 @@ def test_recording_of_another_robot(
 def test_recording_that_was_cut_off(arm7_recording: Path, tmp_path: Path, space6_model: Path) -> None:
     whole, path = arm7_recording.read_bytes(), tmp_path / "r.mcap"
     for content, words in (
-        (whole[: len(whole) // 2], "recordings recover"),
-        (whole[:-5], "recordings recover"),
-        (whole[:3], "r.mcap"),
-        (b"", "r.mcap"),
-        (b"\x89MCAP0\r\n" + b"\x00" * 999, "r.mcap"),
-    ):
+        (whole[: len(whole) // 2], "recordings recover"), (whole[:-5], "recordings recover"), (whole[:3], "r.mcap"),
+        (b"", "r.mcap"), (b"\x89MCAP0\r\n" + b"\x00" * 999, "r.mcap"),
+    ):  # fmt: skip
         path.write_bytes(content)
         thetad("identify", path, "--robot", "arm7").refused("r.mcap", words)
     thetad("validate", space6_model, path).refused("r.mcap")

@@ -150,17 +150,14 @@ def test_wrong_use_is_refused(folder: Path) -> None:
         ((*mine, f"ur99={two}"), "--arm ur99=", "ur99"),
         ((*mine, f"{left}={two}"), "left is given twice", "a name of its own"),
         ((*mine, f"{right}={one}"), "is left's already"),
-        (("--arm", f"{left}={one},{one}", *good[2:]), "is there twice"),
-        (mine[:2], "is one arm alone"),
+        (("--arm", f"{left}={one},{one}", *good[2:]), "is there twice"), (mine[:2], "is one arm alone"),
         ((*mine, f"{right}"), "is not ROBOT=FILE[,FILE]"),
         ((*mine, f"{right}={folder / 'socket.csv'}"), "no positions of an instrument"),
-        ((one, *good), "with --arm robots and files are in it"),
-        ((*good, "--set", "base=false"), "base=false"),
+        ((one, *good), "with --arm robots and files are in it"), ((*good, "--set", "base=false"), "base=false"),
         ((*good, "--set", "robot=ur10"), "robot is given by an option"),
-        ((*good, "--set", "train_shar=0.7"), "train_shar"),
-        ((*good, "--seed", "-1"), "--seed"),
+        ((*good, "--set", "train_shar=0.7"), "train_shar"), ((*good, "--seed", "-1"), "--seed"),
         (("--robot", "ur10"), "FILE is missing"),
-    ):
+    ):  # fmt: skip
         earlier.write_text("{}")
         thetad("calibrate", *arguments, "-o", folder / "refused").refused(*words)
         if "--set" in arguments or "--seed" in arguments:
@@ -191,14 +188,11 @@ def test_errors_of_the_last_row_count_at_the_tip(point: str) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "hidden"),
-    [
-        (CalibrationSettings(), {"d6", "a6", "alpha6", "theta6"}),
-        (CalibrationSettings(tool=False), set()),
-        (CalibrationSettings(prior_length=2e-3), {"alpha6", "theta6"}),
-        (CalibrationSettings(prior_length=2e-3, prior_angle=2e-3), set()),
-    ],
+    [(CalibrationSettings(), {"d6", "a6", "alpha6", "theta6"}), (CalibrationSettings(tool=False), set()),
+     (CalibrationSettings(prior_length=2e-3), {"alpha6", "theta6"}),
+     (CalibrationSettings(prior_length=2e-3, prior_angle=2e-3), set())],
     ids=["tool", "known", "lengths", "priors"],
-)
+)  # fmt: skip
 def test_what_an_estimated_tool_holds_is_named(settings: CalibrationSettings, hidden: set[str]) -> None:
     nominal = replace(nominal_geometry(load_robot("ur10")), tip_translation=np.array([0.05, 0.02, 0.1]))
     rng = np.random.default_rng(0)

@@ -233,17 +233,14 @@ def test_wrong_use_is_refused(tmp_path: Path) -> None:
     measure = ("poses", "measure", table, "--robot", ROBOT, "-o", tmp_path / "p.csv")
     calibrate = ("calibrate", table, "-o", tmp_path)
     for arguments, message in (
-        ((*poses, "--turn", "nan"), "turn must be finite"),
-        ((*poses, "--floor", "inf"), "floor must be finite"),
+        ((*poses, "--turn", "nan"), "turn must be finite"), ((*poses, "--floor", "inf"), "floor must be finite"),
         ((*poses, "--seed", "-1"), "'-1' is no whole number"),
-        ((*poses, "--radius", "9", "--inner", "8"), "reaches none"),
-        ((*poses, "--select", "90"), "--select 90"),
+        ((*poses, "--radius", "9", "--inner", "8"), "reaches none"), ((*poses, "--select", "90"), "--select 90"),
         (measure, "there is no column q3"),
         (("calibrate", tmp_path / "none.csv", "--robot", ROBOT, "-o", tmp_path), "no such file"),
-        (calibrate, "--robot is missing"),
-        ((*calibrate, "--robot", ROBOT), "there is no column q3"),
+        (calibrate, "--robot is missing"), ((*calibrate, "--robot", ROBOT), "there is no column q3"),
         ((*calibrate, "--robot", ROBOT, "--set", "method=lm", "--method", "lm"), "method"),
-    ):
+    ):  # fmt: skip
         thetad(*arguments).refused(message)
 
 

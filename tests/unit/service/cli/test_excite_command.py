@@ -79,11 +79,9 @@ def test_a_motion_that_cannot_be_is_said_to_be_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nobody",), ("no robot of that name",)),
-        (("space6", "--optimiser", "luck"), ("optimiser", "tcs_pso")),
+        (("nobody",), ("no robot of that name",)), (("space6", "--optimiser", "luck"), ("optimiser", "tcs_pso")),
         (("space6", "--objective", "beauty"), ("objective", "condition")),
-        (("space6", "--period", "nan"), ("--period: ",)),
-        (("space6", "--seed", "-1"), ("seed",)),
+        (("space6", "--period", "nan"), ("--period: ",)), (("space6", "--seed", "-1"), ("seed",)),
         (("space6", "--seed", "1", "--set", "seed=2"), ("seed is given already",)),
         (("space6", "--set", "robot=ur10"), ("robot is given already",)),
         (("space6", "--after", "trajectory.json:0"), ("'0' is no number of periods",)),
@@ -91,7 +89,7 @@ def test_a_motion_that_cannot_be_is_said_to_be_none(tmp_path: Path) -> None:
         (("space6", "--set", "colour=red"), ("colour: is no parameter",)),
         (("space6", "--set", "colour"), ("NAME=VALUE",)),
     ],
-)
+)  # fmt: skip
 def test_nonsense_is_refused(tmp_path: Path, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
     thetad("excite", *arguments, "-o", tmp_path / "out").refused(*words)
     assert not (tmp_path / "out").exists()

@@ -51,12 +51,10 @@ def test_identify_says_what_the_contract_asks_for(space6_recording: Path, tmp_pa
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "words"),
-    [
-        (lambda dq: np.concatenate((np.repeat(dq[:1], 5, axis=0), dq[:-5])), "ms behind"),
-        (lambda dq: 0.8 * dq, "0.8 times as large"),
-        (lambda dq: np.zeros_like(dq), "never changes although the position does"),
-    ],
-)
+    [(lambda dq: np.concatenate((np.repeat(dq[:1], 5, axis=0), dq[:-5])), "ms behind"),
+     (lambda dq: 0.8 * dq, "0.8 times as large"),
+     (lambda dq: np.zeros_like(dq), "never changes although the position does")],
+)  # fmt: skip
 def test_a_velocity_that_does_not_follow_the_position_is_left_out(
     space6_recording: Path, space6_model: Path, tmp_path: Path, spoil: Callable[[np.ndarray], np.ndarray], words: str
 ) -> None:

@@ -39,17 +39,13 @@ def test_constants_are_in_the_model_file_and_used_by_validation(stribeck_model: 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--bounds", "vb9=0.1:0.2"), ("vb9",)),
-        (("--bounds", "vb1"), ("NAME=LOW:HIGH",)),
-        (("--bounds", "vb1=0.2:0.1"), ("vb1",)),
-        (("--method", "wls", "--formulation", "full"), ("full", "pso_lm")),
+        (("--bounds", "vb9=0.1:0.2"), ("vb9",)), (("--bounds", "vb1"), ("NAME=LOW:HIGH",)),
+        (("--bounds", "vb1=0.2:0.1"), ("vb1",)), (("--method", "wls", "--formulation", "full"), ("full", "pso_lm")),
         (("--method", "physical", "--essential"), ("essential",)),
-        (("--method", "wls", "--prior", "space6"), ("prior", "physical")),
-        (("--starts", "0"), ("start",)),
-        (("--method", "physical", "--prior", "arm7"), ("7", "6")),
-        (("--span", "0:0.02"), ("rows",)),
+        (("--method", "wls", "--prior", "space6"), ("prior", "physical")), (("--starts", "0"), ("start",)),
+        (("--method", "physical", "--prior", "arm7"), ("7", "6")), (("--span", "0:0.02"), ("rows",)),
     ],
-)
+)  # fmt: skip
 def test_wrong_estimator_options_are_refused(
     stribeck_recording: Path, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
@@ -77,14 +73,9 @@ def test_compare_puts_methods_side_by_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [
-        (("--methods", "magic"), ("magic", "known")),
-        (("--seeds", 0), ("seed",)),
-        (("--outliers", 0.7), ("outliers",)),
-        (("--noise", 1, 2), ("2", "6")),
-        (("--seconds", 0.1), ("seconds",)),
-        (("--robot", "staubli_tx40"), ("inertial", "not physical")),
-    ],
-)
+    [(("--methods", "magic"), ("magic", "known")), (("--seeds", 0), ("seed",)), (("--outliers", 0.7), ("outliers",)),
+     (("--noise", 1, 2), ("2", "6")), (("--seconds", 0.1), ("seconds",)),
+     (("--robot", "staubli_tx40"), ("inertial", "not physical"))],
+)  # fmt: skip
 def test_compare_refuses_nonsense(arguments: tuple[object, ...], words: tuple[str, ...]) -> None:
     compared(*arguments).refused(*words)

@@ -19,11 +19,9 @@ from service.protocol.messages import MAX_REQUEST, pack_map, unpack_map
 JOINTS = ("shoulder", "slide")
 UNITS = ("rad", "m")
 SERIES = FourierSeries(
-    0.25,
-    np.array([0.1, 0.2]),
-    np.array([[0.2, -0.3, 0.1], [0.02, -0.02, 0.0]]),
+    0.25, np.array([0.1, 0.2]), np.array([[0.2, -0.3, 0.1], [0.02, -0.02, 0.0]]),
     np.array([[0.3, 0.0, -0.1], [0.0] * 3]),
-)
+)  # fmt: skip
 
 
 def document(**changes: Any) -> dict[str, Any]:

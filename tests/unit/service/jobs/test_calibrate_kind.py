@@ -189,17 +189,15 @@ def test_other_files_and_parameters_are_refused(tmp_path: Path, robot: Path) -> 
     with large.open("wb") as stream:
         stream.truncate(64_000_001)
     for path, parameters, message in (
-        (text, {}, r"text\.csv: not UTF-8 text"),
-        (large, {}, r"large\.csv: has 64000001 bytes, more than 64000000"),
+        (text, {}, r"text\.csv: not UTF-8 text"), (large, {}, r"large\.csv: has 64000001 bytes, more than 64000000"),
         (good, {"excluded": ["theta9"]}, "theta9"),
-        (good, {"compliance": True}, "compliance: robot small has no masses"),
-        (good, {"method": "newton"}, "method"),
+        (good, {"compliance": True}, "compliance: robot small has no masses"), (good, {"method": "newton"}, "method"),
         (good, {"train_sockets": [1]}, "train_sockets: .* has no column socket"),
         (socket, {"spacings": [[0, 7, 0.05]]}, "no pose in socket 7"),
         (socket, {"train_sockets": [9]}, "no pose in socket 9"),
         (distance, {"spacings": [[0, 5, 0.05]]}, "has no column socket"),
         (distance, {"train_sockets": [0, 5]}, "train_sockets: .* has distances"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(OperationError, match=message):
             calibrated(tmp_path / "out", robot, path, **parameters)
 

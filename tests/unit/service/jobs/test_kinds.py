@@ -25,18 +25,12 @@ from tests.lab.jobs.job_run import CREATED, results, run, run_here, spec, worksp
 PLACES = ("model", "recording", "loaded", "created")
 #: Parameters of a job, and the command's options that say the same.
 IDENTIFY: list[Any] = [
-    (
-        "arm2",
-        {"essential": True, "cutoff_hz": 12.0, "rate_hz": 40.0, "trim_s": 0.3, "min_velocity": [0.05]},
-        ["--essential", "--cutoff", "12", "--rate", "40", "--trim", "0.3", "--min-velocity", "0.05"],
-    ),
+    ("arm2", {"essential": True, "cutoff_hz": 12.0, "rate_hz": 40.0, "trim_s": 0.3, "min_velocity": [0.05]},
+     ["--essential", "--cutoff", "12", "--rate", "40", "--trim", "0.3", "--min-velocity", "0.05"]),
     ("arm2", {"method": "physical", "prior": "PRIOR", "weight": 2.0}, ["--method", "physical", "--weight", "2"]),
-    (
-        "stribeck2",
-        {"method": "pso", "formulation": "full", "seed": 3, "bounds": {"vb2": [0.02, 0.3]}},
-        ["--method", "pso", "--formulation", "full", "--seed", "3", "--bounds", "vb2=0.02:0.3"],
-    ),
-]
+    ("stribeck2", {"method": "pso", "formulation": "full", "seed": 3, "bounds": {"vb2": [0.02, 0.3]}},
+     ["--method", "pso", "--formulation", "full", "--seed", "3", "--bounds", "vb2=0.02:0.3"]),
+]  # fmt: skip
 
 
 def same(job: dict[str, Any], command: dict[str, Any]) -> None:

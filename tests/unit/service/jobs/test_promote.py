@@ -75,11 +75,9 @@ def test_data_of_the_fit_are_refused_in_whatever_file_they_are(
     recording = read_recording(arm2_recording)
     cut = recording.t > 2.0  # the newest frames of the same time, as a window of live frames holds them
     state = window_state(
-        recording.meta,
-        recording.t_ns[cut],
-        recording.seq[cut],
+        recording.meta, recording.t_ns[cut], recording.seq[cut],
         {name: channel[cut] for name, channel in recording.channels.items() if name in ("q", "dq", "tau")},
-    )
+    )  # fmt: skip
     window = tmp_path / "live.window"
     save_state(window, state, WINDOW_OWNER)
     for number, (file, span) in enumerate([(arm2_recording, "0:1"), (arm2_recording, "0.4:1"), (window, "0:1")]):

@@ -268,11 +268,9 @@ class QueueMachine(RuleBasedStateMachine):
         parts = self.parts_of(job.id)
         states = [self.jobs[other].state if other in self.jobs else "gone" for other in job.after]
         if (
-            job.parent is not None
-            or job.state not in ("failed", "cancelled")
-            or {"failed", "cancelled", "gone"} & set(states)
-            or any(part.state == "running" for part in parts)
-        ):
+            job.parent is not None or job.state not in ("failed", "cancelled")
+            or {"failed", "cancelled", "gone"} & set(states) or any(part.state == "running" for part in parts)
+        ):  # fmt: skip
             with pytest.raises(JobStateError):
                 self.queue.retry(job.id)
             return

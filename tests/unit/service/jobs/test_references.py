@@ -83,14 +83,9 @@ def test_files_are_named_with_their_hash(storage: JobStorage, recording: Path) -
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [
-        ("rec.mcap", "rec.mcap: give the whole path"),
-        ("/nowhere/rec.mcap", "no such file"),
-        ("/dev/zero", "is not a file"),
-        ("/" + "x" * 5000, "File name too long"),
-        ("/a\0b", "embedded null byte"),
-    ],
-)
+    [("rec.mcap", "rec.mcap: give the whole path"), ("/nowhere/rec.mcap", "no such file"),
+     ("/dev/zero", "is not a file"), ("/" + "x" * 5000, "File name too long"), ("/a\0b", "embedded null byte")],
+)  # fmt: skip
 def test_files_that_are_none(storage: JobStorage, text: str, why: str) -> None:
     for resolve, name in ((recording_of, "recording"), (model_of, "model")):
         with pytest.raises(OperationError) as error:
@@ -124,13 +119,9 @@ def test_the_recording_of_a_job(storage: JobStorage, recording: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [
-        ("job:", "write job:NUMBER"),
-        ("job:1.5", "write job:NUMBER"),
-        ("job:" + "9" * 5000, "write job:NUMBER"),
-        ("job:-1", "there is no job -1"),
-    ],
-)
+    [("job:", "write job:NUMBER"), ("job:1.5", "write job:NUMBER"), ("job:" + "9" * 5000, "write job:NUMBER"),
+     ("job:-1", "there is no job -1")],
+)  # fmt: skip
 def test_jobs_that_are_none(storage: JobStorage, text: str, why: str) -> None:
     for resolve in (recording_of, model_of):
         with pytest.raises(OperationError, match=why):
@@ -297,13 +288,9 @@ def test_keys_are_never_accessible(root: Path, path: str, folders: bool) -> None
 
 @pytest.mark.parametrize(
     ("path", "words"),
-    [
-        ("x.mcap", "whole path"),
-        ("/data\0/x", "null"),
-        ("/" + "x" * 5000, "none of the folders"),
-        ("{root}/data/loop", "none|loop"),
-    ],
-)
+    [("x.mcap", "whole path"), ("/data\0/x", "null"), ("/" + "x" * 5000, "none of the folders"),
+     ("{root}/data/loop", "none|loop")],
+)  # fmt: skip
 def test_what_is_no_path_is_refused(root: Path, path: str, words: str) -> None:
     path_policy = PathPolicy((root / "other",), root / "keys")
     with pytest.raises(OperationError, match=words):

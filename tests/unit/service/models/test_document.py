@@ -160,14 +160,11 @@ def test_not_a_model_file(tmp_path: Path, document: dict[str, Any]) -> None:
     refused(Path("/dev/zero"), "is not a file")
     path = tmp_path / "x.yaml"
     for content, words in (
-        (b"", "not a model file of this version"),
-        (b"- 1\n", "not a model file of this version"),
-        (b"format: thetad-model/0\n", "not a model file of this version"),
-        (b"a: [1, 2\n", "not valid YAML"),
-        (b"a: !!python/object/apply:os.system [ls]\n", "not valid YAML"),
-        (b"\xff\xfe\x00", "cannot be read as text"),
+        (b"", "not a model file of this version"), (b"- 1\n", "not a model file of this version"),
+        (b"format: thetad-model/0\n", "not a model file of this version"), (b"a: [1, 2\n", "not valid YAML"),
+        (b"a: !!python/object/apply:os.system [ls]\n", "not valid YAML"), (b"\xff\xfe\x00", "cannot be read as text"),
         (b" " * (SIZE_LIMIT + 1), "too large"),
-    ):
+    ):  # fmt: skip
         path.write_bytes(content)
         refused(path, words)
     whole = written(document, tmp_path).read_bytes()

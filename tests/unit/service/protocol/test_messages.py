@@ -52,16 +52,11 @@ def estimates(draw: st.DrawFn) -> wire.EstimateMessage:
     p, n = draw(st.integers(0, 12)), draw(st.integers(1, 3))
     counts = {name: draw(INT64) for name in ("frames", "used", "masked", "lost", "resets")}
     return wire.EstimateMessage(
-        draw(ARMS),
-        draw(ENVELOPES),
-        **{name: draw(floats(p)) for name in ("theta", "validated", "std")},
+        draw(ARMS), draw(ENVELOPES), **{name: draw(floats(p)) for name in ("theta", "validated", "std")},
         status=tuple(draw(st.lists(st.sampled_from(["estimated", "stale"]), min_size=p, max_size=p))),
-        excited=draw(hnp.arrays(np.bool_, p)),
-        **{name: draw(floats(n)) for name in ("lam", "innovation", "sigma")},
-        delay_s=draw(st.floats()),
-        hash=draw(st.text(max_size=64)),
-        **counts,
-    )
+        excited=draw(hnp.arrays(np.bool_, p)), **{name: draw(floats(n)) for name in ("lam", "innovation", "sigma")},
+        delay_s=draw(st.floats()), hash=draw(st.text(max_size=64)), **counts,
+    )  # fmt: skip
 
 
 @st.composite
@@ -71,12 +66,9 @@ def torques(draw: st.DrawFn) -> wire.TorqueMessage:
 
 
 BODIES = st.builds(
-    wire.BodyMessage,
-    arm=ARMS,
-    kind=st.sampled_from(["elastic", "status", "stats", "meta", "event"]),
-    envelope=ENVELOPES,
-    body=st.dictionaries(st.text(max_size=8).map("x".__add__), PLAIN, max_size=4),
-)
+    wire.BodyMessage, arm=ARMS, kind=st.sampled_from(["elastic", "status", "stats", "meta", "event"]),
+    envelope=ENVELOPES, body=st.dictionaries(st.text(max_size=8).map("x".__add__), PLAIN, max_size=4),
+)  # fmt: skip
 MESSAGES = frames() | estimates() | torques() | BODIES
 
 

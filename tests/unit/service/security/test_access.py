@@ -33,13 +33,6 @@ EXPECTED: dict[Role, set[str]] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    yield desk
-    desk.context.destroy(linger=0)
-
-
 @contextlib.contextmanager
 def connected(desk: Desk, key: ClientKey, identity: bytes = b"") -> Iterator[zmq.Socket[bytes]]:
     """Connect a socket with nothing but pyzmq to a desk that serves."""

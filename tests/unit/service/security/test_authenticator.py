@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -37,13 +37,6 @@ def unanswered(desk: Desk, control: Control, done: Callable[[str], bool]) -> Non
         with pytest.raises(UnreachableError) as error:
             desk.ask(control, 0.5)
         said = str(error.value)
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    yield desk
-    desk.context.destroy(linger=0)
 
 
 def unknown(desk: Desk) -> ClientKey:

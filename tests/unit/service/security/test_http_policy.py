@@ -78,13 +78,10 @@ def test_the_supervisor_refuses_what_the_web_process_should_not_have_asked() -> 
     assert asked("cancel", "operate", id=3)["verb"] == "cancel"
     for verb, role, words in (
         ("cancel", "read", "needs the role operate, and you have read"),
-        ("arm", "admin", "daemon.http_role is operate"),
-        ("shutdown", "admin", "not to be had by HTTP"),
-        ("run_trajectory", "motion", "not to be had by HTTP"),
-        ("x" * 1000, "read", "not to be had by HTTP"),
-        ("cancel", "", "you have none"),
-        ("submit", "operate", "jobs of kind 'None' are not to be had by HTTP"),
-    ):
+        ("arm", "admin", "daemon.http_role is operate"), ("shutdown", "admin", "not to be had by HTTP"),
+        ("run_trajectory", "motion", "not to be had by HTTP"), ("x" * 1000, "read", "not to be had by HTTP"),
+        ("cancel", "", "you have none"), ("submit", "operate", "jobs of kind 'None' are not to be had by HTTP"),
+    ):  # fmt: skip
         answer = asked(verb, role)
         assert answer["type"] == "answer"
         assert answer["error"]["type"] == "denied"

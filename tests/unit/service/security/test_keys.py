@@ -221,12 +221,9 @@ def test_what_is_no_readable_file_is_refused_at_once(keys: Path) -> None:
     (keys / "bytes").write_bytes(b"\xff")
     (keys / "bytes").chmod(0o600)
     for path, words in (
-        (keys / "pipe", "is not a file"),
-        (keys, "is not a file"),
-        (keys / "big", "larger than"),
-        (keys / "bytes", "is not text"),
-        (Path("/proc/self/mem"), "cannot be read: Input/output error"),
-    ):
+        (keys / "pipe", "is not a file"), (keys, "is not a file"), (keys / "big", "larger than"),
+        (keys / "bytes", "is not text"), (Path("/proc/self/mem"), "cannot be read: Input/output error"),
+    ):  # fmt: skip
         with pytest.raises(SecretFileError, match=words):
             read_secret(path)
     with pytest.raises(SecretFileError, match="is not a directory"):

@@ -145,15 +145,13 @@ def test_actions_become_requests(tmp_path: Path) -> None:
     for given, expected in (
         ({"do": "abort", "arm": "a"}, ("abort", {"arm": "a"})),
         ({"do": "arm", "arm": "a", "for_s": 30.0}, ("arm", {"arm": "a", "for_s": 30.0})),
-        (
-            {"do": "record", "arm": "a", "action": "start"},
-            ("record", {"arm": "a", "action": "start", "owner": "the dashboard"}),
-        ),
+        ({"do": "record", "arm": "a", "action": "start"},
+         ("record", {"arm": "a", "action": "start", "owner": "the dashboard"})),
         ({"do": "cancel", "id": 3}, ("cancel", {"id": 3})),
         ({"do": "reidentify", "arm": "a"}, ("reidentify", {"arm": "a", "promote": True})),
         ({"do": "rollback", "arm": "a"}, ("rollback", {"arm": "a", "reason": ""})),
         ({"do": "promote", "arm": "a", **model}, ("submit", {"kind": "promote", "arm": "a", "parameters": model})),
-    ):
+    ):  # fmt: skip
         assert to_request(read_action(json.dumps(given).encode()), config) == expected
 
 

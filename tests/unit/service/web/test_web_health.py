@@ -26,11 +26,9 @@ def process(role: str, ready: str = "ready", silent_s: float = 0.1, error: str =
 
 def at_work(frames: int = 7, received: int = 7, unusable: int = 0, state: str = "running") -> dict[str, Any]:
     return {
-        "processes": [
-            process("acquisition", state=state, frames=frames),
-            process("estimator", received=received, unusable=unusable),
-        ]
-    }
+        "processes": [process("acquisition", state=state, frames=frames),
+                      process("estimator", received=received, unusable=unusable)]
+    }  # fmt: skip
 
 
 def told(status: dict[str, Any], at_ns: int, stopping: bool = False) -> dict[str, Any]:
@@ -66,16 +64,12 @@ def test_nothing_is_known_at_first() -> None:
     [
         (at_work(state="held"), "thetad control start arm=a"),
         (at_work(state="waiting"), "the source is waiting for @recorder"),
-        (
-            {"processes": [process("acquisition", "waiting", error="SIGKILL"), process("estimator")]},
-            "the acquisition is waiting: SIGKILL",
-        ),
-        (
-            {"processes": [process("acquisition", frames=7), process("estimator", silent_s=3.4)]},
-            "the estimator has not been heard for 3.9 s",
-        ),
+        ({"processes": [process("acquisition", "waiting", error="SIGKILL"), process("estimator")]},
+         "the acquisition is waiting: SIGKILL"),
+        ({"processes": [process("acquisition", frames=7), process("estimator", silent_s=3.4)]},
+         "the estimator has not been heard for 3.9 s"),
     ],
-)
+)  # fmt: skip
 def test_each_thing_that_is_wrong_is_named(now: dict[str, Any], words: str) -> None:
     (found,) = problems(now, status(waiting_for=["@recorder"]))
     assert words in found

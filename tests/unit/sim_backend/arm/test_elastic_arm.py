@@ -29,12 +29,10 @@ def elastic_arm(n: int, seed: int, *, friction: bool = True, rigid: tuple[int, .
     soft = np.array([i not in rigid for i in range(n)])
     k1 = rng.uniform(2e3, 2e4, n) * soft
     extra = {
-        "stiffness": k1,
-        "stiffness_cubic": 1e2 * k1,
-        "spring_damping": rng.uniform(1.0, 4.0, n) * soft * friction,
+        "stiffness": k1, "stiffness_cubic": 1e2 * k1, "spring_damping": rng.uniform(1.0, 4.0, n) * soft * friction,
         "link_viscous": rng.uniform(0.2, 1.0, n) * soft * friction,
         "link_coulomb": rng.uniform(0.2, 1.0, n) * soft * friction,
-    }
+    }  # fmt: skip
     return replace(model, dynamics=replace(model.dynamics, **extra))
 
 
@@ -224,26 +222,17 @@ def test_what_cannot_be_simulated_is_refused() -> None:
     coupled = Transmission(np.array([[50.0, 0.0], [30.0, 30.0]]), np.zeros(2), np.ones(2))
     for wrong, words in (
         (replace(model, transmission=coupled), "elastic joints and a motor that also turns with another joint"),
-        (
-            replace(model, friction=Friction(load=True), dynamics=replace(d, load_friction=np.full(2, 0.1))),
-            "elastic joints and friction that depends on the load",
-        ),
+        (replace(model, friction=Friction(load=True), dynamics=replace(d, load_friction=np.full(2, 0.1))),
+         "elastic joints and friction that depends on the load"),
         (replace(model, dynamics=replace(d, armature=np.array([1.0, 0.0]))), "armature of joint 'joint_2'"),
-        (
-            replace(model, dynamics=replace(d, stiffness=np.array([1e3, 1e11]))),
-            "stiffness of joint 'joint_2' is 1e\\+11",
-        ),
-        (
-            replace(
-                model,
-                joints=tuple(replace(joint, effort=100.0) for joint in model.joints),
-                dynamics=replace(d, stiffness_cubic=np.array([0.0, 1e30])),
-            ),
-            "stiffness of joint 'joint_2' reaches .* at its effort limit 100: with",
-        ),
+        (replace(model, dynamics=replace(d, stiffness=np.array([1e3, 1e11]))),
+         "stiffness of joint 'joint_2' is 1e\\+11"),
+        (replace(model, joints=tuple(replace(joint, effort=100.0) for joint in model.joints),
+                 dynamics=replace(d, stiffness_cubic=np.array([0.0, 1e30]))),
+         "stiffness of joint 'joint_2' reaches .* at its effort limit 100: with"),
         (replace(model, dynamics=replace(d, stiffness=np.full(2, 1e-3), stiffness_cubic=np.zeros(2))), "come to rest"),
         (replace(model, dynamics=replace(d, stiffness=np.array([-1.0, 1.0]))), "stiffness of robot 'random' must be"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(SimulationConfigError, match=words):
             SimulatedArm(wrong, EXACT, REST)
     with pytest.raises(SimulationConfigError, match="an arm that is commanded has rigid ones only"):

@@ -19,17 +19,14 @@ from sim_backend.errors import SimulationConfigError
 from tests.lab.arms.simulated import AT_ZERO, EXACT, FREE, REST, random_arm, single_joint
 
 LAWS = {
-    "none": Friction("none"),
-    "stribeck": Friction("stribeck"),
-    "stribeck even": Friction("stribeck", quadratic="even"),
+    "none": Friction("none"), "stribeck": Friction("stribeck"), "stribeck even": Friction("stribeck", quadratic="even"),
     "stribeck short": Friction("stribeck", quadratic="none", cubic=False),
     "harmonic drive": Friction("harmonic_drive_input"),
     "harmonic drive squared": Friction("harmonic_drive_input", delta=2.0),
-    "coulomb load": Friction("coulomb_viscous", load=True),
-    "everything": Friction("stribeck", load=True, cyclic=True),
+    "coulomb load": Friction("coulomb_viscous", load=True), "everything": Friction("stribeck", load=True, cyclic=True),
     "coulomb smooth": Friction("coulomb_viscous", smoothing=0.02),
     "everything smooth": Friction("harmonic_drive_input", smoothing=0.02, load=True, cyclic=True),
-}
+}  # fmt: skip
 
 
 def with_friction(model: RobotModel, law: Friction, seed: int = 0) -> RobotModel:
@@ -125,11 +122,9 @@ def test_load_friction_of_a_coupled_motor_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("law", "values", "key"),
-    [
-        (Friction("coulomb_viscous", smoothing=1e-7), {"coulomb": 3.0}, "friction_smoothing"),
-        (Friction("harmonic_drive_input"), {"tanh_torque": 3.0, "tanh_velocity": 1e-7}, "tanh_velocity"),
-    ],
-)
+    [(Friction("coulomb_viscous", smoothing=1e-7), {"coulomb": 3.0}, "friction_smoothing"),
+     (Friction("harmonic_drive_input"), {"tanh_torque": 3.0, "tanh_velocity": 1e-7}, "tanh_velocity")],
+)  # fmt: skip
 def test_friction_too_steep_for_any_step_is_refused(law: Friction, values: dict[str, float], key: str) -> None:
     with pytest.raises(SimulationConfigError, match=rf"'only' is too steep .*{key} \(1e-07\)"):
         SimulatedArm(slider(law, **values), FREE, AT_ZERO)

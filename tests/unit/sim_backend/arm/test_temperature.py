@@ -59,14 +59,9 @@ def test_the_stribeck_velocity_may_follow_temperature() -> None:
 
 def test_a_joint_follows_the_ambient_temperature() -> None:
     settings = EXACT.model_copy(
-        update={
-            "temperature_rise_k": 0.0,
-            "friction_heating_k_per_w": 0.0,
-            "thermal_time_s": 1.5,
-            "ambient_c": 10.0,
-            "ambient": (AmbientSettings(time_s=4.0, ambient_c=50.0),),
-        }
-    )
+        update={"temperature_rise_k": 0.0, "friction_heating_k_per_w": 0.0, "thermal_time_s": 1.5, "ambient_c": 10.0,
+                "ambient": (AmbientSettings(time_s=4.0, ambient_c=50.0),)}
+    )  # fmt: skip
     data = simulated(single_joint("revolute"), settings, 8.0)
     ramp = np.minimum(data.t, 4.0)
     rising = 10.0 + 10.0 * (ramp - 1.5 * (1.0 - np.exp(-ramp / 1.5)))

@@ -39,14 +39,10 @@ def by_formula(motion: Motion, t: float) -> np.ndarray:
 
 
 SCHEDULE = MotionSettings(
-    kind="schedule",
-    seed=3,
-    segments=(
-        PieceSettings(duration_s=12.0),
-        PieceSettings(kind="hold", duration_s=3.0),
-        PieceSettings(duration_s=15.0, held=("joint_2",), seed=9, harmonics=3, base_frequency_hz=0.2),
-    ),
-)
+    kind="schedule", seed=3,
+    segments=(PieceSettings(duration_s=12.0), PieceSettings(kind="hold", duration_s=3.0),
+              PieceSettings(duration_s=15.0, held=("joint_2",), seed=9, harmonics=3, base_frequency_hz=0.2)),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("settings", [MotionSettings(duration_s=17.0, seed=5), SCHEDULE])
@@ -164,11 +160,9 @@ def test_limits_are_kept_and_the_nearest_is_used(settings: dict[str, float]) -> 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"duration_s": 0.5}, r"a Paul profile within duration_s = 0.5 .* there and back take"),
-        ({"held": tuple(joint.name for joint in ARM.joints)}, "moves no joint"),
-    ],
-)
+    [({"duration_s": 0.5}, r"a Paul profile within duration_s = 0.5 .* there and back take"),
+     ({"held": tuple(joint.name for joint in ARM.joints)}, "moves no joint")],
+)  # fmt: skip
 def test_what_is_impossible_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(MotionError, match=message):
         plan_motion(ARM, MotionSettings(kind="paul", **changes))

@@ -176,12 +176,9 @@ def entry(kind: DataType, bits: int) -> Entry:
 
 
 FIELDS = {
-    DataType.BOOLEAN: (1, 0, 1),
-    DataType.BIT4: (4, 0, 15),
-    DataType.INTEGER8: (8, -128, 127),
-    DataType.UNSIGNED16: (16, 0, 65535),
-    DataType.INTEGER32: (32, -(2**31), 2**31 - 1),
-}
+    DataType.BOOLEAN: (1, 0, 1), DataType.BIT4: (4, 0, 15), DataType.INTEGER8: (8, -128, 127),
+    DataType.UNSIGNED16: (16, 0, 65535), DataType.INTEGER32: (32, -(2**31), 2**31 - 1),
+}  # fmt: skip
 
 
 @given(st.lists(st.tuples(st.sampled_from([*FIELDS, None]), st.integers(-(2**33), 2**33)), min_size=1, max_size=12))

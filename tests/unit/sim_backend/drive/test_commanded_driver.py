@@ -238,10 +238,8 @@ def test_what_cannot_be_simulated_is_refused() -> None:
     settings = SimSettings.model_validate({"drive": {"position_bandwidth_hz": 10.0}})
     for arm, message in (
         (driver({"kind": "drive_fault", "after_s": 1.0, "joint": "joint_9"}), "'joint_9' is not a joint"),
-        (driver(pace=0.0), "pace"),
-        (driver(start=[0.0]), "start"),
-        (driver(settings=settings), "feedforward"),
-    ):
+        (driver(pace=0.0), "pace"), (driver(start=[0.0]), "start"), (driver(settings=settings), "feedforward"),
+    ):  # fmt: skip
         with pytest.raises(contract.DriverConfigError, match=message):
             arm.open()
     with driver() as arm, pytest.raises(contract.DriverConfigError, match="already open"):

@@ -31,12 +31,9 @@ def disturb(benches: tuple[Bench, Bench], rng: np.random.Generator) -> None:
         3: (0x60C2, 1 + abs(value), 1), 4: (0x6080, 3000 if value else 1), 5: (0x60B2, 10 * value),
     }  # fmt: skip
     attributes = {
-        6: ("temperature", 25.0 + 30.0 * abs(value)),
-        7: ("limited", value > 1),
-        8: ("online", not rare),
-        9: ("blocked", rare),
-        10: ("false_speed", 1e12 if rare else None),
-    }
+        6: ("temperature", 25.0 + 30.0 * abs(value)), 7: ("limited", value > 1), 8: ("online", not rare),
+        9: ("blocked", rare), 10: ("false_speed", 1e12 if rare else None),
+    }  # fmt: skip
     for bench in benches:
         if what in objects:
             bench.set(*objects[what])

@@ -217,12 +217,8 @@ def test_descriptions_of_entries(server: CoeServer) -> None:
 
 @pytest.mark.parametrize(
     ("data", "code"),
-    [
-        ("03 00 00 00 55 55", 0x06020000),
-        ("05 00 00 00 40 60 05 00", 0x06090011),
-        ("01 00 00 00 09 00", 0x06040043),
-        ("06 00 00 00 00 00", 0x05040001),
-    ],
-)
+    [("03 00 00 00 55 55", 0x06020000), ("05 00 00 00 40 60 05 00", 0x06090011), ("01 00 00 00 09 00", 0x06040043),
+     ("06 00 00 00 00 00", 0x05040001)],
+)  # fmt: skip
 def test_information_that_there_is_not(server: CoeServer, data: str, code: int) -> None:
     assert fragments(server, bytes.fromhex(data)) == (7, struct.pack("<I", code))

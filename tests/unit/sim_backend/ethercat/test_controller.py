@@ -73,13 +73,9 @@ def test_preop_needs_the_mailbox_as_the_device_has_it(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("spoil", "code"),
-    [
-        (change(SM2 + reg.SM_LENGTH, b"\x11\x00"), 0x001D),
-        (change(SM2 + reg.SM_START, b"\x00\x20"), 0x001D),
-        (change(SM2 + reg.SM_ACTIVATE, b"\x00"), 0x001D),
-        (change(SM3 + reg.SM_CONTROL, b"\x22"), 0x001E),
-    ],
-)
+    [(change(SM2 + reg.SM_LENGTH, b"\x11\x00"), 0x001D), (change(SM2 + reg.SM_START, b"\x00\x20"), 0x001D),
+     (change(SM2 + reg.SM_ACTIVATE, b"\x00"), 0x001D), (change(SM3 + reg.SM_CONTROL, b"\x22"), 0x001E)],
+)  # fmt: skip
 def test_safeop_needs_sync_managers_that_match_the_mapping(
     bench: Bench, spoil: Callable[[Bench], None], code: int
 ) -> None:

@@ -167,12 +167,9 @@ def test_several_events_of_a_frame_come_in_order() -> None:
     bus, devices = segment(1)
     devices[0].events.clear()
     ask(
-        bus,
-        physical(wire.BWR, 0, r.AL_CONTROL, b"\x02\x00"),
-        physical(wire.BWR, 0, r.SII_CONTROL, b"\x00\x01"),
-        physical(wire.BWR, 0, 0x800, manager(0x1000, 8, 0x26)),
-        now=7,
-    )
+        bus, physical(wire.BWR, 0, r.AL_CONTROL, b"\x02\x00"), physical(wire.BWR, 0, r.SII_CONTROL, b"\x00\x01"),
+        physical(wire.BWR, 0, 0x800, manager(0x1000, 8, 0x26)), now=7,
+    )  # fmt: skip
     assert devices[0].events == [(r.EVENT_SM_CHANGED, 7), (r.EVENT_SII, 7), (r.EVENT_AL_CONTROL, 7)]
     assert bus.memory[0, r.SII_CONTROL + 1] == 0x81  # busy until the device has answered
 

@@ -105,12 +105,10 @@ def test_a_script_that_cannot_be_used_says_where(text: str, message: str) -> Non
 
 @pytest.mark.parametrize(
     ("entry", "message"),
-    [
-        ('kind = "sto"\nslave = "elbow"', r"fault\[0\].sto.slave: 'elbow' is no joint; there are joint_1, joint_2"),
-        ('kind = "sto"\nslave = 6', r"fault\[0\].sto.slave: is 6, but the 6 slaves are 0 to 5"),
-        ('kind = "cut"\nafter = 7', r"fault\[0\].cut.after: is 7, but there are 6 slaves"),
-    ],
-)
+    [('kind = "sto"\nslave = "elbow"', r"fault\[0\].sto.slave: 'elbow' is no joint; there are joint_1, joint_2"),
+     ('kind = "sto"\nslave = 6', r"fault\[0\].sto.slave: is 6, but the 6 slaves are 0 to 5"),
+     ('kind = "cut"\nafter = 7', r"fault\[0\].cut.after: is 7, but there are 6 slaves")],
+)  # fmt: skip
 def test_a_slave_that_there_is_not_is_named(entry: str, message: str) -> None:
     with pytest.raises(FaultScriptError, match=message):
         slave_number(script(f"[[fault]]\nat_s = 1\n{entry}")[0], JOINTS)

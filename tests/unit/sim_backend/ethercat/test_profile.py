@@ -78,12 +78,10 @@ def test_a_file_is_read_by_its_path(tmp_path: Path) -> None:
         (lambda text: text.replace("max_bytes = 64", "max_bytes = 8", 1), "longer than its max_bytes = 8"),
         (lambda text: text.replace("value = 5000", "value = 5.5"), "value 5.5 is no UNSIGNED32"),
         (lambda text: text.replace('torque_side = "motor"', 'torque_side = "none"'), "mode cst needs a torque_side"),
-        (
-            lambda text: text.replace('kind = "record"', 'kind = "variable"\ntype = "BIT2"', 1),
-            "a variable has no entries",
-        ),
+        (lambda text: text.replace('kind = "record"', 'kind = "variable"\ntype = "BIT2"', 1),
+         "a variable has no entries"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_profile_is_refused_with_file_and_field(change: Callable[[str], str], says: str) -> None:
     text = change(SERVO)
     assert text != SERVO

@@ -203,11 +203,9 @@ FRAMES = 10_000
 
 @pytest.mark.parametrize(
     "make",
-    [
-        pytest.param(lambda: Segment([Echo] * 3, None, ring=True), id="echo"),
-        pytest.param(lambda: make_segment(6, ring=True), id="drives"),
-    ],
-)
+    [pytest.param(lambda: Segment([Echo] * 3, None, ring=True), id="echo"),
+     pytest.param(lambda: make_segment(6, ring=True), id="drives")],
+)  # fmt: skip
 def test_random_frames(make: Callable[[], Segment]) -> None:
     bus = make()
     answers, now = fuzz(bus, FRAMES, seed=1)

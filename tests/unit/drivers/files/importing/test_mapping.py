@@ -68,16 +68,10 @@ def test_paths_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     ("text", "quantity", "value", "expected"),
-    [
-        ("deg", "angle", 180.0, math.pi),
-        ("mm", "length", 5.0, 0.005),
-        ("rpm", "angular velocity", 60.0, 2.0 * math.pi),
-        ("mN m", "torque", 2.0, 0.002),
-        ("mA", "current", 1500.0, 1.5),
-        ("K", "temperature", 300.0, 26.85),
-        ("µs", "time", 3.0, 3e-6),
-    ],
-)
+    [("deg", "angle", 180.0, math.pi), ("mm", "length", 5.0, 0.005), ("rpm", "angular velocity", 60.0, 2.0 * math.pi),
+     ("mN m", "torque", 2.0, 0.002), ("mA", "current", 1500.0, 1.5), ("K", "temperature", 300.0, 26.85),
+     ("µs", "time", 3.0, 3e-6)],
+)  # fmt: skip
 def test_units(text: str, quantity: str, value: float, expected: float) -> None:
     unit = find_unit(text, (quantity,))
     assert unit.factor * value + unit.offset == pytest.approx(expected)

@@ -215,12 +215,9 @@ def test_never_overwrites(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"q": np.zeros(3)}, "q has 3 values for 2 joints"),
-        ({"valid": np.ones(1, bool)}, "valid has 1"),
-        ({"t_bus_ns": -1}, "negative"),
-    ],
-)
+    [({"q": np.zeros(3)}, "q has 3 values for 2 joints"), ({"valid": np.ones(1, bool)}, "valid has 1"),
+     ({"t_bus_ns": -1}, "negative")],
+)  # fmt: skip
 def test_frames_that_do_not_fit(tmp_path: Path, change: dict[str, object], message: str) -> None:
     with RecordingWriter(tmp_path / "r.mcap", META) as writer:
         frame = next(frames(1))
@@ -230,13 +227,9 @@ def test_frames_that_do_not_fit(tmp_path: Path, change: dict[str, object], messa
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"robot": "a/b"}, "robot name"),
-        ({"joint_names": ("a", "a")}, "repeat"),
-        ({"units": ("rad", "deg")}, "units"),
-        ({"rate_hz": float("nan")}, "rate"),
-    ],
-)
+    [({"robot": "a/b"}, "robot name"), ({"joint_names": ("a", "a")}, "repeat"), ({"units": ("rad", "deg")}, "units"),
+     ({"rate_hz": float("nan")}, "rate")],
+)  # fmt: skip
 def test_metadata_that_does_not_fit(change: dict[str, object], message: str) -> None:
     with pytest.raises(RecordingFormatError, match=message):
         replace(META, **change)

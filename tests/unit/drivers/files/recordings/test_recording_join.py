@@ -111,31 +111,19 @@ def test_other_arms_and_rates_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("0:0.6", Span(0.0, 0.6)),
-        ("0:4.91s", Span(0.0, 4.91, seconds=True)),
-        (":0.5", Span(None, 0.5)),
-        ("2s:", Span(2.0, None, seconds=True)),
-        (":", Span()),
-    ],
-)
+    [("0:0.6", Span(0.0, 0.6)), ("0:4.91s", Span(0.0, 4.91, seconds=True)), (":0.5", Span(None, 0.5)),
+     ("2s:", Span(2.0, None, seconds=True)), (":", Span())],
+)  # fmt: skip
 def test_parse(text: str, expected: Span) -> None:
     assert Span.parse(text) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("0.6", "expected START:STOP"),
-        ("a:b", "not a number"),
-        ("0.6:0.1", "not before its end"),
-        ("0.5:0.5", "not before its end"),
-        ("0:60", "write 60s if seconds"),
-        ("-1:1", "negative"),
-        ("nan:1", "not a finite"),
-        ("0.1s:0.5", "both the same way"),
-    ],
-)
+    [("0.6", "expected START:STOP"), ("a:b", "not a number"), ("0.6:0.1", "not before its end"),
+     ("0.5:0.5", "not before its end"), ("0:60", "write 60s if seconds"), ("-1:1", "negative"),
+     ("nan:1", "not a finite"), ("0.1s:0.5", "both the same way")],
+)  # fmt: skip
 def test_parse_refuses(text: str, message: str) -> None:
     with pytest.raises(SpanError, match=message):
         Span.parse(text)

@@ -63,12 +63,9 @@ def poses(model: Any, q: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("name", "urdf", "base"),
-    [
-        ("staubli_tx40", "staubli_tx40/tx40.urdf", None),
-        ("franka_panda", "franka_panda/panda_arm.urdf", None),
-        ("kuka_lwr4", "kuka_lwr4/kuka_lwr4.urdf", "lwr_base_link"),
-    ],
-)
+    [("staubli_tx40", "staubli_tx40/tx40.urdf", None), ("franka_panda", "franka_panda/panda_arm.urdf", None),
+     ("kuka_lwr4", "kuka_lwr4/kuka_lwr4.urdf", "lwr_base_link")],
+)  # fmt: skip
 def test_tables_equal_the_published_urdf(data_dir: Path, name: str, urdf: str, base: str | None) -> None:
     model = load_robot(name).model
     chain = chain_from_urdf((data_dir / urdf).read_text(), base_link=base)
@@ -191,14 +188,9 @@ def test_inertia_about_com_origin_and_by_first_moment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "vector"),
-    [
-        ("", [0, 0, -9.81]),
-        ('gravity = "ceiling"\n', [0, 0, 9.81]),
-        ('gravity = "microgravity"\n', [0, 0, 0]),
-        ('gravity = "+y"\n', [0, 9.81, 0]),
-        ("gravity = [1, -2.5, 3]\n", [1, -2.5, 3]),
-    ],
-)
+    [("", [0, 0, -9.81]), ('gravity = "ceiling"\n', [0, 0, 9.81]), ('gravity = "microgravity"\n', [0, 0, 0]),
+     ('gravity = "+y"\n', [0, 9.81, 0]), ("gravity = [1, -2.5, 3]\n", [1, -2.5, 3])],
+)  # fmt: skip
 def test_gravity(tmp_path: Path, text: str, vector: list[float]) -> None:
     np.testing.assert_array_equal(load(tmp_path, HEAD + text + ELBOW).model.gravity, vector)
 
@@ -298,18 +290,14 @@ REFUSED = {
     "zero gear": (ELBOW + "[transmission]\ngear_ratio = [0.0]", "gear_ratio: must not be zero"),
     "gear twice": (ELBOW + "[transmission]\ngear_ratio = [1]\nmatrix = [[1]]", "gear_ratio and matrix are both given"),
     "matrix rows": (ELBOW + "[transmission]\nmatrix = [[1], [2]]", "matrix: has 2 rows, the arm has 1 joints"),
-    "matrix diagonal": (
-        ELBOW + "[[joint]]\nname='b'\n[transmission]\nmatrix = [[0, 1], [1, 0]]",
-        "diagonal holds the gear ratios",
-    ),
-    "friction": (
-        ELBOW + "[model]\nfriction = 'stribek'",
-        "model.friction: should be 'none', 'coulomb_viscous', 'coulomb_viscous_offset', 'stribeck'",
-    ),
+    "matrix diagonal": (ELBOW + "[[joint]]\nname='b'\n[transmission]\nmatrix = [[0, 1], [1, 0]]",
+                        "diagonal holds the gear ratios"),
+    "friction": (ELBOW + "[model]\nfriction = 'stribek'",
+                 "model.friction: should be 'none', 'coulomb_viscous', 'coulomb_viscous_offset', 'stribeck'"),
     "urdf in mdh": ("urdf = 'x.urdf'\n" + ELBOW, 'urdf: has no meaning with kinematics = "mdh"'),
     "syntax": ("a = = 1", r"x.toml: not valid TOML: .*line 4"),
     "depth": ("a = " + "[" * 100_000, "not valid TOML: nested too deeply"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)
