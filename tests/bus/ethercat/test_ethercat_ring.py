@@ -14,9 +14,16 @@ from tests.lab.ethercat.patient_driver import PatientDriver
 
 
 @pytest.fixture(scope="module")
-def ring(segment: Segments) -> Iterator[SegmentProcess]:
+def whole_ring(segment: Segments) -> Iterator[SegmentProcess]:
     with segment(*["generic_servo"] * 3, interfaces=["s0", "s1"]) as process:
         yield process
+
+
+@pytest.fixture
+def ring(whole_ring: SegmentProcess) -> SegmentProcess:
+    """A ring without a cut, also after a test that failed with one."""
+    whole_ring.tell("heal")
+    return whole_ring
 
 
 def config() -> EthercatConfig:
