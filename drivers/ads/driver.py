@@ -89,14 +89,10 @@ class AdsDriver(OpenedInWith):
             self._link.close()
             raise
         self._info = DriverInfo(
-            source="ads",
-            joint_names=tuple(axis.joint for axis in self.config.axis),
-            channels=attached.decoder.channels,
-            rate_hz=1e9 / cycle_ns,
-            clock="dc" if attached.dc else "plc",
-            lossless=False,
-            lead_s=self.config.lead_ms * 1e-3,
-        )
+            source="ads", joint_names=tuple(axis.joint for axis in self.config.axis),
+            channels=attached.decoder.channels, rate_hz=1e9 / cycle_ns, clock="dc" if attached.dc else "plc",
+            lossless=False, lead_s=self.config.lead_ms * 1e-3,
+        )  # fmt: skip
         if self.config.enable:
             try:
                 self.enable()

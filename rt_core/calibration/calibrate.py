@@ -255,11 +255,9 @@ def _result(
 
     def accuracy(part: BoolArray) -> results.Accuracy:
         return results.Accuracy(
-            int(part.sum()),
-            results.Errors.of(before[part]),
-            results.Errors.of(after[part]),
+            int(part.sum()), results.Errors.of(before[part]), results.Errors.of(after[part]),
             np.unique(group[part]).size,
-        )
+        )  # fmt: skip
 
     test = accuracy(tested) if tested.any() else None
     scale = scales_of(objective, objective.spent())

@@ -295,11 +295,9 @@ class ActiveModel(FrameConsumer):
         """Reports that still hold: "drift", "invalid", "sensor", "payload"."""
         change = self.change.report()
         holds = {
-            "drift": self.detector.report().state == "drifted",
-            "invalid": self.detector.invalid,
-            "sensor": bool(change["sensor_faults"]),
-            "payload": change["payload"] is not None,
-        }
+            "drift": self.detector.report().state == "drifted", "invalid": self.detector.invalid,
+            "sensor": bool(change["sensor_faults"]), "payload": change["payload"] is not None,
+        }  # fmt: skip
         return [what for what, does in holds.items() if does]
 
     def _report_changes(self, changes: tuple[Change, ...]) -> None:
@@ -376,13 +374,10 @@ class ActiveModel(FrameConsumer):
         """Return `model`, `drift` and `change` of a status message, and `temperature` where friction follows it."""
         found = self.detector.report()
         drift = {
-            "state": found.state,
-            "since": None if found.since_ns is None else found.since_ns * 1e-9,
-            "joints": found.joints,
-            "parameters": [asdict(parameter) for parameter in found.parameters],
-            "levels": found.levels,
-            "reason": found.text,
-        }
+            "state": found.state, "since": None if found.since_ns is None else found.since_ns * 1e-9,
+            "joints": found.joints, "parameters": [asdict(parameter) for parameter in found.parameters],
+            "levels": found.levels, "reason": found.text,
+        }  # fmt: skip
         change = self.change.report() | {"capacity_kg": self.estimator.model.payload_bound}
         status = {"model": self.model, "drift": drift, "change": change}
         temperature = self._temperature(self._temperatures)

@@ -35,13 +35,11 @@ def prior_reply(estimator: OnlineEstimator, args: Mapping[str, Any]) -> dict[str
     has_value = np.isin(report.status, STATUS[:STATUSES_WITH_VALUE])
     found: dict[str, Any] = json_values(
         {
-            "arm": args["arm"],
-            "hash": str(estimator.meta["hash"]),
-            "parameters": np.where(known, prior, np.nan),
+            "arm": args["arm"], "hash": str(estimator.meta["hash"]), "parameters": np.where(known, prior, np.nan),
             "temperature": REFERENCE_TEMPERATURE if base.layout.has_temperature else None,
             "friction": friction_curves(estimator, prior, known, report.theta, has_value),
         }
-    )
+    )  # fmt: skip
     return found
 
 

@@ -107,13 +107,10 @@ class EstimatorProcess:
         self._next_estimate_ns = self._next_torque_ns = self._next_watch_ns = self._next_change_ns = _NEVER
         self._drained = False
         self._handlers: dict[str, Handler] = {
-            "snapshot": self._on_snapshot,
-            "reset_estimator": self._on_reset,
-            "activate": self._on_activate,
-            **self.windows.handlers,
-            **HandGuidingModelSource(self.arm, self.active).handlers,
+            "snapshot": self._on_snapshot, "reset_estimator": self._on_reset, "activate": self._on_activate,
+            **self.windows.handlers, **HandGuidingModelSource(self.arm, self.active).handlers,
             "prior": partial(prior_reply, self.estimator),
-        }
+        }  # fmt: skip
         self._next_report_ns = self._next_tick_ns = 0
         self._steps = self._step_ns = self._step_max_ns = self._age_max_ns = 0
         self._latency = Durations(LATENCY_NS)  # from a frame's arrival to the estimate that it has renewed
@@ -268,15 +265,11 @@ class EstimatorProcess:
         self._publish(
             "stats",
             {
-                "rate_hz": float(self._steps),
-                "step_mean_us": self._step_ns / steps * 1e-3,
-                "step_max_us": self._step_max_ns * 1e-3,
-                "age_max_us": self._age_max_ns * 1e-3,
-                "rss_mb": resident_mb(os.getpid()),
-                "updates": self.rigid.updates,
-                "latency": self._latency.report(),
+                "rate_hz": float(self._steps), "step_mean_us": self._step_ns / steps * 1e-3,
+                "step_max_us": self._step_max_ns * 1e-3, "age_max_us": self._age_max_ns * 1e-3,
+                "rss_mb": resident_mb(os.getpid()), "updates": self.rigid.updates, "latency": self._latency.report(),
             },
-        )
+        )  # fmt: skip
         self._steps = self._step_ns = self._step_max_ns = self._age_max_ns = 0
 
     # ------------------------------------------------------------ requests

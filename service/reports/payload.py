@@ -19,11 +19,10 @@ from service.reports.page import Section, embedded_figure, fact_table, render_pa
 VERDICT_TEXT = {
     "determined": "the payload is determined",
     "partly_determined": "there is a payload; some of it is not determined by these data",
-    "doubtful": "there is a payload, but its figures are not to be trusted",
-    "no_payload": "no payload is seen",
+    "doubtful": "there is a payload, but its figures are not to be trusted", "no_payload": "no payload is seen",
     "not_determined": "these data do not determine a payload",
     "not_explained": "the recording is not explained; no payload is reported",
-}
+}  # fmt: skip
 
 
 def payload_facts(result: PayloadResult, before: ModelFile, loaded: Path) -> list[tuple[str, str]]:

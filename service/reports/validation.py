@@ -93,10 +93,9 @@ class ValidationReport:
             return None
         return {
             "fitted": {"lower": fitted.lower, "upper": fitted.upper},
-            "seen": {"lower": seen.lower, "upper": seen.upper},
-            "share_outside": self.result.outside,
+            "seen": {"lower": seen.lower, "upper": seen.upper}, "share_outside": self.result.outside,
             "within": bool((self.result.outside == 0.0).all()),
-        }
+        }  # fmt: skip
 
 
 def report_validation(model: ModelFile, recording: Recording, span: Span | None = None) -> ValidationReport:

@@ -238,10 +238,8 @@ class CommandedDriver(OpenedInWith):
             "enable_failure": self._failure,
             "drives": [
                 {
-                    "joint": joint.name,
-                    "state": "fault" if tripped and state != "unknown" else state,
-                    "enabled": self.enabled and not tripped,
-                    "dropped_out": bool(tripped),
+                    "joint": joint.name, "state": "fault" if tripped and state != "unknown" else state,
+                    "enabled": self.enabled and not tripped, "dropped_out": bool(tripped),
                 }
                 for joint, tripped in zip(self._model.joints, self._tripped, strict=True)
             ],

@@ -112,11 +112,10 @@ def _sync_managers(profile: DeviceProfile) -> bytes:
 
     mailbox, outputs, inputs = profile.mailbox, profile.outputs, profile.inputs
     areas = (
-        (mailbox.receive_start, mailbox.receive_bytes),
-        (mailbox.send_start, mailbox.send_bytes),
+        (mailbox.receive_start, mailbox.receive_bytes), (mailbox.send_start, mailbox.send_bytes),
         (outputs.start, length(profile.rx_pdos, outputs.assigned)),
         (inputs.start, length(profile.tx_pdos, inputs.assigned)),
-    )
+    )  # fmt: skip
     return b"".join(
         struct.pack("<2H4B", *area, control, 0, 1, kind)
         for kind, (area, control) in enumerate(zip(areas, SM_CONTROLS, strict=True), start=1)

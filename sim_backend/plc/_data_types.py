@@ -148,12 +148,10 @@ def structure(name: str, fields: Sequence[tuple[str, DataType, str]], comment: s
     size = _up(end, alignment)
     dtype = np.dtype(
         {
-            "names": [item.name for item in items],
-            "formats": [item.type.numpy for item in items],
-            "offsets": [item.offset for item in items],
-            "itemsize": size,
+            "names": [item.name for item in items], "formats": [item.type.numpy for item in items],
+            "offsets": [item.offset for item in items], "itemsize": size,
         }
-    )
+    )  # fmt: skip
     return DataType(name, Kind.STRUCTURE, dtype, size, alignment, items=tuple(items), comment=comment)
 
 

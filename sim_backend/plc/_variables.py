@@ -81,22 +81,18 @@ def _main() -> list[Variable]:
     tool = structure(
         "ST_Tool",
         [
-            ("sName", kinds.string(15), "what it is called"),
-            ("bClosed", elementary("BOOL"), ""),
-            ("fMass", elementary("LREAL"), "[kg]"),
-            ("aCentre", array(elementary("REAL"), [(1, 3)]), "[m]"),
+            ("sName", kinds.string(15), "what it is called"), ("bClosed", elementary("BOOL"), ""),
+            ("fMass", elementary("LREAL"), "[kg]"), ("aCentre", array(elementary("REAL"), [(1, 3)]), "[m]"),
         ],
         "a tool",
-    )
+    )  # fmt: skip
     station = structure(
         "ST_Station",
         [
-            ("nNumber", elementary("INT"), ""),
-            ("stTool", tool, "in the gripper"),
-            ("aTools", array(tool, [(0, 3)]), "in the rack"),
-            ("rTool", kinds.reference(tool), "in use"),
+            ("nNumber", elementary("INT"), ""), ("stTool", tool, "in the gripper"),
+            ("aTools", array(tool, [(0, 3)]), "in the rack"), ("rTool", kinds.reference(tool), "in use"),
         ],
-    )
+    )  # fmt: skip
     mode = kinds.enumeration("E_Mode", [("Manual", 0), ("Automatic", 1), ("Setup", 10)])
     plain = {
         "nByte": "BYTE", "nInt": "INT", "nWord": "WORD", "nDint": "DINT", "nUdint": "UDINT", "nLint": "LINT",

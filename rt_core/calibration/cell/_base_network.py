@@ -76,11 +76,9 @@ class Sighting:
         keep = [k for k, number in enumerate(self.stations) if number != station]
         rows = np.concatenate([np.arange(6 * k, 6 * k + 6) for k in keep]) if keep else np.arange(0)
         return Sighting(
-            tuple(self.stations[k] for k in keep),
-            tuple(self.bases[k] for k in keep),
-            self.covariance[np.ix_(rows, rows)],
-            self.freedom,
-        )
+            tuple(self.stations[k] for k in keep), tuple(self.bases[k] for k in keep),
+            self.covariance[np.ix_(rows, rows)], self.freedom,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

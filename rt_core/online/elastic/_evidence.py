@@ -60,13 +60,9 @@ def evidence(root: FloatArray, theta: FloatArray, start: FloatArray, left: float
     more = 1.0 / max(share, 1e-3) - 1.0
     moved = more * np.concatenate((data[spring], -made_of)) / scale
     return Evidence(
-        np.where(shown, spread / scale, np.inf),
-        inverse / np.outer(spread, spread),
-        np.where(shown, 1.0 / np.diag(inverse), 0.0),
-        pull,
-        np.where(shown, pull + moved, 0.0),
-        share,
-    )
+        np.where(shown, spread / scale, np.inf), inverse / np.outer(spread, spread),
+        np.where(shown, 1.0 / np.diag(inverse), 0.0), pull, np.where(shown, pull + moved, 0.0), share,
+    )  # fmt: skip
 
 
 def _inverse(unit: FloatArray) -> FloatArray:

@@ -40,25 +40,19 @@ def owner_of(
 ) -> str:  # fmt: skip
     """Return the hash of all inputs of an estimator, which a saved state must match."""
     given = {
-        "drive": asdict(drive),
-        "start": {name: float(value) for name, value in start.items()},
-        "rate_hz": rate_hz,
-        "settings": asdict(settings),
-        "encoders": [lag_s, zero],
+        "drive": asdict(drive), "start": {name: float(value) for name, value in start.items()}, "rate_hz": rate_hz,
+        "settings": asdict(settings), "encoders": [lag_s, zero],
         "errors": None if errors is None else [dict(errors.shift), dict(errors.std), errors.doubtful],
-    }
+    }  # fmt: skip
     return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
 
 
 def saved(owner: str, arrays: Mapping[str, FloatArray], s: FloatArray, ints: IntArray) -> dict[str, Any]:
     """Return the state to save: numbers, a text and arrays, `arrays` by name."""
     return {
-        "format": STATE_FORMAT,
-        "hash": owner,
-        "learned": s[list(_LEARNED)],
-        "counted": ints[list(_COUNTED)],
+        "format": STATE_FORMAT, "hash": owner, "learned": s[list(_LEARNED)], "counted": ints[list(_COUNTED)],
         **{name: _columns(name, array).copy() for name, array in arrays.items()},
-    }
+    }  # fmt: skip
 
 
 def _columns(name: str, array: FloatArray) -> FloatArray:

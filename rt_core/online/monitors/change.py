@@ -353,15 +353,11 @@ class ChangeDetector:
     def state(self) -> dict[str, Any]:
         """Return the state to save, as arrays; a change under classification is left out."""
         return {
-            "watch": self.watch.rows.copy(),
-            "levels": self._levels.copy(),
-            "baseline": self._baseline.copy(),
-            "load": self._load.copy(),
-            "information": self._information.copy(),
-            "faulty": self._faulty.astype(np.int64),
-            "friction": self._friction.copy(),
+            "watch": self.watch.rows.copy(), "levels": self._levels.copy(), "baseline": self._baseline.copy(),
+            "load": self._load.copy(), "information": self._information.copy(),
+            "faulty": self._faulty.astype(np.int64), "friction": self._friction.copy(),
             "flags": np.array([self.active, self._load_ns, self._pause], dtype=np.int64),
-        }
+        }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned; raise `ValueError`, without a change, if it is another arm's."""

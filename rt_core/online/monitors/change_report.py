@@ -16,13 +16,10 @@ ArmChangeKind = Literal[
 
 _MAX_NAMED = 4  # causes of an ambiguous change
 _CAUSES = {
-    "payload": "the payload",
-    "friction": "friction of {}",
-    "friction_of_all": "friction of all joints",
-    "sensor_gain": "the gain of the torque sensor of {}",
-    "gain_of_all": "the gain of all torque sensors",
+    "payload": "the payload", "friction": "friction of {}", "friction_of_all": "friction of all joints",
+    "sensor_gain": "the gain of the torque sensor of {}", "gain_of_all": "the gain of all torque sensors",
     "sensor_offset": "the offset of the torque sensor of {}",
-}
+}  # fmt: skip
 _VERBS = {"payload_attached": "attached", "payload_released": "released", "payload_moved": "moved"}
 
 
@@ -69,14 +66,10 @@ def sensor_change(fit: Fit, joint: str, total: float, recovered: bool, since_ns:
         "sensor_recovered" if recovered else "sensor_fault",
         f"{what} is as before" if recovered else f"{what} has changed by {size}",
         {
-            "since": since_ns * 1e-9,
-            "joints": [joint],
-            "cause": fit.hypothesis.cause,
-            "change": change,
-            "std": float(fit.std[0]),
-            "total": total,
+            "since": since_ns * 1e-9, "joints": [joint], "cause": fit.hypothesis.cause, "change": change,
+            "std": float(fit.std[0]), "total": total,
         },
-    )
+    )  # fmt: skip
 
 
 def payload_change(

@@ -312,13 +312,10 @@ class DriftDetector:
         reasons = [_describe(p) for p in parameters]
         reasons += [f"mean squared residual of {joint} {level:.1f} times as large" for joint, level in levels.items()]
         return DriftReport(
-            "drifted" if self._since_ns is not None else "steady",
-            self._since_ns,
-            {joint: "drifted" if joint in moved else "steady" for joint in self.joints},
-            parameters,
-            levels,
+            "drifted" if self._since_ns is not None else "steady", self._since_ns,
+            {joint: "drifted" if joint in moved else "steady" for joint in self.joints}, parameters, levels,
             "; ".join(reasons),
-        )
+        )  # fmt: skip
 
     # -- state ----------------------------------------------------------------------------------
 

@@ -244,13 +244,11 @@ def corrected_geometry(document: dict[str, Any], nominal: Geometry, point: str) 
 
     joints = tuple(
         replace(
-            joint,
-            rotation=np.array(found["rotation"]),
-            translation=np.array(found["translation"]),
+            joint, rotation=np.array(found["rotation"]), translation=np.array(found["translation"]),
             axis=np.array(found["axis"]),
         )
         for joint, found in zip(nominal.joints, document["geometry"]["joints"], strict=True)
-    )
+    )  # fmt: skip
     tip = document["geometry"]["robot_tip" if point == "tip" else "tip"]
     rotation, translation = np.array(tip["rotation"]), np.array(tip["translation"])
     if rotation.shape != (3, 3) or translation.shape != (3,):
