@@ -124,7 +124,7 @@ def test_an_estimate_that_is_replaced_meanwhile_is_not_what_was_examined(
     answer_by(f"until [ -e {tmp_path}/go ]; do sleep 0.01; done; echo '{json.dumps(FOUND)}'", tmp_path, monkeypatch)
     arm = Arm(tmp_path)
     arm.go_on((tmp_path / "task").exists)
-    back = partial(arm.estimator.rollback, arm.estimator.checkpoint())  # not even time has passed
+    back = partial(arm.estimator.rollback, arm.estimator.snapshot())  # not even time has passed
     act: dict[str, Callable[[], Any]] = {"reset": arm.estimator.reset, "close": arm.examiner.close, "rollback": back}
     act.get(what, bool)()
     (tmp_path / "go").touch()
