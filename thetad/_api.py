@@ -10,7 +10,8 @@ import base64
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -23,11 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from drivers.files.atomic_write import write_bytes, write_text
-from drivers.files.importing.importer import load_data
+from drivers.files.importing.importer import DataError, load_data, parse_mapping
 from drivers.files.recordings.recording import Recording, RecordingMeta, read_recording
 from drivers.files.robots.file import RobotFile, load_robot
 from drivers.frame import CHANNELS
 from rt_core.model.base import link_torque
+from rt_core.model.ranges import LEAVES
 from rt_core.model.regressor import regressor
 from rt_core.types import FloatArray
 from service.client import ESTIMATES, ClientKey, Subscriber
@@ -48,26 +50,31 @@ _UNITS = {"dq": ("rad/s", "m/s"), "tau": ("N*m", "N"), "current": ("A", "A"), "t
 
 
 def _table(rows: list[dict[str, Any]]) -> Any:
-    """Return rows as a DataFrame where pandas is installed, else as they are."""
+    """Return rows as a DataFrame where pandas is installed, else a copy of them."""
     try:
         from pandas import DataFrame
     except ImportError:
-        return rows
+        return [dict(row) for row in rows]
     return DataFrame(rows)
 
 
 class Model:
     """An identified model, from `identify` or a model file (.yaml); `ModelFileError` if it cannot be read.
 
-    `theta` (p,) are the base parameters `names`, `covariance` (p, p) is zero where nothing is known; a value that the
-    data do not determine is open in `parameters` only.  `file` has everything of it.
+    `theta` (p,) are the base parameters `names`, with `covariance` (p, p); both cannot be written to, and are NaN where
+    `parameters` has no value or no standard deviation.  `file` has everything of it, also what torque is computed with.
     """
 
     def __init__(self, source: File | ModelFile | Model) -> None:
         given = source.file if isinstance(source, Model) else source
         self.file: ModelFile = given if isinstance(given, ModelFile) else load_model(given)
-        self.names, self.theta, self.covariance = self.file.base.names, self.file.theta, self.file.covariance
-        self.verdict: str = self.file.document["verdict"]
+        self.names, self.verdict = self.file.base.names, str(self.file.document["verdict"])
+        rows = self.file.document["parameters"]
+        known, sure = (np.array([row[key] is not None for row in rows]) for key in ("value", "std"))
+        self.theta: FloatArray = np.where(known, self.file.theta, np.nan)
+        self.covariance: FloatArray = np.where(np.outer(known & sure, known & sure), self.file.covariance, np.nan)
+        for array in (self.theta, self.covariance):
+            array.setflags(write=False)
 
     @property
     def parameters(self) -> Any:
@@ -77,7 +84,7 @@ class Model:
     def regressor(
         self, q: ArrayLike, dq: ArrayLike, ddq: ArrayLike, temperature: ArrayLike | None = None
     ) -> FloatArray:
-        """Return the base regressor (N, n, p) at states (N, n) [rad or m, and their rates]: `tau = Y @ theta`.
+        """Return the base regressor (N, n, p) at states (N, n) [rad or m, and their rates]: `tau = Y @ file.theta`.
 
         A model whose friction follows temperature needs that of the joints (N, n) [degC].
         """
@@ -85,14 +92,32 @@ class Model:
         states = [np.atleast_2d(np.asarray(x, dtype=np.float64)) for x in (q, dq, ddq)]
         if any(x.shape != states[0].shape or x.shape[1] != model.n for x in states):
             raise ValueError(f"q, dq, ddq: expected shape (N, {model.n}) each, not {[x.shape for x in states]}")
-        load = link_torque(model, base, self.theta, *states) if base.layout.has_load else None
+        load = link_torque(model, base, self.file.theta, *states) if base.layout.has_load else None
         warm = None if temperature is None else np.asarray(temperature, dtype=np.float64)
         return regressor(model, base.layout, *states, load=load, temperature=warm)
 
     def torque(self, q: ArrayLike, dq: ArrayLike, ddq: ArrayLike, temperature: ArrayLike | None = None) -> FloatArray:
-        """Return the joint torque (N, n) [N*m or N] at states (N, n), or (n,) at one state (n,)."""
-        tau = np.asarray(self.regressor(q, dq, ddq, temperature) @ self.theta)
+        """Return the joint torque (N, n) [N*m or N] at states (N, n), or (n,) at one state (n,).
+
+        Warns beyond speeds and temperatures that friction was identified at, as the module of `to_python` does.
+        """
+        tau = np.asarray(self.regressor(q, dq, ddq, temperature) @ self.file.theta)
+        for text in self._beyond(np.atleast_2d(np.asarray(dq, dtype=np.float64)), temperature):
+            warnings.warn(text, stacklevel=2)
         return tau[0] if np.ndim(q) == 1 else tau
+
+    def _beyond(self, dq: FloatArray, temperature: ArrayLike | None) -> Iterator[str]:
+        """Yield what `_FAST` and `_WITH_TEMPERATURE` of the exported module say, once for all states."""
+        ranges, seen, where = self.file.ranges, self.file.temperatures, "where its friction was identified"
+        if ranges is not None:
+            for joint, (v, limit) in enumerate(zip(np.fmax.reduce(np.abs(dq), initial=0.0), ranges.speed, strict=True)):
+                if limit > 0.0 and v > LEAVES * limit:
+                    yield f"joint {joint + 1} is faster than {LEAVES:g} x {limit:.3g}, {where}"
+        if seen is not None and temperature is not None:
+            lower, upper = seen.plain
+            outside = seen.outside(np.atleast_2d(np.asarray(temperature, dtype=np.float64)))
+            for joint in np.flatnonzero(outside.any(axis=0)):
+                yield f"joint {joint + 1} is outside {lower[joint]} to {upper[joint]} degC, {where}"
 
     def to_urdf(self) -> str:
         """Return a URDF with the identified links and friction."""
@@ -207,20 +232,21 @@ def import_table(
     """Return a log as a recording, checked as `thetad import` does.
 
     `data` is a file (CSV, NPZ, MAT, MCAP ...), a DataFrame, or a map of arrays; `mapping` the file, or the name of one,
-    that says what its columns are (docs/recordings.md).  Without it the columns are `t` (N,) [s] and those of `q`,
-    `dq`, `tau`, `current`, `q_motor`, `temperature` and `setpoint` that were measured, arrays (N, n) or columns `q1` to
-    `qn`, of the joints of `robot`, in SI units on the joint side.
+    that says what its columns are (docs/recordings.md); `robot` takes the place of the one that it names.  Without it
+    `data` is no file, and the columns are `t` (N,) [s] and those of `q`, `dq`, `tau`, `current`, `q_motor`,
+    `temperature` and `setpoint` that were measured, arrays (N, n) or columns `q1` to `qn`, of the joints of `robot`, in
+    SI units on the joint side.  Others are left out.  What an import says beside an error is a warning.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(data) if isinstance(data, str | Path) else Path(folder, "table.npz")
-        if not isinstance(data, str | Path):
-            arrays = {str(name): np.asarray(data[name]) for name in data.keys()}  # noqa: SIM118 - a DataFrame, too
-            if mapping is None and robot is not None:
-                arrays, mapping = _by_channel(arrays, _robot(robot), path.with_suffix(".toml"))
-            np.savez(path, allow_pickle=False, **arrays)
-        if mapping is None:
-            raise ValueError(f"{path.name}: say what the columns are: mapping is missing, or robot for columns in SI")
-        return load_data(path, mapping)[0]
+    known, chosen = None if robot is None else _robot(robot), mapping
+    if not isinstance(data, str | Path):
+        data = {str(name): data[name] for name in data.keys()}  # noqa: SIM118 - a DataFrame, too
+        chosen = _by_channel(data, known) if mapping is None and known is not None else mapping
+    if chosen is None:
+        raise ValueError("mapping is missing: robot alone does for columns in SI of a table in memory, not for a file")
+    recording, found = load_data(data, chosen, robot=known)
+    for text in found["warnings"]:
+        warnings.warn(text, stacklevel=2)
+    return recording
 
 
 def simulate(
@@ -258,8 +284,11 @@ def identify(
     """
     from service.jobs.kinds.identify import KIND, identified
 
-    given = json_values({**options, "recording": "a recording", "method": method, "span": span})
-    report = identified(KIND.read(given), _robot(robot), _recording(recording), lambda *_: None)
+    p = KIND.read(_plain({**options, "recording": "a recording", "method": method, "span": span}))
+    arm, data = _robot(robot), _recording(recording)
+    seeds = (p.model_copy(update={"seed": p.seed + k}) for k in range(p.multi_start))
+    reports = (identified(each, arm, data, lambda *_: None) for each in seeds)
+    report = min(reports, key=lambda each: search.cost if (search := each.result.estimate.search) else 0.0)
     found = report.result
     return Identification(found.verdict, found.reasons, json_values(report.summary()), report, report.html)
 
@@ -301,12 +330,9 @@ def calibrate(measurements: Mapping[str, Any] | File, robot: RobotFile | File, *
     from service.jobs.kinds.calibrate import KIND
 
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(measurements) if isinstance(measurements, str | Path) else Path(folder, "measurements.csv")
-        if not isinstance(measurements, str | Path):
-            names = list(measurements.keys())
-            rows = np.column_stack([measurements[name] for name in names])
-            np.savetxt(path, rows, "%.17g", delimiter=",", header=",".join(names), comments="")
-        return Calibration(*_run(KIND, robot, {**options, "measurements": str(path)}, measurements=path))
+        tables = {"measurements": measurements, "check": options.get("check")}
+        inputs = {name: _file(table, Path(folder, name)) for name, table in tables.items() if table is not None}
+        return Calibration(*_run(KIND, robot, {**options, **inputs}, **inputs))
 
 
 def excite(robot: RobotFile | File, **options: Any) -> Excitation:
@@ -338,11 +364,25 @@ def _recording(recording: Recording | File) -> Recording:
     return recording if isinstance(recording, Recording) else read_recording(recording)
 
 
+def _file(table: Mapping[str, Any] | File, path: Path) -> Path:
+    """Return the file of measurements; those in memory are written to `path`, with all digits."""
+    if isinstance(table, str | Path):
+        return Path(table)
+    rows = np.column_stack([np.asarray(table[name], dtype=np.object_) for name in table.keys()])  # noqa: SIM118
+    np.savetxt(path, rows, "%s", ",", header=",".join(map(str, table.keys())), comments="", encoding="utf-8")
+    return path
+
+
+def _plain(options: Mapping[str, Any]) -> Any:
+    """Return options as JSON values, but NaN and infinity as they are, for no parameter takes them."""
+    return json.loads(json.dumps(options, default=lambda x: x.tolist() if hasattr(x, "tolist") else str(x)))
+
+
 def _run(
     kind: Kind[Any], robot: RobotFile | File, options: Mapping[str, Any], **inputs: Path
 ) -> tuple[str, tuple[str, ...], dict[str, Any], dict[str, bytes], Callable[[], str]]:
     """Run a job and return what a `Result` has."""
-    given = kind.read(json_values({**options, "robot": json.dumps(_robot(robot).source)}))
+    given = kind.read(_plain({**options, "robot": json.dumps(_robot(robot).source)}))
     with tempfile.TemporaryDirectory() as folder:
         known = {name: Input.of(path) for name, path in inputs.items()}
         ws = Workspace(Path(folder), datetime.now(UTC).isoformat(timespec="seconds"), inputs=known)
@@ -352,17 +392,18 @@ def _run(
     return outcome.verdict, reasons, outcome.metrics, files, files["report.html"].decode
 
 
-def _by_channel(columns: Mapping[str, Any], robot: RobotFile, path: Path) -> tuple[dict[str, Any], Path]:
-    """Return `t` and channels (N, n), from columns `q1` to `qn` or as given, and write their mapping to `path`."""
-    found = {name: columns[name] for name in ("t", *CHANNELS) if name in columns}
-    for channel in set(CHANNELS) - set(found):
-        numbered = [columns[name] for k in range(len(columns)) if (name := f"{channel}{k + 1}") in columns]
-        if numbered:
-            found[channel] = np.column_stack(numbered)
+def _by_channel(names: Mapping[str, Any], robot: RobotFile) -> Any:
+    """Return the mapping of `t` and channels, arrays or columns `q1` to `qn`."""
     slides = [joint.kind != "revolute" for joint in robot.model.joints]
-    units = {name: [_UNITS.get(name, _POSITION)[slide] for slide in slides] for name in found.keys() - {"t"}}
-    content: dict[str, Any] = {"format": 1, "name": robot.model.name, "robot": "robot.toml", "missing": "mask"}
-    content |= {"time": {"column": "t"}} | {name: {"columns": name, "unit": unit} for name, unit in units.items()}
-    for file, source in ((path, content), (path.with_name("robot.toml"), robot.source)):
-        file.write_text(toml_text(source), encoding="utf-8")
-    return found, path
+    content: dict[str, Any] = {"format": 1, "name": "table", "missing": "mask", "time": {"column": "t"}}
+    for channel in CHANNELS:
+        wanted = [f"{channel}{k + 1}" for k in range(len(slides))]
+        given = [name for name in names if re.fullmatch(rf"{channel}[0-9]+", name)]
+        wrong = [f"there is no {name}" for name in wanted if name not in given]
+        wrong += [f"{name} is none of them" for name in given if name not in wanted]
+        if channel not in names and given and wrong:
+            raise DataError(f"columns of {channel} are {wanted[0]} to {wanted[-1]}: {', '.join(wrong)}")
+        if channel in names or given:
+            units = [_UNITS.get(channel, _POSITION)[slide] for slide in slides]
+            content[channel] = {"columns": channel if channel in names else wanted, "unit": units}
+    return parse_mapping(toml_text(content).encode())

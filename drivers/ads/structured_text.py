@@ -1,7 +1,7 @@
 """Write the PLC's types and global variables in Structured Text, from `layout`.
 
-Run as `python -m drivers.ads.structured_text`.  Without arguments it writes the files in `deploy/twincat`;
-`--axes 6 --to FOLDER` writes those of another arm.
+Run as `COMMAND`.  Without arguments it writes the files in `deploy/twincat`, in a clone; `--axes 6 --to FOLDER` writes
+those of another arm.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from drivers.files.shipped import shipped
 
 FOLDER = shipped("deploy/twincat")
 DEFAULT = Sizes(axes=9)
-_MADE = "// Made by `python -m drivers.ads.structured_text`; a change here is not known to thetad.\n"
+COMMAND = f"python -m {__package__}.structured_text"
+_MADE = f"// Made by `{COMMAND}`; a change here is not known to thetad.\n"
 
 
 def _declared(field: Field) -> str:
@@ -56,9 +57,7 @@ def sizes_text(sizes: Sizes) -> str:
 
 def variables_text() -> str:
     """Return the global variable list `GVL_Theta`."""
-    lines = []
-    for name, (kind, lengths) in VARIABLES.items():
-        lines.append(f"    {name} : {_declared(Field(name, kind, lengths, ''))};")
+    lines = [f"    {name} : {_declared(Field(name, *kind, ''))};" for name, kind in VARIABLES.items()]
     return f"{_MADE}{{attribute 'qualified_only'}}\nVAR_GLOBAL\n" + "\n".join(lines) + "\nEND_VAR\n"
 
 
@@ -74,7 +73,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--block-samples", type=int, default=DEFAULT.block_samples)
     parser.add_argument("--blocks", type=int, default=DEFAULT.blocks)
     parser.add_argument("--setpoints", type=int, default=DEFAULT.setpoints)
-    parser.add_argument("--to", type=Path, default=FOLDER, help="folder (default: deploy/twincat)")
+    installed = __package__.startswith("thetad")  # from a wheel, whose files are not ours to write
+    parser.add_argument("--to", type=Path, default=FOLDER, required=installed, help="folder (default: deploy/twincat)")
     given = parser.parse_args(arguments)
     given.to.mkdir(parents=True, exist_ok=True)
     for name, text in files(Sizes(given.axes, given.block_samples, given.blocks, given.setpoints)).items():

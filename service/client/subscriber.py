@@ -67,7 +67,7 @@ class Subscriber(Connection):
     ----------
     endpoint : str or sequence of str
         Such as `client.ESTIMATES`, or several of one daemon; a missing daemon shows only by the absence of messages.
-    topics : iterable of str
+    topics : iterable of str, or one
         `<arm>/<kind>`, or an empty text for everything.
     timeout_s : float
         Longest wait of `receive` and of iteration for one message.
@@ -92,7 +92,7 @@ class Subscriber(Connection):
         self.invalid = 0
         options: list[tuple[int, int | bytes]] = [(zmq.RCVHWM, queue), (zmq.MAXMSGSIZE, MAX_MESSAGE)]
         options += [(zmq.RECONNECT_IVL, 50), (zmq.RECONNECT_IVL_MAX, 500)]
-        options += [(zmq.SUBSCRIBE, topic.encode()) for topic in topics]
+        options += [(zmq.SUBSCRIBE, topic.encode()) for topic in ([topics] if isinstance(topics, str) else topics)]
         first, *others = [endpoint] if isinstance(endpoint, str) else endpoint
         super().__init__(zmq.SUB, first, key, tuple(options))
         for other in others:

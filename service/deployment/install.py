@@ -8,6 +8,7 @@ import pwd
 import re
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,9 @@ FileState = Literal["new", "same", "changed", "kept", "obsolete"]
 SHIPPED = shipped_folder("deploy")
 #: Placeholders in the files of `deploy/`.
 _PREFIX, _CARD = "/opt/thetad", "enp3s0"
-#: The folder with the `.venv` of the service: this clone, or of a wheel the usual place.
-HOME = SHIPPED.parent if (SHIPPED.parent / "Makefile").is_file() else Path(_PREFIX)
+#: The folder with the `.venv` of the service: this clone, or of a wheel that of its environment, or the usual place.
+_OWN = Path(sys.prefix).parent if Path(sys.prefix).name == ".venv" else Path(_PREFIX)
+HOME = SHIPPED.parent if (SHIPPED.parent / "Makefile").is_file() else _OWN
 PROGRAM, INTERPRETER = ".venv/bin/thetad", ".venv/bin/python"
 _LINKS = 40  # more links are a loop
 CONFIGURATION = Path("/etc/thetad/thetad.toml")
@@ -121,9 +123,11 @@ def make_plan(
             text = (shipped / source).read_text(encoding="utf-8")
         except FileNotFoundError as error:
             raise DeployError(f"{shipped / source}: is missing; install from a clone or a wheel") from error
-        if shipped.is_relative_to(prefix):
-            text = text.replace(f"{_PREFIX}/deploy", str(shipped))
-        content = _filled(source, text, prefix, interface)
+        documents = shipped if shipped.is_relative_to(prefix) else prefix / "deploy"
+        card = escaped(interface or _CARD) if source.endswith("ethercat.conf") else interface or _CARD
+        # in one pass: the new texts may contain the old ones
+        new = {f"{_PREFIX}/deploy": str(documents), _PREFIX: str(prefix), _CARD: card}
+        content = re.sub("|".join(new), lambda match, new=new: new[match[0]], text)
         files.append(PlannedFile(source, Path(target), content, _state(below(root, Path(target)), content)))
     if interface is not None:
         there = (Path(target) for target in _OBSOLETE if below(root, Path(target)).is_file())
@@ -162,13 +166,6 @@ def escaped(name: str) -> str:
 def below(root: Path, path: Path) -> Path:
     """Return an absolute path relocated below `root`."""
     return root / path.relative_to("/")
-
-
-def _filled(source: str, text: str, prefix: Path, interface: str | None) -> str:
-    text = text.replace(_PREFIX, str(prefix))
-    if interface is None:
-        return text
-    return text.replace(_CARD, escaped(interface) if source.endswith("ethercat.conf") else interface)
 
 
 def _state(path: Path, content: str) -> FileState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,8 +26,9 @@ from drivers.ads.layout import (
 from drivers.ads.link.data_types import BIG_TYPE, DataType, Symbol, array_of, shape_of
 from drivers.ads.link.link import VALUE_BY_HANDLE, Link
 from drivers.ads.link.symbols import ABSENT, SymbolTable
+from drivers.ads.structured_text import COMMAND
 
-_REMEDY = "generate the PLC's types again (python -m drivers.ads.structured_text), or use the thetad that they are of"
+_REMEDY = f"generate the PLC's types again ({COMMAND}), or use the thetad that they are of"
 _MAX = {"nAxes": 64, "nBlockSamples": 1000, "nBlocks": 10_000, "nSetpoints": 10_000}
 #: IEC type -> other names of the same bytes.
 _SAME = {"UDINT": "DWORD", "ULINT": "LWORD"}
@@ -244,9 +246,7 @@ def _members(
 def _compare_sizes(variables: str, symbols: dict[str, Symbol], sizes: Sizes) -> None:
     """Compare sizes; padding at the end of a variable is accepted."""
     for name, (kind, lengths) in VARIABLES.items():
-        count = 1
-        for length in lengths:
-            count *= sizes.length(length)
+        count = math.prod(sizes.length(length) for length in lengths)
         expected, found = ctypes.sizeof(structure(kind, sizes)), symbols[name].size
         if found % count or found // count < expected or found // count >= expected + 8:
             raise LayoutMismatchError(

@@ -7,12 +7,13 @@ import os
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from drivers.files.importing._channels import Channels, read_channels
-from drivers.files.importing._data_files import open_data
-from drivers.files.importing._mapping import ImportFailedError, Mapping, MappingError, load_mapping
+from drivers.files.importing._data_files import ArraySource, open_data
+from drivers.files.importing._mapping import ImportFailedError, Mapping, MappingError, load_mapping, parse_mapping
 from drivers.files.importing.checks import (
     check_increasing,
     check_one_clock,
@@ -37,7 +38,7 @@ from rt_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
     "DataError", "DataNotFoundError", "ImportFailedError", "ImportResult", "MappingError", "import_recording",
-    "load_data",
+    "load_data", "parse_mapping",
 ]  # fmt: skip
 
 
@@ -106,20 +107,27 @@ def import_recording(
         temporary.unlink(missing_ok=True)
     if progress is not None:
         progress(1.0)
-    return ImportResult(path=str(target), **result)  # type: ignore[arg-type]
+    return ImportResult(path=str(target), **result)
 
 
 def load_data(
-    data: str | Path, mapping: Mapping | str | Path, progress: Progress | None = None
-) -> tuple[Recording, dict[str, object]]:
-    """Read and check `data`; return it and `ImportResult` without its path; raises as `import_recording`."""
-    path = Path(data)
+    data: str | Path | MappingType[str, Any], mapping: Mapping | str | Path, progress: Progress | None = None,
+    robot: RobotFile | None = None,
+) -> tuple[Recording, dict[str, Any]]:  # fmt: skip
+    """Read and check `data`; return it and `ImportResult` without its path; raises as `import_recording`.
+
+    `data` may also be arrays by name, called a table in messages; `robot` takes the place of the mapping's.
+    """
+    path = Path(data) if isinstance(data, str | Path) else Path("table")
     if not isinstance(mapping, Mapping):
         mapping = load_mapping(mapping, path.parent)
     content = mapping.content
-    robot = _robot(mapping)
+    robot = _robot(mapping) if robot is None else robot
     masking = content.missing == "mask"
-    source = open_data(path, content.csv, masking, progress)
+    if isinstance(data, str | Path):
+        source, sha256 = open_data(path, content.csv, masking, progress), _sha256(path)
+    else:
+        source, sha256 = ArraySource(path, [*data], data.__getitem__), ""
     channels = read_channels(source, mapping, robot)
     rows = channels.rows
     t_ns, nominal_hz = _time(source, mapping, rows)
@@ -150,11 +158,9 @@ def load_data(
             f"{steps.gaps} steps are longer than three median steps of {steps.step_median_s:.6g} s; the longest, "
             f"{steps.step_max_s:.6g} s, is at {steps.longest_gap_at_s:.6g} s"
         )
-    hint = unit_of_time(steps.step_median_s, content.time.unit) if content.time.column is not None else None
-    if hint is not None:
+    if content.time.column is not None and (hint := unit_of_time(steps.step_median_s, content.time.unit)):
         warnings.append(hint)
-    repeated = _repeated(values)
-    if repeated:
+    if repeated := _repeated(values):
         warnings.append(f"{repeated} samples repeat the values of the sample before; they are kept as they are")
     if dropped:
         warnings.append(f"{dropped} rows repeat the row before, time stamp included; they were left out")
@@ -162,18 +168,14 @@ def load_data(
         warnings.append(f"{masked} joint samples lack a value and are marked invalid")
     rate_hz = nominal_hz or 1.0 / steps.step_median_s
     recording = Recording(
-        t=t,
-        t_ns=t_ns,
-        seq=np.arange(len(t_ns), dtype=np.int64),
-        channels=values,
-        valid=valid,
+        t=t, t_ns=t_ns, seq=np.arange(len(t_ns), dtype=np.int64), channels=values, valid=valid,
         meta=RecordingMeta(
             robot=content.name if robot is None else robot.model.name, joint_names=channels.joint_names,
-            units=channels.units, rate_hz=rate_hz, source=path.name, source_sha256=_sha256(path), mapping=content.name,
+            units=channels.units, rate_hz=rate_hz, source=path.name, source_sha256=sha256, mapping=content.name,
             extra={"mapping_sha256": mapping.sha256},
         ),
     )  # fmt: skip
-    result: dict[str, object] = {
+    result: dict[str, Any] = {
         "source": str(path), "mapping": mapping.label, "robot": recording.robot, "joint_names": recording.joint_names,
         "units": recording.units, "channels": tuple(values), "rows": rows, "frames": recording.samples,
         "dropped": dropped, "repeated_samples": repeated, "masked": masked, "duration_s": recording.duration_s,
@@ -253,10 +255,9 @@ def _repeated(values: MappingType[str, FloatArray]) -> int:
 
 def _check_counters(path: Path, values: MappingType[str, FloatArray], joint_names: tuple[str, ...]) -> None:
     """Raise `DataError` if currents or torques are signed numbers that were read as unsigned."""
-    for name in ("current", "tau"):
-        for j, joint in enumerate(joint_names):
-            if name in values and rolls_over(values[name][:, j]):
-                x = values[name][:, j]
+    for name in filter(values.__contains__, ("current", "tau")):
+        for joint, x in zip(joint_names, values[name].T, strict=True):
+            if rolls_over(x):
                 raise DataError(
                     f"{path}: {name} of joint {joint} jumps by nearly its whole range, between {np.nanmin(x):.4g} and "
                     f"{np.nanmax(x):.4g}, {int(np.sum(np.abs(np.diff(x)) > 0.9 * np.ptp(x[np.isfinite(x)])))} times: "
@@ -269,12 +270,10 @@ def _repair_positions(
     warnings: list[str],
 ) -> list[ChannelFault]:  # fmt: skip
     """Unwrap positions, and mark samples of dropouts missing if `masking`; returns what was found."""
-    if "q" not in values:
+    turns = channels.position_turns
+    if turns is None:  # no positions
         return []
-    turns = [2.0 * np.pi if unit == "rad" else 0.0 for unit in channels.units]
-    if channels.position_turns is not None:
-        turns = list(channels.position_turns)
-    faults = position_faults(t, values["q"], turns, max_velocity=limits)
+    faults = position_faults(t, values["q"], list(turns), max_velocity=limits)
     for fault in faults:
         joint = channels.joint_names[fault.joint]
         if fault.kind == "wrap":

@@ -204,7 +204,7 @@ def lacks_room(error: BaseException | None) -> bool:
 
 def main() -> int:
     """Run the job of a folder; the exit code is 0 if the outcome is good, EX_TEMPFAIL without room, 1 otherwise."""
-    parser = argparse.ArgumentParser(prog="python -m service.jobs.execution.runner")
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}.runner")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--parent", type=int, help="end at once if this is not the process that started this one")
     parser.add_argument("--priority", choices=PRIORITIES, default="idle", help="among all processes")
