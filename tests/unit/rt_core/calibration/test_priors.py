@@ -136,4 +136,6 @@ def test_priors_of_frames_are_refused() -> None:
     for name in ("tool_x", "base_rz"):
         with pytest.raises(CalibrationError, match=f"priors: {name} is not of the arm"):
             calibrate(UR10, q, measured, CalibrationSettings(priors=((name, 1e-4),)))
+    with pytest.raises(CalibrationError, match="priors: a1: a standard deviation must be above 0"):
+        CalibrationSettings(priors=(("a1", None),))  # type: ignore[arg-type]
     assert "tool_x" in error_model(UR10).names
