@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache
+from numbers import Real
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Interval
@@ -22,6 +24,7 @@ INFINITE = "may be infinite"
 Finite = Annotated[float, Interval()]
 Positive = Annotated[float, Gt(0.0)]
 NonNegative = Annotated[float, Ge(0.0)]
+Magnitude = Annotated[float, Interval(gt=0.0, lt=1e9)]  # whose squares and products do not overflow
 Share = Annotated[float, Interval(gt=0.0, le=1.0)]
 AnyShare = Annotated[float, Interval(ge=0.0, le=1.0)]
 Count = Annotated[int, Ge(0)]
@@ -32,6 +35,7 @@ AtLeastOne = Annotated[int, Ge(1)]
 MAX_SHARE = 0.85
 #: Longest delay from a measurement to its torque that the torque history covers [cycles].
 MAX_DELAY = 3
+_UNITS = {"hz": " Hz", "m": " m", "s": " s"}  # by the last part of a name
 _WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 
 
@@ -50,16 +54,17 @@ class Bounded:
             value = getattr(self, name)
             if known and value not in known and not (optional and value is None):
                 raise self.refusal(f"unknown {name} {value!r}; known: {', '.join(known)}")
-            for number in value if isinstance(value, (tuple, list)) else (value,):
-                if ends is None or (number is None and optional):
-                    continue
-                if number is None or (whole and number % 1 != 0):
+            if ends is None or (value is None and optional):
+                continue
+            several = isinstance(value, Iterable) and not isinstance(value, str)
+            for number in value if several else (value,):
+                if not isinstance(number, Real) or (whole and number % 1 != 0):
                     raise self.refusal(f"{name} must be a {'whole ' * whole}number, not {value}")
                 within = all(getattr(operator, sign)(number, end) for sign, end in ends.items())
                 if not within or not (infinite or math.isfinite(number)):
                     only = "" if infinite or isinstance(number, int) else "finite"
-                    each = " for each joint" if isinstance(value, (tuple, list)) else ""
-                    raise self.refusal(f"{name} must be {_text(ends, only)}{each}, not {value}")
+                    text = _text(ends, only, _UNITS.get(name.rpartition("_")[2], "")) + " for each joint" * several
+                    raise self.refusal(f"{name} must be {text}, not {value}")
 
 
 @cache
@@ -72,23 +77,22 @@ def _limits(kind: Any) -> dict[str, tuple[dict[str, float] | None, bool, tuple[s
     for field in fields(kind):
         hint = hints[field.name]
         optional = type(None) in get_args(hint)
-        while get_args(hint) and get_origin(hint) not in (Annotated, Literal):
-            hint = get_args(hint)[0]  # of `X | None` and of `tuple[X, ...]`
+        while (inner := get_args(hint)) and (get_origin(hint) not in (Annotated, Literal) or get_args(inner[0])):
+            hint = inner[0]  # of `X | None`, of `tuple[X, ...]` and of an annotated one
         marks = get_args(hint)[1:] if get_origin(hint) is Annotated else None
-        given = {sign: getattr(mark, sign, None) for mark in marks or () for sign in _WORDS if hasattr(mark, sign)}
-        ends = {sign: end for sign, end in given.items() if end is not None}
+        ends = {s: end for mark in marks or () for s in _WORDS if (end := getattr(mark, s, None)) is not None}
         known = get_args(hint) if get_origin(hint) is Literal else ()
         whole = marks is not None and get_args(hint)[0] is int
         found[field.name] = (None if marks is None else ends, INFINITE in (marks or ()), known, optional, whole)
     return found
 
 
-def _text(ends: dict[str, float], only: str) -> str:
+def _text(ends: dict[str, float], only: str, unit: str) -> str:
     """Return bounds as words; `only` is what a number with one bound or none must be besides."""
     if set(ends) == {"ge", "le"}:
         low, high = ends["ge"], ends["le"]
-        return "a share from 0 to 1" if (low, high) == (0.0, 1.0) else f"{low:g} to {high:g}"
-    texts = [f"{_WORDS[sign]} {end:g}" for sign, end in ends.items()]
+        return "a share from 0 to 1" if (low, high) == (0.0, 1.0) else f"from {low:g} to {high:g}{unit}"
+    texts = [f"{_WORDS[sign]} {end:g}{unit if end else ''}" for sign, end in ends.items()]
     return " and ".join([only] * (bool(only) and len(ends) < 2) + texts)
 
 

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from numbers import Real
+from typing import ClassVar, Literal
 
-from annotated_types import Interval
-
-from rt_core.settings import AtLeastOne, Bounded, Count, NonNegative, Positive
+from rt_core.settings import AtLeastOne, Bounded, Count, Magnitude, Share
 
 Method = Literal["lm", "pso", "pso_lm"]
 #: Largest valid joint position or measurement [rad or m].
 MAX = 1e6
 #: Largest compliance of a joint [rad/(N*m)] or [m/N]: a hundred times that of an industrial one.
 MAX_COMPLIANCE = 1e-3
-#: Largest error of a parameter [m or rad].
-Range = Annotated[float, Interval(gt=0.0, lt=math.pi)]
 
 
 class CalibrationError(ValueError):
     """Data or settings do not allow a calibration; the message says what to change."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FitSettings(Bounded):
     """Settings that requests contain, too."""
 
@@ -34,27 +31,27 @@ class FitSettings(Bounded):
     # reduce the weight of poses that do not fit (Huber to find the scale, then Tukey's bisquare); else least squares
     robust: bool = False
     excluded: tuple[str, ...] = ()  # parameters of the arm to hold at their nominal values
-    range_length: Range = 0.05  # largest error of a parameter [m]; these ranges are also the box searched by swarms
-    range_angle: Range = 0.1  # likewise [rad]
-    range_compliance: Positive = MAX_COMPLIANCE  # largest compliance of a joint [rad/(N*m)] or [m/N]
+    range_length: Share = 0.05  # largest error of a parameter [m]; these ranges are also the box searched by swarms
+    range_angle: Share = 0.1  # likewise [rad]
+    range_compliance: Share = MAX_COMPLIANCE  # largest compliance of a joint [rad/(N*m)] or [m/N]
     # prior standard deviation [m] of all errors of the arm without one in `priors`.  A parameter with a prior is never
     # held as dependent or imprecise
-    prior_length: Positive | None = None
-    prior_angle: Positive | None = None  # likewise [rad]
+    prior_length: Magnitude | None = None
+    prior_angle: Magnitude | None = None  # likewise [rad]
     compliance: bool = False  # estimate the compliance of the joints; their load must be given
     # root-mean-square error [m] at which swarms end (KIN: 0.5 mm); None: at the minimum, as "lm" always does
-    tolerance: Positive | None = None
+    tolerance: Magnitude | None = None
     seed: Count = 0  # of the swarms
     # expected standard deviation of a coordinate [m]; a result with more than 3 times as much is not explained.  If
     # None, one with more than 0.5 % of the distance from the base
-    expected_noise: Positive | None = None
+    expected_noise: Magnitude | None = None
     # standard deviation [m] of the errors of arms as built.  Parameters held as imprecise are uncertain by as much,
     # which the standard deviations of the others include
-    build_length: NonNegative = 1e-3
-    build_angle: NonNegative = 1e-3  # likewise [rad]
+    build_length: Magnitude = 1e-3
+    build_angle: Magnitude = 1e-3  # likewise [rad]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CalibrationSettings(FitSettings):
     """Settings of a calibration."""
 
@@ -67,5 +64,5 @@ class CalibrationSettings(FitSettings):
         """Check the ranges; raise `CalibrationError`."""
         super().__post_init__()
         for name, std in self.priors:
-            if not 0.0 < std < math.inf:
-                raise CalibrationError(f"{name}: a standard deviation must be above 0 and finite, not {std}")
+            if not isinstance(std, Real) or not 0.0 < std < math.inf:
+                raise CalibrationError(f"priors: {name}: a standard deviation must be above 0 and finite, not {std}")

@@ -75,7 +75,7 @@ class Limits:
                     f"joint '{joint.name}': lower limit {lower[i]:g} is not below the upper limit {upper[i]:g}"
                 )
             for name, value in (("velocity", velocity), ("acceleration", acceleration), ("effort", effort)):
-                if not value[i] > 0.0:
+                if not value[i] > 0.0 or (name == "acceleration" and not np.isfinite(value[i])):
                     raise ExcitationError(f"joint '{joint.name}': {name} limit {value[i]:g} leaves no motion")
         middle, half = 0.5 * (lower + upper), 0.5 * settings.position_fraction * (upper - lower)
         return cls(

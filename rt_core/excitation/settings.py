@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Interval
+from annotated_types import Ge, Interval, Len
 
 from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.shapes import Box, Capsule, Region
-from rt_core.settings import AtLeastOne, Bounded, NonNegative, Positive, Share
+from rt_core.settings import AtLeastOne, Bounded, Magnitude, Positive
 
 Objective = Literal["condition", "d_optimal", "e_optimal"]
 Columns = Literal["all", "rigid"]
@@ -19,10 +19,13 @@ Optimiser = Literal[Swarm, "gradient"]
 SAME = 1e-9
 #: Base frequency [Hz]: a period of 10 ms to nearly three hours.
 Frequency = Annotated[float, Interval(ge=1e-4, le=100.0)]
+#: Share of a limit; with the least of it no motion shows anything.
+Fraction = Annotated[float, Interval(ge=1e-3, le=1.0)]
+PerJoint = Annotated[tuple[Magnitude, ...], Len(1)]
 
 
-@dataclass(frozen=True)
-class MotionSettings(Bounded):
+@dataclass(frozen=True, kw_only=True)
+class DesignSettings(Bounded):
     """What is wanted of a motion, its limits and the effort of the search; requests contain these, too."""
 
     refusal: ClassVar[type[ValueError]] = ExcitationError
@@ -36,21 +39,22 @@ class MotionSettings(Bounded):
     columns: Columns = "all"
     rest: bool = True  # begin and end a period at rest, with zero acceleration (HYP)
     harmonics: AtLeastOne = 5
-    f_avoid_hz: Positive | None = None  # upper limit of the harmonics, such as the lowest resonance of the arm (DYN)
+    # upper limit of the harmonics, such as the lowest resonance of the arm (DYN)
+    f_avoid_hz: Annotated[float, Interval(ge=1e-4, le=1e4)] | None = None
     # position_fraction, velocity_fraction, acceleration_fraction, effort_fraction: share of each joint's limits that
     # the motion may use; of the position range about its middle
-    position_fraction: Share = 0.95
-    velocity_fraction: Share = 0.8
-    acceleration_fraction: Share = 0.8
-    effort_fraction: Share = 0.8
+    position_fraction: Fraction = 0.95
+    velocity_fraction: Fraction = 0.8
+    acceleration_fraction: Fraction = 0.8
+    effort_fraction: Fraction = 0.8
     # limit for each joint [rad/s^2] or [m/s^2]; if None five times the velocity limit per second
-    acceleration: tuple[Positive, ...] | None = None
+    acceleration: PerJoint | None = None
     # box in the base frame [m] for the tip
     workspace: tuple[tuple[float, float], tuple[float, float], tuple[float, float]] | None = None
     # further regions, for any point of the arm (`rt_core.excitation.workspace_regions`)
     regions: tuple[Region, ...] = ()
     bodies: tuple[Capsule, ...] = ()  # parts of the arm and its surroundings that must not touch
-    clearance_m: NonNegative = 0.0  # minimum distance of bodies [m]
+    clearance_m: Annotated[float, Interval(ge=0.0, le=10.0)] = 0.0  # minimum distance of bodies [m]
     # bodies to compare; if None all that are not on the same or neighbouring links
     pairs: tuple[tuple[str, str], ...] | None = None
     # bodies not to compare, such as shapes that overlap at their joint in every posture
@@ -58,19 +62,19 @@ class MotionSettings(Bounded):
     # minimum share of time below `slow_velocity` for each joint, to show friction in the Stribeck region
     slow_share: Annotated[float, Interval(ge=0.0, lt=1.0)] = 0.0
     # of each joint [rad/s] or [m/s]; if None a tenth of the velocity limit
-    slow_velocity: tuple[Positive, ...] | None = None
+    slow_velocity: PerJoint | None = None
     # independent searches, size of the swarm or population, and iterations of each (HYP: 70 and 200)
     starts: AtLeastOne = 1
     particles: Annotated[int, Ge(2)] = 70
     iterations: AtLeastOne = 200
 
 
-@dataclass(frozen=True)
-class ExcitationSettings(MotionSettings):
+@dataclass(frozen=True, kw_only=True)
+class ExcitationSettings(DesignSettings):
     """Series, objective, limits and search effort of a design."""
 
     f0_hz: Frequency = 0.1  # base frequency, whose inverse is the period
-    samples: AtLeastOne | None = None  # a period in the search; 20 per period of the highest harmonic if None
+    samples: Annotated[int, Interval()] | None = None  # of a search; 20 a period of the last harmonic if None
     # added to the objective per unit of relative excess over a limit, summed over joints and quantities (HYP:
     # `f = cond + rho`); if None, see `rt_core.excitation.design.Designer.slope`
     penalty: Positive | None = None

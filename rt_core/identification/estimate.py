@@ -42,7 +42,7 @@ from rt_core.model.friction import (
 from rt_core.model.robot import RobotModel
 from rt_core.optimise.run import Callback
 from rt_core.optimise.settings import Name
-from rt_core.settings import AtLeastOne, Bounded, Count, Positive
+from rt_core.settings import AtLeastOne, Bounded, Count
 from rt_core.types import BoolArray, FloatArray
 
 # Columns that noise of position and velocity does not affect, away from reversals.
@@ -69,7 +69,7 @@ class EstimatorOptions(Bounded):
     starts: AtLeastOne = 8  # likewise
     bounds: Mapping[str, tuple[float, float]] | None = None  # ranges of the search, by parameter name
     prior: RobotModel | None = None  # of `physical`; None for the model itself
-    weight: Positive | None = None  # of the prior; None to choose it from the data
+    weight: float | None = None  # of the prior; None to choose it from the data; `fit_consistent` has its bound
 
     def __post_init__(self) -> None:
         """Raise `DataError` for options that contradict each other."""

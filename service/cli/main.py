@@ -22,9 +22,9 @@ from service.cli._common import (
 )
 from service.cli._help import read_help
 from service.protocol.transient_errors import is_own
-from service.worker.resources import SINGLE_THREADED
+from service.worker.thread_limits import SINGLE_THREADED
 
-# Set before NumPy is imported: for the small matrices of an identification several BLAS threads are slower.
+# Set before NumPy and numba are imported: for the small matrices of an identification several threads are slower.
 for _name, _threads in SINGLE_THREADED.items():
     os.environ.setdefault(_name, _threads)
 

@@ -20,7 +20,7 @@ from rt_core.online.monitors.examination import Examination, ExaminationTimes
 from service.estimator._frame_buffer import FrameBuffer, SaveRequest
 from service.estimator._frame_consumer import FrameConsumer
 from service.io.log import Log
-from service.worker.resources import SINGLE_THREADED
+from service.worker.thread_limits import SINGLE_THREADED
 
 _LIMIT_S = 600.0  # on a machine that has no time for it
 _Found = tuple[Examination, dict[str, float]]  # and what it took

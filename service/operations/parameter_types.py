@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from rt_core.settings import Bounded
+from rt_core.settings import Bounded, Magnitude
 
 T = TypeVar("T", bound=Bounded)
 
@@ -72,6 +72,6 @@ SpanText = Annotated[str, AfterValidator(_span)]
 #: What options that several operations have are for.
 ROBOT = "robot file, or the name of one in configs/robots"
 SPAN = "part to use: fractions (0:0.6) or seconds (0.1s:4.91s)"
-Positive = Annotated[float, Field(gt=0.0, lt=1e9)]
+Positive = Magnitude
 NotNegative = Annotated[float, Field(ge=0.0, lt=1e9)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]

@@ -15,7 +15,8 @@ from service.config.load import Config
 from service.io.kept_positions import PositionKeeper
 from service.protocol.messages import pack_map
 from service.protocol.worker_messages import MAX_INFO
-from service.worker.resources import SINGLE_THREADED, kernel_state
+from service.worker.resources import kernel_state
+from service.worker.thread_limits import SINGLE_THREADED
 from service.worker.worker import ENTRY, process_name
 
 ProcessState = Literal["starting", "ready", "waiting", "stopped"]

@@ -34,7 +34,7 @@ class WorkerPool:
     """Keeps the processes of `config` running.
 
     `directory` is theirs, `receive` receives what they have sent over the socket `private`; `ready`: all have been
-    ready once.  `failure` is why the daemon cannot start, and `again` whether it may later, configured the same.
+    ready once since `began_ns`.  `failure` is why the daemon cannot start, and `again` whether it may later as it is.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class WorkerPool:
         self._capabilities, self._events, self._log = capabilities, events, log
         self._boot_counter = BootCounter(config.state_dir / "epoch")
         self._hang_ns = round(config.daemon.hang_s * 1e9)
-        self._began_ns = time.monotonic_ns()
+        self.began_ns = time.monotonic_ns()
         self._next_memory_ns = 0
         self.ready, self.failure, self.again = False, "", True
         self.handles = [WorkerHandle("gateway", None), WorkerHandle("jobs", None)]
@@ -99,7 +99,7 @@ class WorkerPool:
                     self.fail(process.failure_text)
             elif process.state == "starting" and process.hangs(now_ns, round(limits.start_s * 1e9)):
                 self._kill(process, f"not ready within {limits.start_s:g} s")
-        if not self.ready and now_ns - self._began_ns > limits.start_s * 1e9:
+        if not self.ready and now_ns - self.began_ns > limits.start_s * 1e9:
             late = [f"{p.name} ({p.last_error or p.state})" for p in self.handles if p.state != "ready"]
             self.fail(f"not ready within daemon.start_s = {limits.start_s:g} s: {', '.join(late)}")
 

@@ -73,7 +73,6 @@ class Supervisor:
         self._stop_reason = ""
         self._next_status_ns = self._next_suppressed_ns = 0
         self._stopping = False
-        self._began_ns = time.monotonic_ns()
         self._cleanup = contextlib.ExitStack()
         try:
             self._cleanup.callback(StateLock(config.state_dir).release)
@@ -155,7 +154,7 @@ class Supervisor:
                     self._send_status()
                     if not self._pool.ready and self._pool.settled:
                         self._pool.ready = True
-                        seconds = round((time.monotonic_ns() - self._began_ns) * 1e-9, 3)
+                        seconds = round((time.monotonic_ns() - self._pool.began_ns) * 1e-9, 3)
                         self.log.info("ready", endpoints=self.endpoints, seconds=seconds)
                         self._events.record("daemon_ready", f"all processes ready after {seconds:.1f} s")
                         self._manager.ready()
@@ -306,7 +305,7 @@ class Supervisor:
         except Exception:  # whatever it is, arms come to rest and recordings are closed
             self.log.exception("stop_not_told")
         self._pool.stop()
-        self.log.info("stopped", seconds_up=round((time.monotonic_ns() - self._began_ns) * 1e-9, 3))
+        self.log.info("stopped", seconds_up=round((time.monotonic_ns() - self._pool.began_ns) * 1e-9, 3))
 
     # ------------------------------------------------------------ control
 
@@ -334,7 +333,7 @@ class Supervisor:
         return {
             "daemon": {
                 "name": self.config.daemon.name, "pid": os.getpid(), "ready": self._pool.ready,
-                "uptime_s": (now_ns - self._began_ns) * 1e-9, "endpoints": self.endpoints,
+                "uptime_s": (now_ns - self._pool.began_ns) * 1e-9, "endpoints": self.endpoints,
                 "state_dir": str(self.config.state_dir), "python": sys.version.split()[0], "usage": usage(),
             },
             "arms": [arm.name for arm in self.config.arm],

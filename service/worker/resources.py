@@ -1,4 +1,4 @@
-"""Resources of a process: usage, memory, thread limits, priority, end with its parent.
+"""Resources of a process: usage, memory, priority, end with its parent.
 
 Imports the standard library alone.  Frames go through acquisition, estimator and gateway, which work for a fraction of
 a millisecond at a time but might wait for a time slice of milliseconds.  So they request a short slice, which lets them
@@ -17,10 +17,6 @@ import struct
 import sys
 import time
 from pathlib import Path
-
-#: Environment in which libraries use one thread.  Several threads on small matrices only wait for one another, and
-#: sums whose order depends on threads are not reproducible.
-SINGLE_THREADED = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
 
 FRAME_PATH = ("acquisition", "estimator", "gateway")
 BACKGROUND = ("jobs", "web")

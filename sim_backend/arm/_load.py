@@ -10,53 +10,37 @@ linear for given signs of `L`, which are found by repeated solution.
 
 from __future__ import annotations
 
-import numpy as np
-
 from rt_core.jit import kernel
-from rt_core.types import FloatArray, IntArray
+from rt_core.types import FloatArray
 from sim_backend.arm import layout as at
 from sim_backend.arm.friction import dry_level, effect
 
 
 @kernel
-def factor(matrix: FloatArray, pivots: IntArray) -> bool:
-    """Replace (m, m) `matrix` by its LU factors with row pivoting; False if it is singular."""
-    m = matrix.shape[0]
-    for k in range(m):
-        best = k
-        for i in range(k + 1, m):
-            if abs(matrix[i, k]) > abs(matrix[best, k]):
-                best = i
-        if not abs(matrix[best, k]) > 0.0:
+def solve_general(matrix: FloatArray, x: FloatArray) -> bool:
+    """Solve `matrix @ x = x` in place by elimination with row pivoting; False if (n, n) `matrix` is singular."""
+    n = x.shape[0]
+    for k in range(n):
+        pivot = k
+        for i in range(k + 1, n):
+            if abs(matrix[i, k]) > abs(matrix[pivot, k]):
+                pivot = i
+        if not abs(matrix[pivot, k]) > 0.0:
             return False
-        pivots[k] = best
-        if best != k:
-            for j in range(m):
-                matrix[k, j], matrix[best, j] = matrix[best, j], matrix[k, j]
-        for i in range(k + 1, m):
-            share = matrix[i, k] / matrix[k, k]
-            matrix[i, k] = share
-            if share != 0.0:
-                for j in range(k + 1, m):
-                    matrix[i, j] -= share * matrix[k, j]
+        if pivot != k:
+            for j in range(k, n):
+                matrix[k, j], matrix[pivot, j] = matrix[pivot, j], matrix[k, j]
+            x[k], x[pivot] = x[pivot], x[k]
+        for i in range(k + 1, n):
+            factor = matrix[i, k] / matrix[k, k]
+            for j in range(k + 1, n):
+                matrix[i, j] -= factor * matrix[k, j]
+            x[i] -= factor * x[k]
+    for k in range(n - 1, -1, -1):
+        for j in range(k + 1, n):
+            x[k] -= matrix[k, j] * x[j]
+        x[k] /= matrix[k, k]
     return True
-
-
-@kernel
-def substitute(matrix: FloatArray, pivots: IntArray, x: FloatArray) -> None:
-    """Solve for the right side `x` (m,) in place, with the result of `factor`."""
-    m = x.shape[0]
-    for k in range(m):
-        best = pivots[k]
-        if best != k:
-            x[k], x[best] = x[best], x[k]
-    for i in range(m):
-        for j in range(i):
-            x[i] -= matrix[i, j] * x[j]
-    for i in range(m - 1, -1, -1):
-        for j in range(i + 1, m):
-            x[i] -= matrix[i, j] * x[j]
-        x[i] /= matrix[i, i]
 
 
 @kernel
@@ -93,7 +77,6 @@ def accelerate_loaded(
                 load_mass[i, j] = mass[i, j]
             load_mass[i, i] -= parameters[at.ARMATURE, i]
         side[i] = 1.0 if load_bias[i] >= 0.0 else -1.0
-    pivots = np.empty(n, np.int64)
     for _ in range(n + 3):
         for i in range(n):
             if mode[i] == 0.0:
@@ -108,9 +91,8 @@ def accelerate_loaded(
             a[i] = force[i] - signed * load_bias[i]
             if mode[i] != 2.0:
                 a[i] -= mode[i] * level[i]
-        if not factor(copy, pivots):
+        if not solve_general(copy, a):
             return False
-        substitute(copy, pivots, a)
         turned = False
         for i in range(n):
             load[i] = load_bias[i]

@@ -18,7 +18,8 @@ from typing import Any, Literal, Protocol
 from service.jobs.execution.progress import Pace
 from service.jobs.execution.spec import LOG_FILE, OUTCOME_FILE
 from service.jobs.queue.state import Limits
-from service.worker.resources import SINGLE_THREADED, die_with_parent, resident_mb
+from service.worker.resources import die_with_parent, resident_mb
+from service.worker.thread_limits import SINGLE_THREADED
 
 GRACE_S = 5.0  # for a stopped run to end, before it is killed
 _LOG_TAIL = 4000  # bytes

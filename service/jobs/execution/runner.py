@@ -22,7 +22,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from service.worker.resources import SINGLE_THREADED, die_with_parent
+from service.worker.resources import die_with_parent
+from service.worker.thread_limits import SINGLE_THREADED
 
 if TYPE_CHECKING:
     from service.jobs.execution.spec import Spec
@@ -222,7 +223,7 @@ def main() -> int:
     try:
         try:
             spec = read_spec(folder)
-            outcome = run(folder, None if spec.limits is None else spec.limits.memory_mb, spec, report, stop)
+            outcome = run(folder, spec.limits.get("memory_mb"), spec, report, stop)
         except Exception as error:
             if lacks_room(error):
                 raise

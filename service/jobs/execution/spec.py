@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from service.jobs.queue.state import Limits
 from service.operations.errors import OperationError
 from service.operations.workspace import Input
 
+Limit = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 FORMAT = "thetad-job/1"
 SPEC_FILE = "spec.json"
 OUTCOME_FILE = "outcome.json"
@@ -47,7 +47,7 @@ class Spec(_Table):
     inputs: dict[str, InputEntry] = {}
     part: dict[str, Any] | None = None
     parts: list[dict[str, Any]] | None = None
-    limits: Limits | None = None
+    limits: dict[Literal["seconds", "memory_mb"], Limit | None] = {}  # `state.Limits`; each may be missing
 
 
 def read_spec(folder: Path) -> Spec:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
 
-from rt_core.excitation.settings import ExcitationSettings, Frequency, MotionSettings, Objective, Optimiser
+from rt_core.excitation.settings import DesignSettings, ExcitationSettings, Frequency, Objective, Optimiser
 from rt_core.excitation.shapes import Capsule, Region
 from service.jobs.kinds.excite_files import clear, write_motion
 from service.jobs.kinds.excite_known import (
@@ -44,8 +44,8 @@ _STEP = 1e-3
 _ENDED, _TRIES = 0.99, 10
 
 
-class Excite(Parameters, MotionSettings):
-    """What to design, as `rt_core.excitation.settings.MotionSettings` explains it.
+class Excite(Parameters, DesignSettings):
+    """What to design, as `rt_core.excitation.settings.DesignSettings` explains it.
 
     One of `f0_hz` and `period_s` says how long a period is, 10 s without either.  `rate_hz` is that of the table; a
     period has a whole number of its rows, at least 20 for each harmonic.  `workspace` is a box [m] for the tip: low and

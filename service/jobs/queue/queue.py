@@ -260,7 +260,7 @@ class Queue:
             job = state.finish(_held(tx, id), token, now_ns, outcome, log)
             tx.put_job(job)
             if job.state == "succeeded" and model is not None:
-                tx.put_model(model)
+                tx.put("models", model)
             self._ended(tx, job, now_ns)
             if job.state == "succeeded" and promotion is not None:
                 if promotion.previous != active_model(tx, promotion.arm):

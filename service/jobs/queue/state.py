@@ -21,7 +21,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rt_core.settings import Positive
 from service.protocol.job_replies import FINISHED, State
 
 MAX_ATTEMPTS = 3
@@ -42,8 +41,8 @@ class StaleTokenError(JobStateError):
 class Limits:
     """Limits of one attempt: time [s], enforced by the queue, and memory [10^6 bytes], enforced by the runner."""
 
-    seconds: Positive = 3600.0
-    memory_mb: Positive = 4000.0
+    seconds: float = 3600.0
+    memory_mb: float = 4000.0
 
 
 @dataclass(frozen=True)

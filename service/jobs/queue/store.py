@@ -106,6 +106,11 @@ _COLUMNS = {
     "jobs": ("id", "state", "parent", "priority", "due_ns", "finished_ns"), "models": ("id", "arm"),
     "promotions": ("id", "arm"), "events": ("id", "t_ns", "arm", "job"),
 }  # fmt: skip
+#: What is done where a table has an item of the same key: of a model the first one stays.
+_CONFLICT = {
+    table: "(id) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in (*names[1:], "body"))
+    for table, names in _COLUMNS.items()
+} | {"models": "DO NOTHING"}
 
 
 class Transaction:
@@ -122,17 +127,15 @@ class Transaction:
             [getattr(item, name) for name in names],
         )
         item = replace(item, id=int(cursor.lastrowid or 0))
-        self._put(table, item)
+        self.put(table, item)
         return item
 
-    def _put(self, table: str, item: Job | Event | Model | Promotion) -> None:
-        """Store a changed item, or one that was recovered with its number; of a model the first one stays."""
-        names, revision, conflict = _COLUMNS[table], 0, "DO NOTHING"
+    def put(self, table: str, item: Job | Event | Model | Promotion) -> None:
+        """Store a changed item, or one that was recovered with its number."""
+        names, revision, conflict = _COLUMNS[table], 0, _CONFLICT[table]
         if table == "jobs":
             found = self._db.execute("SELECT json_extract(body, '$.rev') FROM jobs WHERE id = ?", (item.id,)).fetchone()
             revision = 1 + ((found[0] or 0) if found is not None else 0)
-        if table != "models":
-            conflict = "(id) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in (*names[1:], "body"))
         self._db.execute(
             f"INSERT INTO {table} ({', '.join(names)}, body) VALUES ({'?, ' * len(names)}?) ON CONFLICT {conflict}",
             [*(getattr(item, name) for name in names), pack(table, item, revision)],
@@ -140,7 +143,7 @@ class Transaction:
 
     def _items(self, table: str, rest: str, values: Sequence[object]) -> list[Any]:
         """Return the items of a table by the rest of a query; raises `RowError` or `ValidationError`."""
-        rows = self._db.execute(f"SELECT body FROM {table} {rest}", values).fetchall()
+        rows = self._db.execute(f"SELECT body FROM {table} {rest}", values)
         return [_ADAPTERS[table].validate_python(unpack(body).content) for (body,) in rows]
 
     # ------------------------------------------------------------ jobs
@@ -151,7 +154,7 @@ class Transaction:
 
     def put_job(self, job: Job) -> None:
         """Store a changed job."""
-        self._put("jobs", job)
+        self.put("jobs", job)
 
     def job(self, id: int) -> Job | None:
         """Return a job, None if there is none."""
@@ -221,10 +224,6 @@ class Transaction:
 
     # ------------------------------------------------------------ models
 
-    def put_model(self, model: Model) -> None:
-        """Store a model, once."""
-        self._put("models", model)
-
     def models(self, arm: str | None = None) -> list[Model]:
         """Return models, oldest first."""
         return sorted(self._items("models", "WHERE ? IS NULL OR arm = ?", (arm, arm)), key=lambda m: m.created_ns)
@@ -270,7 +269,7 @@ class Transaction:
 
     def put_row(self, row: Row) -> None:
         """Store a recovered row, in a file that has none of its key; raises `ValidationError`."""
-        self._put(row.table, _ADAPTERS[row.table].validate_python(row.content))
+        self.put(row.table, _ADAPTERS[row.table].validate_python(row.content))
 
     def last_numbers(self) -> dict[str, int]:
         """Return the highest number ever used in each numbered table."""

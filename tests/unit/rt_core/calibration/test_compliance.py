@@ -105,7 +105,7 @@ def test_what_the_joints_hold_has_to_be_given() -> None:
     measured = measured_at(q, False)
     with pytest.raises(CalibrationError, match="compliance needs what each joint holds"):
         calibrate(UR10, q, measured, SOFT)
-    with pytest.raises(CalibrationError, match="range_compliance must be finite and above 0"):
+    with pytest.raises(CalibrationError, match="range_compliance must be above 0 and at most 1"):
         CalibrationSettings(range_compliance=0.0)
     with pytest.raises(CalibrationError, match="load has shape"):
         calibrate(UR10, q, measured, SOFT, load=np.zeros((60, 5)))

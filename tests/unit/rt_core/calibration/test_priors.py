@@ -133,7 +133,8 @@ def test_priors_of_all_errors_are_no_reason_to_accept_poses_that_show_none() -> 
 def test_priors_of_frames_are_refused() -> None:
     q = postures(UR10, 30, np.random.default_rng(0))
     measured = as_measured(forward(UR10, q, {}, BASE, TOOL), False)
-    for name in ("tool_x", "base_rz"):
-        with pytest.raises(CalibrationError, match=f"priors: {name} is not of the arm"):
-            calibrate(UR10, q, measured, CalibrationSettings(priors=((name, 1e-4),)))
+    frames = ((name, 1e-4, " is not of the arm") for name in ("tool_x", "base_rz"))
+    for name, std, what in (*frames, ("a1", None, ": a standard deviation")):
+        with pytest.raises(CalibrationError, match=f"priors: {name}{what}"):
+            calibrate(UR10, q, measured, CalibrationSettings(priors=((name, std),)))  # type: ignore[arg-type]
     assert "tool_x" in error_model(UR10).names

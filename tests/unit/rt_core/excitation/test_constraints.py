@@ -60,6 +60,7 @@ def test_limits_that_leave_nothing_or_do_not_fit() -> None:
     for change, what in (
         ({"lower": 1.0, "upper": 1.0}, "'wrong': lower limit 1 is not below"),
         ({"velocity": 0.0}, "'wrong': velocity limit 0"),
+        ({"velocity": 1e308}, "'wrong': acceleration limit inf"),
         ({"effort": 0.0}, "'wrong': effort limit 0"),
     ):
         with pytest.raises(ExcitationError, match=what):
@@ -203,12 +204,14 @@ def test_room_is_what_a_motion_can_grow_by() -> None:
     [
         ({"harmonics": 5, "f0_hz": 0.5, "f_avoid_hz": 2.0}, "above the 2 Hz.*base frequency of 0.4 Hz"),
         ({"f0_hz": float("nan")}, "f0_hz"),
-        ({"f0_hz": 101.0}, "f0_hz must be 0.0001 to 100"),
+        ({"f0_hz": 101.0}, "f0_hz must be from 0.0001 to 100 Hz"),
+        ({"position_fraction": 1e-200}, "position_fraction must be from 0.001 to 1"),
         ({"velocity_fraction": 1.2}, "velocity_fraction"),
         ({"clearance_m": -0.1}, "clearance_m"),
-        ({"acceleration": (1.0, 0.0)}, "acceleration must be finite and above 0"),
+        ({"acceleration": np.array([1.0, 0.0])}, "acceleration must be above 0 and below 1e.09 for each joint"),
+        ({"slow_velocity": (1.0, None)}, "slow_velocity must be a number"),
         ({"objective": "best"}, "condition, d_optimal"),
-        ({"samples": 10}, "samples"),
+        ({"samples": 0, "harmonics": 1, "rest": False}, "samples must be at least 4 a harmonic, 4 for 1"),
         ({"workspace": ((0.0, 1.0), (1.0, 1.0), (0.0, 1.0))}, "workspace y"),
     ],
 )

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from scipy.stats import wishart
 
 from drivers.files.robots.file import load_robot
+from rt_core.identification.estimate import EstimatorOptions
 from rt_core.identification.least_squares import compress
 from rt_core.identification.physical._evidence import UNKNOWN_EFFECT, log_normaliser
 from rt_core.identification.physical.coordinates import divergence
@@ -198,7 +199,7 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(ConsistencyError, match="positive and finite"):
         fit_consistent(base, model, triangles, np.array([1.0, np.nan, 1.0]))
     with pytest.raises(ConsistencyError, match="at least"):
-        fit_consistent(base, model, triangles, SIGMA, link_weight=0.0)
+        fit_consistent(base, model, triangles, SIGMA, link_weight=EstimatorOptions("physical", weight=0.0).weight)
     with pytest.raises(ConsistencyError, match="joints"):
         fit_consistent(base, model, triangles, SIGMA, prior=two_joints())
     broken = (replace(triangles[0], z=triangles[0].z * np.nan), *triangles[1:])

@@ -192,6 +192,7 @@ def test_other_files_and_parameters_are_refused(tmp_path: Path, robot: Path) -> 
         (text, {}, r"text\.csv: not UTF-8 text"), (large, {}, r"large\.csv: has 64000001 bytes, more than 64000000"),
         (good, {"excluded": ["theta9"]}, "theta9"),
         (good, {"compliance": True}, "compliance: robot small has no masses"), (good, {"method": "newton"}, "method"),
+        (good, {"range_angle": 1.1, "build_length": 0.0}, "range_angle.*build_length"),
         (good, {"train_sockets": [1]}, "train_sockets: .* has no column socket"),
         (socket, {"spacings": [[0, 7, 0.05]]}, "no pose in socket 7"),
         (socket, {"train_sockets": [9]}, "no pose in socket 9"),

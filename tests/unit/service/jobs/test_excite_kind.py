@@ -106,6 +106,7 @@ def test_a_robot_that_is_missing_or_that_the_settings_do_not_fit(arm2: Path, tmp
         ({"f_avoid_hz": 0.5}, "highest harmonic.*0.5 Hz"),
         ({"workspace": [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]}, "workspace x"),
         ({"optimiser": "lm"}, "optimiser"),
+        ({"acceleration": [], "clearance_m": 10.1, "slow_velocity": [1e9]}, "acceleration.*clearance_m.*slow_velocity"),
         ({"regions": [{"low": [0, 0, 0], "high": [1, 1, 0]}]}, "workspace z"),
         ({"bodies": [{"name": "hand", "link": 0, "start": [0, 0], "end": [0, 0, 1], "radius": 0.1}]}, "start"),
     ],

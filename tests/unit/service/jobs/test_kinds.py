@@ -12,6 +12,7 @@ import pytest
 from drivers.files.recordings.recording import read_recording
 from drivers.files.robots.file import load_robot
 from service.jobs.execution.code_version import code_version, sources_sha256
+from service.jobs.execution.spec import read_spec
 from service.jobs.kinds import find_kind
 from service.models.document import load_model
 from service.operations.errors import OperationCancelledError, OperationError
@@ -199,6 +200,13 @@ def test_a_robot_may_come_as_its_whole_description(arm2: Path) -> None:
         open_robot("{")
     with pytest.raises(OperationError, match="'cook'"):
         find_kind("cook")
+
+
+@pytest.mark.parametrize("limits", [{"seconds": float("inf"), "memory_mb": None}, {"seconds": 0.0}, {"cpu": 1.0}])
+def test_limits_of_a_specification(tmp_path: Path, limits: dict[str, Any]) -> None:
+    (tmp_path / "spec.json").write_text(json.dumps(spec("compare", {}, limits=limits)), encoding="utf-8")
+    with pytest.raises(OperationError, match=r"limits\.(seconds|cpu)"):
+        read_spec(tmp_path)
 
 
 def both(tmp_path: Path, kind: str, parameters: dict[str, Any], **files: Path) -> set[str]:

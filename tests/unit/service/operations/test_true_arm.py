@@ -185,6 +185,6 @@ def test_contradictions_are_refused(folder: Path) -> None:
         (("--true", folder / "hand.json", "--error-length", 1e-3), "--error-length draws an arm"),
         (("--true", "space6", "--truth", folder / "t.json"), "leave it out"),
         (("--true", "arm7"), "has 7 joints, ur10 has 6"), (("--true", folder / "none.json"), "cannot be read"),
-        (("--station", 0), "station must be 1 to 1000"), (("--target", "nan", 0, 0), "within 10 m"),
+        (("--station", 0), "station must be from 1 to 1000"), (("--target", "nan", 0, 0), "within 10 m"),
     ):  # fmt: skip
         measure(folder, "ur10", "no.csv", *more).refused(message)
