@@ -116,7 +116,7 @@ class Model:
         if seen is not None and temperature is not None:
             lower, upper = seen.plain
             outside = seen.outside(np.atleast_2d(np.asarray(temperature, dtype=np.float64)))
-            for joint in np.flatnonzero(outside.any(axis=0)):
+            for joint in map(int, np.flatnonzero(outside.any(axis=0))):
                 yield f"joint {joint + 1} is outside {lower[joint]} to {upper[joint]} degC, {where}"
 
     def to_urdf(self) -> str:

@@ -93,8 +93,7 @@ STRUCTURES: dict[str, tuple[Field, ...]] = {
         _field("aNames", "STRING", "names of the axes", "AXES"),
     ),
     "ST_ThetaHead": (
-        _field("nStart", "ULINT", "as stInfo.nStart"),
-        _field("nSamples", "ULINT", "samples written since the start"),
+        _field("nStart", "ULINT", "as stInfo.nStart"), _field("nSamples", "ULINT", "samples written since the start"),
         _field("nBlocks", "ULINT", "complete blocks since the start"),
         _field("nTime", "ULINT", "PLC time of the last cycle [100 ns since 1601]"),
         _field("nState", "UDINT", "of the axes: 0 off, 1 enabling, 2 enabled, 3 stopping, 4 fault"),

@@ -43,12 +43,10 @@ def types_text() -> str:
 def sizes_text(sizes: Sizes) -> str:
     """Return the constants `GVL_ThetaSize`."""
     constants = {
-        "AXES": (sizes.axes, "axes"),
-        "BLOCK_SAMPLES": (sizes.block_samples, "samples a block"),
+        "AXES": (sizes.axes, "axes"), "BLOCK_SAMPLES": (sizes.block_samples, "samples a block"),
         "BLOCKS": (sizes.blocks, "blocks in the ring"),
-        "SETPOINTS": (sizes.setpoints, "points a buffer of set positions"),
-        "VERSION": (VERSION, "of the layout"),
-    }
+        "SETPOINTS": (sizes.setpoints, "points a buffer of set positions"), "VERSION": (VERSION, "of the layout"),
+    }  # fmt: skip
     lines = [f"    {name} : UDINT := {value}; // {text}" for name, (value, text) in constants.items()]
     lines += [f"    CHANNEL_{name.upper()} : UDINT := {1 << bit};" for name, bit in CHANNEL_BITS.items()]
     lines += [f"    REASON_{number} : UDINT := {number}; // {text}" for number, text in REASONS.items() if text]

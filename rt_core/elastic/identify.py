@@ -57,11 +57,9 @@ _DISSIPATES = ("b_in", "b_inD", "b_out", "b_outC")
 CONSTANTS = (1e-6, 1e6)
 #: Fits of each stage where there is a torque sensor.
 _WITH_SENSOR: Mapping[Stage, tuple[RowChoice, ...]] = {
-    "stiffness": ("motor", "sensor", "coupled"),
-    "coulomb": ("motor", "sensor", "both"),
-    "viscous": ("both",),
+    "stiffness": ("motor", "sensor", "coupled"), "coulomb": ("motor", "sensor", "both"), "viscous": ("both",),
     "full": ("both",),
-}
+}  # fmt: skip
 #: Share of the spring below which all is doubtful: an error of the deflection could change `k1` by more than 5 %.  With
 #: a cubic term it can change it by more, so the difference of `k1` between both regressions counts as well.
 CERTAIN_SHARE = 0.95

@@ -199,11 +199,9 @@ class JointProblem:
         """Return the columns (r, s + d, K) of spring and friction, in full if the link's angle (K,) is given."""
         N = self.records[0].drive.gear_ratio
         known = {
-            ("motor", "b_in"): N**2 * self.speed,
-            ("motor", "b_inD"): abs(N) * self.sign,
-            ("sensor", "b_out"): -link_speed,
-            ("sensor", "b_outC"): -self.sign,
-        }
+            ("motor", "b_in"): N**2 * self.speed, ("motor", "b_inD"): abs(N) * self.sign,
+            ("sensor", "b_out"): -link_speed, ("sensor", "b_outC"): -self.sign,
+        }  # fmt: skip
         if self.terms.friction == "full" and link is not None:
             known |= {("sensor", "A1"): -np.sin(link), ("sensor", "A2"): -np.cos(link)}
             shaped = zip(SHAPED.items(), omegas, strict=True)

@@ -53,11 +53,9 @@ class Limits:
         velocity = np.array([joint.velocity for joint in model.joints])
         effort = np.array([joint.effort for joint in model.joints])
         assumed: dict[Quantity, BoolArray] = {
-            "position": ~(np.isfinite(low) & np.isfinite(high)),
-            "velocity": ~np.isfinite(velocity),
-            "acceleration": np.full(n, settings.acceleration is None),
-            "effort": np.zeros(n, dtype=bool),
-        }
+            "position": ~(np.isfinite(low) & np.isfinite(high)), "velocity": ~np.isfinite(velocity),
+            "acceleration": np.full(n, settings.acceleration is None), "effort": np.zeros(n, dtype=bool),
+        }  # fmt: skip
         lower = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2.0 * reach, -reach))
         upper = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 2.0 * reach, reach))
         velocity = np.where(assumed["velocity"], [ASSUMED_VELOCITY[kind] for kind in kinds], velocity)

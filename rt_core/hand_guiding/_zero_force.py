@@ -36,11 +36,9 @@ _UNFOLLOWED = 0.1  # of the torque limit: largest difference of a drive's torque
 _RUNAWAY = 2.0  # times the speed limit: a hold that is faster has failed
 
 _UNUSABLE = {
-    c.UNUSABLE: "no finite sample",
-    c.ABSURD: "velocity or torque that no joint has",
-    c.JUMPED: "position jumps",
+    c.UNUSABLE: "no finite sample", c.ABSURD: "velocity or torque that no joint has", c.JUMPED: "position jumps",
     c.FROZEN: "measured torque stands still in all joints",
-}
+}  # fmt: skip
 
 
 class Sample(Protocol):

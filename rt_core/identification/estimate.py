@@ -332,13 +332,11 @@ def _essential(found: Estimate) -> Estimate:
     spread = _spread(triangles, solution)
     parts = [
         replace(
-            t,
-            columns=number[t.columns[known[t.columns]]],
-            R=t.R[:, known[t.columns]],
+            t, columns=number[t.columns[known[t.columns]]], R=t.R[:, known[t.columns]],
             z=t.z - t.R[:, ~known[t.columns]] @ solution.theta[t.columns[~known[t.columns]]],
         )
         for t in triangles
-    ]
+    ]  # fmt: skip
     covariance = found.uncertainty.covariance[np.ix_(known, known)]
     inner = replace(
         solution, theta=solution.theta[known], inverse_root=solution.inverse_root[known],

@@ -101,11 +101,9 @@ class Friction:
             base += [("fc", LAW_COULOMB, "coulomb"), ("fb", LAW_BREAKAWAY, "breakaway")]
         elif self.law == "harmonic_drive_input":
             base = [
-                ("fv", LAW_VISCOUS, "viscous"),
-                ("C1", LAW_TANH, "tanh_torque"),
-                ("C2", LAW_DECAYING_VISCOUS, "decaying_viscous"),
-                ("fc", LAW_COULOMB, "coulomb"),
-            ]
+                ("fv", LAW_VISCOUS, "viscous"), ("C1", LAW_TANH, "tanh_torque"),
+                ("C2", LAW_DECAYING_VISCOUS, "decaying_viscous"), ("fc", LAW_COULOMB, "coulomb"),
+            ]  # fmt: skip
         if self.temperature != "none":
             base.append(("alpha", LAW_COULOMB_TEMPERATURE, "coulomb_temperature"))
             if self.law == "stribeck":

@@ -27,11 +27,9 @@ from rt_core.types import BoolArray, FloatArray
 _KINDS: dict[str, JointKind] = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic"}
 #: Children of each element that `reduced_urdf` keeps; visuals, colours and simulator settings are removed.
 _KEPT = {
-    "robot": {"link", "joint"},
-    "link": {"inertial"},
-    "inertial": {"origin", "mass", "inertia"},
+    "robot": {"link", "joint"}, "link": {"inertial"}, "inertial": {"origin", "mass", "inertia"},
     "joint": {"origin", "parent", "child", "axis", "limit", "dynamics", "mimic"},
-}
+}  # fmt: skip
 _KEPT_WITH_SHAPES = _KEPT | {
     "link": {"inertial", "collision"},
     "collision": {"origin", "geometry"},

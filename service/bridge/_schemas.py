@@ -46,10 +46,9 @@ def _numbers(description: str) -> dict[str, Any]:
 _TORQUE = _object(
     "thetad.Torque",
     "Torques of the joints in their order, N*m or N: measured, predicted by the active model, and their difference",
-    measured=_numbers("measured"),
-    predicted=_numbers("predicted"),
+    measured=_numbers("measured"), predicted=_numbers("predicted"),
     residual=_numbers("measured less predicted: torque from outside"),
-)
+)  # fmt: skip
 _ESTIMATE = _object(
     "thetad.Estimate", "Base parameters with bounds; no number where the data do not support one",
     parameters=_list(
@@ -86,11 +85,9 @@ _LOG = {
 def arm_streams(arm: str) -> list[Stream]:
     """Return the streams that every arm has."""
     return [
-        Stream(f"{arm}/torque", "thetad.Torque", _TORQUE),
-        Stream(f"{arm}/estimate", "thetad.Estimate", _ESTIMATE),
-        Stream(f"{arm}/event", "thetad.Event", _EVENT),
-        Stream(f"{arm}/log", "foxglove.Log", _LOG),
-    ]
+        Stream(f"{arm}/torque", "thetad.Torque", _TORQUE), Stream(f"{arm}/estimate", "thetad.Estimate", _ESTIMATE),
+        Stream(f"{arm}/event", "thetad.Event", _EVENT), Stream(f"{arm}/log", "foxglove.Log", _LOG),
+    ]  # fmt: skip
 
 
 def frame_streams(meta: RecordingMeta) -> list[Stream]:

@@ -42,14 +42,11 @@ def _topics(arm: str) -> list[dict[str, Any]]:
         ),
         _topic(
             arm, "predicted_torque", "sensor_msgs/msg/JointState", "estimates", torque, 100.0,
-            _field("header.stamp", _STAMP),
-            _field("name", "joints of meta"),
-            _field("effort", "predicted", _EFFORT),
+            _field("header.stamp", _STAMP), _field("name", "joints of meta"), _field("effort", "predicted", _EFFORT),
         ),
         _topic(
             arm, "residual_torque", "sensor_msgs/msg/JointState", "estimates", torque, 100.0,
-            _field("header.stamp", _STAMP),
-            _field("name", "joints of meta"),
+            _field("header.stamp", _STAMP), _field("name", "joints of meta"),
             _field("effort", "residual: torque from outside", _EFFORT),
         ),
         _topic(

@@ -9,8 +9,9 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -30,11 +31,9 @@ PROGRAM, INTERPRETER = ".venv/bin/thetad", ".venv/bin/python"
 _LINKS = 40  # more links are a loop
 CONFIGURATION = Path("/etc/thetad/thetad.toml")
 _FILES = {
-    "thetad.service": "/etc/systemd/system/thetad.service",
-    "sysusers.d/thetad.conf": "/etc/sysusers.d/thetad.conf",
-    "tmpfiles.d/thetad.conf": "/etc/tmpfiles.d/thetad.conf",
-    "thetad.toml": str(CONFIGURATION),
-}
+    "thetad.service": "/etc/systemd/system/thetad.service", "sysusers.d/thetad.conf": "/etc/sysusers.d/thetad.conf",
+    "tmpfiles.d/thetad.conf": "/etc/tmpfiles.d/thetad.conf", "thetad.toml": str(CONFIGURATION),
+}  # fmt: skip
 _BUS_FILES = {
     "thetad-card@.service": "/etc/systemd/system/thetad-card@.service",
     "thetad-ethercat.conf": "/etc/systemd/system/thetad.service.d/ethercat.conf",
@@ -127,7 +126,7 @@ def make_plan(
         card = escaped(interface or _CARD) if source.endswith("ethercat.conf") else interface or _CARD
         # in one pass: the new texts may contain the old ones
         new = {f"{_PREFIX}/deploy": str(documents), _PREFIX: str(prefix), _CARD: card}
-        content = re.sub("|".join(new), lambda match, new=new: new[match[0]], text)
+        content = re.sub("|".join(new), partial(_renewed, new), text)
         files.append(PlannedFile(source, Path(target), content, _state(below(root, Path(target)), content)))
     if interface is not None:
         there = (Path(target) for target in _OBSOLETE if below(root, Path(target)).is_file())
@@ -135,6 +134,10 @@ def make_plan(
     commands = _commands(root, interface, running)
     first = _missing(root, prefix)
     return Plan(root, prefix, tuple(files), commands, (*_hindrances(root, prefix, files, force), *first), first)
+
+
+def _renewed(new: Mapping[str, str], match: re.Match[str]) -> str:
+    return new[match[0]]
 
 
 def _missing(root: Path, prefix: Path) -> tuple[str, ...]:

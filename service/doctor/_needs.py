@@ -43,9 +43,8 @@ def needs_of(config: Config, interface: str | None = None) -> Needs:
             rate = float(arm.driver.cycle_hz) if isinstance(arm.driver, EthercatConfig) else 1000.0
             loops.append(Loop(arm.name, rate, settings))
     return Needs(
-        loops=tuple(loops),
-        interfaces=tuple(dict.fromkeys(interfaces)),
+        loops=tuple(loops), interfaces=tuple(dict.fromkeys(interfaces)),
         priority=max((loop.realtime.priority for loop in loops), default=0),
         processors=tuple(sorted({number for loop in loops for number in loop.realtime.processors or ()})),
         lock_memory=any(loop.realtime.lock_memory for loop in loops),
-    )
+    )  # fmt: skip

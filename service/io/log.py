@@ -109,10 +109,8 @@ def configure(level: str = "info") -> None:
     """Set up structlog for this process, and the thread that writes; each line is one write, so that none mix."""
     structlog.configure(
         processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(serializer=_dumps),
+            structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_dumps),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.BytesLoggerFactory(file=_writer(2)), cache_logger_on_first_use=True,

@@ -82,8 +82,7 @@ VERBS: Mapping[str, Verb] = {
         within_s=60.0,  # checked between frames, see `service.motion.trajectory_run.MAX_S`
     ),
     "zero_force": Verb(
-        "acquisition",
-        "motion",
+        "acquisition", "motion",
         "let an arm be guided by hand: drives in torque mode, by the active model or a given one",
         ("permit", "for_s", "friction_share", "damping_time_s", "speed_share", "model"),
     ),
@@ -102,15 +101,11 @@ VERBS: Mapping[str, Verb] = {
         ("theta", "constants", "covariance", "model", "adopt", "robot", "temperatures", "speeds"), standing=True,
     ),
     "guiding_model": Verb(
-        "estimator",
-        "operate",
-        "the active model, or a given one, as zero-force control takes it",
+        "estimator", "operate", "the active model, or a given one, as zero-force control takes it",
         ("theta", "constants", "robot", "name", "temperatures", "speeds"),
     ),
     "validity": Verb(
-        "estimator",
-        "read",
-        "which model is active, and what speaks against it, or against a given one",
+        "estimator", "read", "which model is active, and what speaks against it, or against a given one",
         ("theta", "constants", "robot", "name", "temperatures", "speeds", "started"),
     ),
     "prior": Verb("estimator", "read", "parameters and friction by the robot's description, beside the estimate"),

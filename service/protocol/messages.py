@@ -152,16 +152,14 @@ _WIRE_TYPES = {
     "FloatArray": _WireType(list[float], np.ndarray.tolist, lambda value: np.array(value, np.float64), True),
     "IntArray": _WireType(list[_Int64], np.ndarray.tolist, lambda value: np.array(value, np.int64), True),
     "BoolArray": _WireType(
-        list[bool | int],
-        lambda value: value.astype(np.int64).tolist(),
-        lambda value: np.array([item != 0 for item in value], np.bool_),
-        True,
+        list[bool | int], lambda value: value.astype(np.int64).tolist(),
+        lambda value: np.array([item != 0 for item in value], np.bool_), True,
     ),
     "tuple[str, ...]": _WireType(list[str], list, tuple, True),
     "float": _WireType(float, float, float),
     "int": _WireType(_Int64, int, int),
     "str": _WireType(_Name, str, str),
-}
+}  # fmt: skip
 
 
 class Versioned(msgspec.Struct, kw_only=True):

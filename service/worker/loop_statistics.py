@@ -44,11 +44,9 @@ class Durations:
     def report(self) -> dict[str, Any]:
         """Return the counts as plain values, for messages."""
         return {
-            "bounds_us": [bound * 1e-3 for bound in self.bounds_ns],
-            "counts": list(self.counts),
-            "sum_us": self.sum_ns * 1e-3,
-            "max_us": self.max_ns * 1e-3,
-        }
+            "bounds_us": [bound * 1e-3 for bound in self.bounds_ns], "counts": list(self.counts),
+            "sum_us": self.sum_ns * 1e-3, "max_us": self.max_ns * 1e-3,
+        }  # fmt: skip
 
 
 class LoopStatistics:
@@ -87,8 +85,6 @@ class LoopStatistics:
     def report(self) -> dict[str, Any]:
         """Return the statistics as plain values, for messages."""
         return {
-            "nominal_us": self.nominal_ns * 1e-3,
-            "overruns": self.overruns,
-            "period": self.period.report(),
+            "nominal_us": self.nominal_ns * 1e-3, "overruns": self.overruns, "period": self.period.report(),
             "execution": self.execution.report(),
-        }
+        }  # fmt: skip

@@ -48,10 +48,9 @@ class ExpectedSlave:
         pairs = (
             ("vendor", self.vendor_id, found.vendor_id, "0x{:X}"),
             ("product", self.product_code, found.product_code, "0x{:X}"),
-            ("revision", self.revision, found.revision, "0x{:X}"),
-            ("alias", self.alias, found.alias, "{}"),
+            ("revision", self.revision, found.revision, "0x{:X}"), ("alias", self.alias, found.alias, "{}"),
             ("serial", self.serial, found.serial, "{}"),
-        )
+        )  # fmt: skip
         return [
             f"{name} {form.format(is_)} instead of {form.format(wanted)}"
             for name, wanted, is_, form in pairs

@@ -169,8 +169,6 @@ def _indexed(entry: ChunkIndex) -> tuple[Any, ...]:
 
 
 _READ: dict[int, Any] = {
-    Opcode.STATISTICS: Statistics,
-    Opcode.CHUNK_INDEX: ChunkIndex,
-    Opcode.METADATA_INDEX: MetadataIndex,
+    Opcode.STATISTICS: Statistics, Opcode.CHUNK_INDEX: ChunkIndex, Opcode.METADATA_INDEX: MetadataIndex,
     Opcode.ATTACHMENT_INDEX: AttachmentIndex,
-}
+}  # fmt: skip

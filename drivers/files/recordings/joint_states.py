@@ -27,8 +27,7 @@ JOINT_STATES_SCHEMA: dict[str, Any] = {
         "joints": {
             "type": "array",
             "items": {
-                "title": "foxglove.JointState",
-                "type": "object",
+                "title": "foxglove.JointState", "type": "object",
                 "properties": {"name": {"type": "string"}, **{name: {"type": "number"} for name in STATE_FIELDS}},
                 "required": ["name"],
             },

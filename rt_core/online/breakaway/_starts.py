@@ -25,14 +25,13 @@ from rt_core.types import BoolArray, FloatArray
 LeftOut = Literal["together", "jump", "no rise", "too low", "load unknown", "not clear", "not trusted"]
 #: Reasons for rejecting a start.
 LEFT_OUT: dict[LeftOut, str] = {
-    "together": "another joint moved at the same time",
-    "jump": "the torque jumped as the joint let go",
+    "together": "another joint moved at the same time", "jump": "the torque jumped as the joint let go",
     "no rise": "the torque did not rise before: a brake was opened, or something pushed",
     "too low": "the torque was below the joint's Coulomb friction: something pushed",
     "load unknown": "the torque that holds the links is not known well enough",
     "not clear": "torque or way are too noisy or too coarse to tell the moment",
     "not trusted": "the torque of the arm was not explained by its model",
-}
+}  # fmt: skip
 #: Time without motion after which the arm is at rest [s].
 REST_S = 0.5
 #: Time after the first motion at which a start is evaluated [s].

@@ -334,11 +334,9 @@ class ChangeDetector:
         found = self._last
         last = None if found is None else {"event": found.kind, "text": found.text, "since": found.data["since"]}
         return {
-            "state": self.status,
-            "payload": self.payload(),
-            "sensor_faults": [self.joints[j] for j in np.flatnonzero(self._faulty)],
-            "last": last,
-        }
+            "state": self.status, "payload": self.payload(),
+            "sensor_faults": [self.joints[j] for j in np.flatnonzero(self._faulty)], "last": last,
+        }  # fmt: skip
 
     @property
     def invalid_reason(self) -> str:

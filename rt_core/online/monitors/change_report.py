@@ -94,13 +94,11 @@ def ambiguous_change(
     """
     named = [
         {
-            "cause": f.hypothesis.cause,
-            "joint": None if f.hypothesis.joint is None else joints[f.hypothesis.joint],
-            "score": float(f.score),
-            "explained": verdict.share(f),
+            "cause": f.hypothesis.cause, "joint": None if f.hypothesis.joint is None else joints[f.hypothesis.joint],
+            "score": float(f.score), "explained": verdict.share(f),
         }
         for f in verdict.fits[:_MAX_NAMED]
-    ]
+    ]  # fmt: skip
     text = "the arm has changed: " + " or ".join(_CAUSES[str(c["cause"])].format(c["joint"]) for c in named)
     if verdict.explained < least_explained:
         text += f"; the first explains {max(verdict.explained, 0.0):.0%} of it"

@@ -146,11 +146,9 @@ def _part(p: Identify, part: dict[str, Any], ws: Workspace) -> dict[str, Any]:
     found = _fit(p, int(part["seed"]), ws).result
     search = found.estimate.search
     return {
-        "seed": int(part["seed"]),
-        "cost": None if search is None else float(search.cost),
-        "verdict": found.verdict,
+        "seed": int(part["seed"]), "cost": None if search is None else float(search.cost), "verdict": found.verdict,
         "relative_error": float(found.metrics.relative_error),
-    }
+    }  # fmt: skip
 
 
 def _gather(p: Identify, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outcome:

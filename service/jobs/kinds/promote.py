@@ -61,10 +61,9 @@ def _run(p: Promote, ws: Workspace) -> Outcome:
     ws.write_json(ACTIVE, estimator_values(candidate))
     metrics = {
         "candidate": {"model": ws.inputs["model"].sha256, "verdict": new.verdict, **new.metrics.as_dict()},
-        "present": None,
-        "rows": [int(count) for count in new.metrics.count],
+        "present": None, "rows": [int(count) for count in new.metrics.count],
         "span": "0:1" if span is None else str(span),
-    }
+    }  # fmt: skip
     error = f"relative torque error {100 * new.metrics.relative_error:.2f} %"
     if new.verdict != "ok":
         ws.write_json("metrics.json", metrics)
