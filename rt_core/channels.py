@@ -295,20 +295,30 @@ def clipped_samples(x: FloatArray, moving: BoolArray) -> IntArray:
 
 #: A sample is zero below this share of the largest value: interpolation to a uniform grid leaves rounding.
 _ZERO = 1e-6
+#: Longest dropout in samples, some cycles of a bus: a longer zero may be true, of drives that are off or an arm that a
+#: hand guides.
+_DROPPED_RUN = 20
 
 
 def dropped_samples(x: FloatArray, moving: BoolArray) -> IntArray:
     """Return the samples at which a channel (N,) falls to zero while the joint is `moving` (N,).
 
     The values before and after a run of zeros have the same sign, and are twice as far from zero as all but a
-    thousandth of the values that lie as far apart in time differ; fewer than ten such samples are none.
+    thousandth of the values that lie as far apart in time differ; fewer than ten such runs are none.  A coarse channel
+    repeats all its values, and so tells nothing.
     """
     zero = np.abs(x) <= _ZERO * np.nanmax(np.abs(x), initial=0.0)
+    inside = moving[1:] & ~zero[1:]
+    none = np.zeros(0, dtype=np.int64)
+    if not inside.any() or np.mean((x[1:] == x[:-1])[inside]) > 0.1:
+        return none
     edges = np.diff(zero[1:-1].astype(np.int8), prepend=0, append=0)
     first, after = np.flatnonzero(edges == 1) + 1, np.flatnonzero(edges == -1) + 1
-    alike = (x[first - 1] * x[after] > 0.0) & ~(zero[first - 1] | zero[after]) & moving[first] & moving[after - 1]
+    moved = np.cumsum(moving)
+    alike = (x[first - 1] * x[after] > 0.0) & ~(zero[first - 1] | zero[after])
+    alike &= moving[first] & (moved[after - 1] - moved[first] == after - 1 - first) & (after - first <= _DROPPED_RUN)
     first, after = first[alike], after[alike]
-    found = [np.zeros(0, dtype=np.int64)]
+    found: list[IntArray] = []
     for length in np.unique(after - first):
         reach = int(length) + 1
         apart = np.abs(x[reach:] - x[:-reach])[~(zero[reach:] | zero[:-reach])]
@@ -316,6 +326,5 @@ def dropped_samples(x: FloatArray, moving: BoolArray) -> IntArray:
         a = first[after - first == length]
         if apart.size >= _CLIPPED:
             far = np.minimum(np.abs(x[a - 1]), np.abs(x[a + length])) > 2.0 * np.quantile(apart, 0.999)
-            found.append((a[far, None] + np.arange(length)).ravel())
-    samples = np.sort(np.concatenate(found))
-    return samples if samples.size >= _CLIPPED else samples[:0]
+            found += [np.arange(k, k + length) for k in a[far]]
+    return np.sort(np.concatenate(found)) if len(found) >= _CLIPPED else none

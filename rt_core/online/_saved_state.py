@@ -58,6 +58,8 @@ def take_saved(saved: Mapping[str, Any], state_hash: str, state: m.EstimatorStat
     if saved.get("hash") != state_hash:
         raise ValueError("the saved state belongs to another robot or other settings")
     if saved["format"] in EARLIER:
+        if not {"floats", "ints"} <= saved.keys():
+            raise ValueError("the saved state has no floats or ints")
         saved = {**saved, **_from_earlier(saved, state)}
     like = {"floats": state.floats, "ints": state.ints, "validated": np.empty(p), "excited_at": np.empty(p)}
     floats, ints, validated, excited_at = saved_arrays(saved, like).values()

@@ -85,6 +85,5 @@ class SavedState:
             self._log.error("state_not_saved", reason=self._failed)
 
     def close(self) -> None:
-        """Save, and finish writing."""
-        self.save()
+        """Finish writing."""
         self.writer.close()

@@ -257,7 +257,7 @@ def encode(message: Message) -> list[bytes]:
 
 
 def pack_map(value: Mapping[str, Any], limit: int = MAX_MESSAGE) -> bytes:
-    """Encode a map; raises `WireError` for unsupported types or more than `limit` bytes."""
+    """Encode a map; raises `WireError` for what msgspec cannot encode, or more than `limit` bytes."""
     try:
         data = _ENCODER.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -69,7 +69,7 @@ def shaped_rows(
 ) -> None:  # fmt: skip
     """Build filtered columns `out` (K, m) of a shaped term at `constants` (m,), in the rows of `joint`.
 
-    As in `rt_core.identification.rows.decimated_rows`, samples with `|dq[:, joint]| < standing` are zero before the
+    As in `rt_core.identification.rows.build_rows`, samples with `|dq[:, joint]| < standing` are zero before the
     filter.  `dq` (N, n); `weight` (N,) multiplies the samples unless it is empty; `centres` (K,) ascending; `out`
     starts at zero.
     """

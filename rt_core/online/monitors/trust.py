@@ -329,7 +329,7 @@ class TrustMonitor:
 
     def _see_signs(self, theta: FloatArray, covariance: FloatArray, scale: FloatArray) -> None:
         """Look for friction that would drive a joint at its usual speed, by more than the noise."""
-        rows = self._friction * scale
+        rows = np.where(self._friction > 0.0, scale, 0.0)  # a scale may be infinite
         values, variances = rows @ theta, ((rows @ covariance) * rows).sum(axis=1)
         drives = (values < -1.0) & (variances > 0.0)
         self.measured["signs"] = float((-values[drives] / (SIGN_STD * np.sqrt(variances[drives]))).max(initial=0.0))

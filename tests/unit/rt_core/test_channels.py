@@ -106,7 +106,14 @@ def test_a_saturated_torque_is_found_and_a_coarse_one_is_not() -> None:
         found = dropped_samples(np.where(gone, 0.0, torque), moving)
         assert gone[found].all()
         assert found.size > 0.3 * np.count_nonzero(gone)
-    assert dropped_samples(torque, moving).size == dropped_samples(np.round(torque), moving).size == 0
+    k, drive, still = np.arange(torque.size), 20.0 + torque, moving | True
+    guided = np.where(k % 500 < 100, 0.0, drive)  # drives off, again and again
+    braked = np.where(k % 500 < 15, 0.0, drive)
+    for x, moves in (
+        (torque, moving), (np.round(torque), moving), (np.round(0.05 * torque + 0.8), still), (guided, still),
+        (braked, k % 500 != 7), (np.where((k > 90) & (k < 102), 0.0, drive), still),
+    ):  # fmt: skip
+        assert dropped_samples(x, moves).size == 0
 
 
 def test_a_velocity_across_gaps_in_time() -> None:
