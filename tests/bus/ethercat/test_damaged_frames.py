@@ -18,7 +18,7 @@ from drivers.driver import DriverError, DriverTimeoutError
 from drivers.ethercat.config import EthercatConfig
 from drivers.ethercat.driver import EthercatDriver
 from drivers.frame import JointFrame
-from tests.bus.ethercat.test_faults import accounted, all_valid, run, until
+from tests.bus.ethercat.test_faults import accounted, run, until, valid
 from tests.lab.ethercat.configs import settings
 from tests.lab.ethercat.driver_segment_process import signature
 from tests.lab.ethercat.network import SegmentProcess, Segments
@@ -93,12 +93,12 @@ def operational(report: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_value_of_a_damaged_frame_is_a_measurement(driver: PatientDriver, drives: SegmentProcess, kind: str) -> None:
     seen, damaged = read_damaged(driver, drives, kind, 1)
-    wrong = [frame for frame in seen if all_valid(frame) and not of_one_answer(frame)]
+    wrong = [frame for frame in seen if all(valid(frame)) and not of_one_answer(frame)]
     if kind == "flip":  # that a bit of a value is another, no check of EtherCAT's tells: Ethernet's check sum does
         assert len(wrong) < damaged
     else:
         assert not wrong, (len(wrong), damaged, wrong[0].q / COUNT)
-    numbers = [number_of(frame) for frame in seen if all_valid(frame) and of_one_answer(frame)]
+    numbers = [number_of(frame) for frame in seen if all(valid(frame)) and of_one_answer(frame)]
     # A whole answer of before is no measurement of now.  A storm alone has such answers under the index that is waited
     # for; of those up to two cycles old the DC time does not tell, without DC nothing does.
     assert kind == "storm" or np.all(np.diff(numbers) > 0)
@@ -106,7 +106,7 @@ def test_no_value_of_a_damaged_frame_is_a_measurement(driver: PatientDriver, dri
     assert np.all(np.diff([frame.t_bus_ns for frame in seen]) > 0)
     until(driver, operational)
     after = run(driver, 100)
-    assert sum(all_valid(frame) and of_one_answer(frame) for frame in after) > 50, driver.report()
+    assert sum(all(valid(frame)) and of_one_answer(frame) for frame in after) > 50, driver.report()
     accounted(driver, after[-1])
 
 
