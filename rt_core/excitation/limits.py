@@ -60,7 +60,8 @@ class Limits:
         upper = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 2.0 * reach, reach))
         velocity = np.where(assumed["velocity"], [ASSUMED_VELOCITY[kind] for kind in kinds], velocity)
         if settings.acceleration is None:
-            acceleration = ASSUMED_ACCELERATION * velocity
+            with np.errstate(over="ignore"):  # what is infinite is refused below
+                acceleration = ASSUMED_ACCELERATION * velocity
         elif len(settings.acceleration) != n:
             raise ExcitationError(
                 f"acceleration has {len(settings.acceleration)} values, robot '{model.name}' has {n} joints"
