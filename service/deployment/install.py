@@ -9,9 +9,8 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -126,7 +125,7 @@ def make_plan(
         card = escaped(interface or _CARD) if source.endswith("ethercat.conf") else interface or _CARD
         # in one pass: the new texts may contain the old ones
         new = {f"{_PREFIX}/deploy": str(documents), _PREFIX: str(prefix), _CARD: card}
-        content = re.sub("|".join(new), partial(_renewed, new), text)
+        content = "".join(new.get(part, part) for part in re.split(f"({'|'.join(new)})", text))
         files.append(PlannedFile(source, Path(target), content, _state(below(root, Path(target)), content)))
     if interface is not None:
         there = (Path(target) for target in _OBSOLETE if below(root, Path(target)).is_file())
@@ -134,10 +133,6 @@ def make_plan(
     commands = _commands(root, interface, running)
     first = _missing(root, prefix)
     return Plan(root, prefix, tuple(files), commands, (*_hindrances(root, prefix, files, force), *first), first)
-
-
-def _renewed(new: Mapping[str, str], match: re.Match[str]) -> str:
-    return new[match[0]]
 
 
 def _missing(root: Path, prefix: Path) -> tuple[str, ...]:

@@ -122,10 +122,12 @@ def test_what_an_earlier_version_has_put_in_place_gives_way(tmp_path: Path) -> N
 
 
 def test_the_service_runs_the_program_of_the_prefix(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path, Path("/srv/arm/thetad"))
+    prefix = tmp_path / "opt/thetad-2"  # that has the usual one in it
+    plan = make_plan(tmp_path, prefix, shipped=shutil.copytree(SHIPPED, prefix / "deploy"))
     unit = next(file.content for file in plan.files if file.source == "thetad.service")
-    assert "ExecStart=/srv/arm/thetad/.venv/bin/thetad serve -c /etc/thetad/thetad.toml" in unit
-    assert "/opt/" not in unit.replace("because /opt is", "")
+    assert f"ExecStart={prefix}/.venv/bin/thetad serve -c /etc/thetad/thetad.toml" in unit
+    assert f"Documentation=file://{prefix}/deploy/README.md\n" in unit
+    assert "/opt/" not in unit.replace("because /opt is", "").replace(str(prefix), "")
 
 
 @pytest.mark.parametrize("prefix", ["/home/anna/thetad", "/opt/100%", "/opt/my lab"])

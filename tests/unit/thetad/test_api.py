@@ -6,12 +6,15 @@ import ast
 import contextlib
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zmq
 
 import thetad
+from rt_core.model.temperature import TemperatureRange
 from service.operations.errors import OperationError
 from tests.lab.command_line import ROOT
 from tests.lab.console import differs
@@ -37,7 +40,7 @@ def test_examples_print_what_is_shown(k: int) -> None:
 
 def test_the_page_has_all_names_and_signatures() -> None:
     tree, page = ast.parse((ROOT / "thetad" / "_api.py").read_text()), re.sub(r"\s", "", PAGE.replace('"', "'"))
-    for name in thetad.__all__:
+    for name in dir(thetad):
         assert f"`{name}`" in page or f"def{name}(" in page
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
@@ -49,15 +52,46 @@ def test_a_table_becomes_the_recording_it_was(space6_recording: Path) -> None:
     recording = thetad.read_recording(space6_recording)
     channels = {"t": recording.t, **recording.channels}
     columns = {f"{name}{k + 1}": x for name, y in recording.channels.items() for k, x in enumerate(y.T)}
-    for table in (channels, {"t": recording.t, "note": recording.t, **columns}):
+    for table in (channels, {"t": recording.t, "file": ["text"], **columns}):
         other = thetad.import_table(table, robot="space6")
         assert other.meta.joint_names == recording.meta.joint_names
-        for name, values in recording.channels.items():
-            np.testing.assert_array_equal(other.channels[name], values)
+        np.testing.assert_equal(other.channels, recording.channels)
     with pytest.raises(ValueError, match="mapping is missing"):
-        thetad.import_table(channels)
+        thetad.import_table("log.csv", robot="space6")
+    with pytest.raises(ValueError, match="columns of tau are tau1 to tau6: there is no tau3, tau7 is none of them"):
+        thetad.import_table({("tau7" if name == "tau3" else name): x for name, x in columns.items()}, robot="space6")
+    with pytest.warns(UserWarning, match="1 rows repeat the row before"):
+        thetad.import_table({name: np.insert(x, 0, x[0], axis=0) for name, x in channels.items()}, robot="space6")
     with pytest.raises(ValueError, match="unit"):
         thetad.import_table(channels | {"q": 57.3 * channels["q"]}, robot="space6")
+
+
+def test_what_is_not_determined_has_no_number(space6_recording: Path) -> None:
+    model = thetad.identify(space6_recording, "space6", span="0s:3s").model
+    model.parameters[0].clear()  # that of the model stays
+    hidden = np.array([row["value"] is None for row in model.parameters])
+    assert 0 < hidden.sum() < hidden.size
+    np.testing.assert_array_equal(np.isnan([model.theta, np.diag(model.covariance)]), [hidden, hidden])
+    with pytest.raises(ValueError, match="read-only"):
+        model.theta *= 2.0
+    hot = thetad.Model(replace(model.file, temperatures=TemperatureRange(np.full(6, 20.0), np.full(6, 30.0))))
+    with pytest.warns(UserWarning, match="joint . is (faster than 1.25 x|outside 20.0 to 30.0 degC)") as caught:
+        assert np.isfinite(hot.torque(np.zeros(6), np.full(6, 9.0), np.zeros(6), np.full(6, 31.5))).all()
+    assert len(caught) == 12
+
+
+def test_a_calibration_is_checked_on_a_second_table() -> None:
+    names = (*(f"q{k + 1}" for k in range(6)), *"xyz")
+    table = dict(zip(names, np.random.default_rng(0).uniform(-1.0, 1.0, (9, 60)), strict=True))
+    found = thetad.calibrate(table, "space6", check={name: x[:40] for name, x in table.items()})
+    assert found.summary["residual"]["check"]["poses"] == 40
+
+
+def test_one_topic_is_one_subscription() -> None:
+    with zmq.Context() as context, context.socket(zmq.XPUB) as socket:
+        port = socket.bind_to_random_port("tcp://127.0.0.1")
+        with thetad.connect("arm/estimate", f"tcp://127.0.0.1:{port}"):
+            assert socket.recv() == b"\x01arm/estimate"
 
 
 def test_a_model_predicts_is_saved_and_exported(found: thetad.Identification, tmp_path: Path) -> None:
@@ -82,8 +116,8 @@ def test_results_are_those_of_commands(
     checked = thetad.validate(found.model, space6_recording, span="0.6:1")
     assert (checked.verdict, checked.summary["relative_error"]) == ("ok", checked.relative_error)
     assert found._repr_html_().startswith("<iframe")
-    with pytest.raises(OperationError, match="no_such: is no parameter"):
-        thetad.identify(space6_recording, "space6", no_such=1)
+    with pytest.raises(OperationError, match="cutoff_hz: should be a finite number, got nan; no_such: is no"):
+        thetad.identify(space6_recording, "space6", no_such=1, cutoff_hz=np.nan)
 
 
 def test_a_payload_is_found(arm7_model: Path, arm7_loaded: Path) -> None:
