@@ -21,7 +21,7 @@ _LOOK_NS, _STILL = 100_000_000, 0.002
 #: has closed, a slide by 12 mm. An encoder that has lost turns is off by 39 mrad: one turn of a motor, geared 160:1.
 _TURNED, _SLID = 0.03, 0.015
 #: A drive may first report what it reported last, until its encoder has started.
-_WATCH_NS = 1_000_000_000
+WATCH_NS = 1_000_000_000
 #: It is kept for the next run where a joint has stood for so long: not where it turned round.
 _REST_NS = 1_000_000_000
 #: Verbs that are refused while a joint is not confirmed.
@@ -46,16 +46,23 @@ class ReturnedDrives:
             self._stood, self._unconfirmed = kept[:, 0].copy(), kept[:, 1] > 0.0
         self._shown, self._shown_ns = self._stood, np.zeros(n, np.int64)  # as of `stood`, and since when
         self._until_ns = np.zeros(n, np.int64)  # it is compared with where it stood
+        self._since_ns = 0  # when the first frame came
+        self.asked = False  # one of `MOVING`, and it was not refused
 
     @property
     def names(self) -> list[str]:
         """Names of the joints that are not confirmed."""
         return [self._joints[j].name for j in np.flatnonzero(self._unconfirmed)]
 
-    @property
-    def settled(self) -> bool:
-        """Whether it is known of all joints that they came back where they stood, or of one that it did not."""
-        return self._whole or bool(self._unconfirmed.any())
+    def settled(self, now_ns: int, within_ns: int) -> bool:
+        """Return whether it is known of all joints that they came back where they stood, or of one that it did not.
+
+        Raises `ControlError` if that is not known `within_ns` from the first frame on.
+        """
+        known = self._whole or bool(self._unconfirmed.any())
+        if not known and self._since_ns and now_ns >= self._since_ns + within_ns:
+            raise ControlError("unavailable", f"where all joints stand was not known within {within_ns * 1e-9:g} s")
+        return known
 
     def stood(self, now_ns: int) -> list[tuple[float | None, float]]:
         """Return where each joint has stood for a while, None if it moves, and 1 if that is not confirmed."""
@@ -71,11 +78,12 @@ class ReturnedDrives:
         if (q := frame.q) is None:
             return frame
         if not (self._whole and frame.valid is None):
+            self._since_ns = self._since_ns or frame.t_host_ns
             valid = np.ones(len(q), np.bool_) if frame.valid is None else frame.valid
             still = np.where(np.abs(self._last - self._stood) <= _STILL, self._last, np.nan)
             known = valid | self._away | self._unconfirmed | (frame.t_host_ns < self._until_ns)
             self._stood = np.where(known, self._stood, still)
-            self._until_ns = np.where(valid & self._away, frame.t_host_ns + _WATCH_NS, self._until_ns)
+            self._until_ns = np.where(valid & self._away, frame.t_host_ns + WATCH_NS, self._until_ns)
             compared = valid & (frame.t_host_ns < self._until_ns)
             apart = np.abs(q - self._stood) > self._most
             found = compared & apart & ~self._unconfirmed
@@ -120,6 +128,8 @@ class ReturnedDrives:
             if names := ", ".join(self.names):
                 todo = "compare q with the arm, put the encoder right, or call confirm_positions"
                 raise ControlError("unavailable", f"{verb}: {names} came back elsewhere than it stood: {todo}")
-            return handler(args)
+            answer = handler(args)
+            self.asked = True
+            return answer
 
         return handle

@@ -27,7 +27,7 @@ from drivers.ethercat.config import EthercatConfig
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from service.acquisition._notices import NoticeTeller
-from service.acquisition._returned_drives import MOVING, ReturnedDrives
+from service.acquisition._returned_drives import MOVING, WATCH_NS, ReturnedDrives
 from service.acquisition._torque_range import Clipped, TorqueRange
 from service.acquisition.sources import check_source, make_driver
 from service.config.arm_robot import load_arm_robot
@@ -73,6 +73,7 @@ class Acquisition:
         # At the first start, once all joints are where they stood; after a restart when a client says so.
         first = kept is not None and not worker.restarts
         self._enables = first and isinstance(arm.driver, BusConfig) and arm.driver.enable
+        self._enable_ns = WATCH_NS + round(getattr(arm.driver, "enable_timeout_ms", 0.0) * 1e6)  # from the first frame
         if not isinstance(arm.driver, ReplayConfig) and (worker.restarts or self._enables):
             arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         self.driver: Driver = make_driver(arm, model)
@@ -348,12 +349,14 @@ class Acquisition:
         self.worker.serve(self._handlers)
         if isinstance(self.driver, OpenedInWith):
             self._notices.turn(self.driver.notices, now_ns)
-        if self._enables and self._returned.settled and not self.worker.stop_id:
-            self._enables = False
+        if self._enables and not (self.worker.stop_id or self._returned.asked):
             try:
-                self._handlers["enable"]({"arm": self._arm})
+                if self._returned.settled(now_ns, self._enable_ns):
+                    self._handlers["enable"]({"arm": self._arm})
             except ControlError as error:
-                self.worker.log.warning("not_enabled", reason=error.message)
+                self._enables = False
+                text = "look at the arm and its drives; then `thetad control enable` switches them on"
+                self.worker.event("not_enabled", f"not switched on at the start: {error.message}: {text}")
         if self.worker.heartbeat_due(now_ns):
             info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}
             info |= {"clipping": self._clipping(), "unconfirmed": self._returned.names}

@@ -257,3 +257,4 @@ def test_restarts_forget_neither_where_joints_stood_nor_who_is_not_confirmed(run
             assert control.request("confirm_positions", joints=JOINTS[2:])["confirmed"] == JOINTS[2:]
             known(control)
             assert not again.ask()["source"]["enabled"]
+            assert control.request("status")["events"]["not_enabled"] == 1

@@ -184,7 +184,7 @@ def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: 
             if now % 250_000_000 == 0:
                 keeper.note(drives.stood(now), now, last=now == 2_750_000_000)
         keeper._pool.submit(int).result()  # after what is being written
-        assert drives.settled
+        assert drives.settled(now, now)
         return drives.names
 
     assert run(0.0) == []
@@ -198,6 +198,17 @@ def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: 
     keeper.note([(None, 0.0)] * 6, 0, last=True)
     keeper.close()
     assert not path.exists()
+
+
+def test_who_waits_for_where_joints_stand_does_not_wait_for_hours() -> None:
+    drives, away = ReturnedDrives(TX40, lambda *_, **__: None, np.zeros((6, 2))), np.arange(6) != 2
+    assert not drives.settled(10**15, 10**9)  # there is no frame
+    drives.marked(JointFrame(0, 1, 1, q=np.zeros(6), valid=away))
+    assert not drives.settled(10**9, 10**9)
+    with pytest.raises(ControlError, match=r"where all joints stand was not known within 1 s"):
+        drives.settled(1 + 10**9, 10**9)
+    drives.guarded("arm", lambda _: {})({})
+    assert drives.asked
 
 
 def test_what_flaps_is_told_less_and_less_often_and_the_newest_in_the_end() -> None:
