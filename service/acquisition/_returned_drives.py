@@ -85,9 +85,9 @@ class ReturnedDrives:
             self._stood = np.where(known, self._stood, still)
             self._until_ns = np.where(valid & self._away, frame.t_host_ns + WATCH_NS, self._until_ns)
             compared = valid & (frame.t_host_ns < self._until_ns)
-            apart = np.abs(q - self._stood) > self._most
+            apart, near = np.abs(q - self._stood) > self._most, np.abs(q - self._stood) <= self._most  # NaN: neither
             found = compared & apart & ~self._unconfirmed
-            self._unconfirmed = (self._unconfirmed & ~(compared & ~apart)) | found
+            self._unconfirmed = (self._unconfirmed & ~(compared & near)) | found
             for k in np.flatnonzero(found):
                 self._tell(self._joints[k], float(self._stood[k]), float(q[k]))
             self._away, q = ~valid, np.where(valid, q, self._last)

@@ -194,6 +194,9 @@ def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: 
     with structlog.testing.capture_logs() as logs:
         assert [load_positions(path, *other, LOG) for other in (("other", 6), ("owner", 7))] == [None, None]
     assert [line["event"] for line in logs] == ["positions_unknown"] * 2
+    keeper.note([(None, 1.0)] * 6, 0, last=True)
+    keeper._pool.submit(int).result()
+    assert run(0.0) == list(NAMES)  # nobody knows where they stood: they do not confirm themselves
     (tmp_path / "positions.state.new").mkdir()
     keeper.note([(None, 0.0)] * 6, 0, last=True)
     keeper.close()
