@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,9 @@ def load_positions(path: Path, owner: str, n: int, log: Log) -> FloatArray | Non
 class PositionKeeper:
     """Writes what an acquisition says in its heartbeats, in a thread: it must not wait for a disk itself."""
 
-    def __init__(self, path: Path, owner: str) -> None:
-        self._path, self._owner = path, owner
+    def __init__(self, path: Path, owner: str, log: Log) -> None:
+        self._path, self._owner, self._log = path, owner, log
+        self._failed = False
         self._pool = ThreadPoolExecutor(1, "positions")
         self._kept: Any = None
         self._next_ns = 0
@@ -51,10 +51,11 @@ class PositionKeeper:
     def _save(self, stood: Any) -> None:
         try:
             save_state(self._path, {"stood": np.array(stood, np.float64)}, self._owner)
-        except (OSError, TypeError, ValueError):  # unknown is better than out of date
-            self._kept = None
-            with contextlib.suppress(OSError):
-                self._path.unlink(missing_ok=True)
+            self._failed = False
+        except (OSError, TypeError, ValueError) as error:  # who was not confirmed is not forgotten: the old file stays
+            if not self._failed:
+                self._log.warning("positions_not_kept", reason=str(error))
+            self._kept, self._failed = None, True
 
     def close(self) -> None:
         """Finish writing."""

@@ -172,9 +172,9 @@ def test_a_joint_that_comes_back_elsewhere_is_doubted(speed: float, found: float
 
 
 def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: Path) -> None:
-    """The first joint moves and is not known; who was not confirmed is not; what cannot be written is not kept."""
+    """The first joint moves and is not known; who was not confirmed is not; what cannot be written leaves the old."""
     path, told = tmp_path / "positions.state", list[str]()
-    keeper = PositionKeeper(path, "owner")
+    keeper = PositionKeeper(path, "owner", LOG)
 
     def run(turned: float) -> list[str]:
         kept = load_positions(path, "owner", 6, LOG)
@@ -198,9 +198,13 @@ def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: 
     keeper._pool.submit(int).result()
     assert run(0.0) == list(NAMES)  # nobody knows where they stood: they do not confirm themselves
     (tmp_path / "positions.state.new").mkdir()
-    keeper.note([(None, 0.0)] * 6, 0, last=True)
+    kept = path.read_bytes()
+    with structlog.testing.capture_logs() as logs:
+        for now in (1, 2):
+            keeper.note([(None, 0.0)] * 6, now, last=True)
+            keeper._pool.submit(int).result()
     keeper.close()
-    assert not path.exists()
+    assert ([line["event"] for line in logs], path.read_bytes()) == (["positions_not_kept"], kept)
 
 
 def test_who_waits_for_where_joints_stand_does_not_wait_for_hours() -> None:
