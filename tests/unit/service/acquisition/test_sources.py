@@ -226,8 +226,11 @@ def test_who_waits_for_where_joints_stand_does_not_wait_for_hours() -> None:
     assert not drives.settled(10**9, 10**9)
     with pytest.raises(ControlError, match=r"where all joints stand was not known within 1 s"):
         drives.settled(1 + 10**9, 10**9)
-    drives.guarded("arm", lambda _: {})({})
-    assert drives.asked
+    arm = drives.guarded("arm", lambda _: {})
+    with pytest.raises(ControlError, match=r"try again in a second"):
+        arm({})
+    drives.marked(JointFrame(1, 2, 2 * 10**9, q=np.zeros(6), valid=away))  # it may be away for hours
+    assert (drives.asked, arm({}), drives.asked) == (False, {}, True)
 
 
 def test_what_flaps_is_told_less_and_less_often_and_the_newest_in_the_end() -> None:
