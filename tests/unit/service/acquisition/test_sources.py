@@ -194,7 +194,7 @@ def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: 
         return drives.names
 
     assert run(0.0) == []
-    np.testing.assert_array_equal(np.isnan(load_positions(path, "owner", 6, LOG)[:, 0]), [True] + [False] * 5)  # type: ignore[index]
+    np.testing.assert_array_equal(np.isnan(np.array(load_positions(path, "owner", 6, LOG))[:, 0]), [True] + [False] * 5)
     assert (run(1.0), run(1.0), told) == (["joint_3"], ["joint_3"], ["joint_3 stood at 0 rad when thetad ran last"])
     assert (run(0.0), run(1.0)) == ([], ["joint_3"])  # it has been back
     with structlog.testing.capture_logs() as logs:
