@@ -220,8 +220,7 @@ def test_a_killed_acquisition_stops_the_arm_and_comes_back(running: Rig) -> None
     assert body["motion"]["state"] == "stopped"
     assert "restarted" in body["motion"]["reason"]
     assert drives.tell("speed") < 1e-3
-    control.request("enable")
-    watch.status(following, len(watch.statuses))
+    running.settle()
     drives.await_motion()
 
 
