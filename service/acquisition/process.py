@@ -27,7 +27,7 @@ from drivers.ethercat.config import EthercatConfig
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
 from service.acquisition._notices import NoticeTeller
-from service.acquisition._returned_drives import MOVING, ReturnedDrives
+from service.acquisition._returned_drives import MOVING, WATCH_NS, ReturnedDrives
 from service.acquisition._torque_range import Clipped, TorqueRange
 from service.acquisition.sources import check_source, make_driver
 from service.config.arm_robot import load_arm_robot
@@ -68,11 +68,11 @@ class Acquisition:
         path = worker.config.state_dir / arm.name / FILE_NAME
         # Whoever only listens to an arm knows that it is moved while nobody does.
         self._keeps_positions = isinstance(arm.driver, BusConfig) and arm.driver.mode != "none"
-        kept = load_positions(path, arm.driver_sha256, model.n, worker.log) if self._keeps_positions else None
+        kept = load_positions(path, arm.positions_sha256, model.n, worker.log) if self._keeps_positions else None
         self._returned = ReturnedDrives(model, worker.event, kept)
         # At the first start, once all joints are where they stood; after a restart when a client says so.
-        first = kept is not None and not worker.restarts
-        self._enables = first and isinstance(arm.driver, BusConfig) and arm.driver.enable
+        self._enables = kept is not None and not worker.restarts and getattr(arm.driver, "enable", False)
+        self._enable_ns = WATCH_NS + round(getattr(arm.driver, "enable_timeout_ms", 0.0) * 1e6)  # from the first frame
         if not isinstance(arm.driver, ReplayConfig) and (worker.restarts or self._enables):
             arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         self.driver: Driver = make_driver(arm, model)
@@ -143,9 +143,7 @@ class Acquisition:
         self.torque_range = None if arm.torque_range is None else TorqueRange(arm.torque_range, model)
         self.required = {marker("estimator")} | ({marker("recorder")} if arm.recorder else set())
         self.present: set[bytes] = set()
-        self.frames = 0
-        self.dropped = 0
-        self.timeouts = 0
+        self.frames = self.dropped = self.timeouts = 0
         self.ignored = 0  # messages of subscribers that are no subscription
         self._seq = dict.fromkeys(("status", "stats", "meta"), 0)
         self._arm = arm.name
@@ -153,14 +151,11 @@ class Acquisition:
         self._topic = topic(arm.name, "frame")
         self._status_topics = {topic(arm.name, kind) for kind in ("meta", "status")}
         self._time = (0, 0)  # latest t_ns and t_host_ns
-        self._stalled = False
-        self._guided = False  # as published last
+        self._stalled = self._guided = False  # the latter as published last
         self._end_s = 0.0  # deadline of the end, whatever moves
-        self._next_tick_ns = 0
-        self._next_report_ns = 0
+        self._next_tick_ns = self._next_report_ns = 0
         self.loop = LoopStatistics(self.info.rate_hz * pace_of(arm))
-        self._cost_ns = 0  # of the turns that have been reported
-        self._cost_max_ns = 0
+        self._cost_ns = self._cost_max_ns = 0  # of the turns that have been reported, and the longest since then
         self._last_report: dict[str, Any] = {}  # of a driver that has been closed
         self._reported = (0, time.monotonic_ns())
         self.socket = worker.context.socket(zmq.XPUB)
@@ -348,12 +343,14 @@ class Acquisition:
         self.worker.serve(self._handlers)
         if isinstance(self.driver, OpenedInWith):
             self._notices.turn(self.driver.notices, now_ns)
-        if self._enables and self._returned.settled and not self.worker.stop_id:
-            self._enables = False
+        if self._enables and not (self.worker.stop_id or self._returned.asked):
             try:
-                self._handlers["enable"]({"arm": self._arm})
+                if self._returned.settled(now_ns, self._enable_ns):
+                    self._handlers["enable"]({"arm": self._arm})
             except ControlError as error:
-                self.worker.log.warning("not_enabled", reason=error.message)
+                self._enables = False
+                text = "look at the arm and its drives; then `thetad control enable` switches them on"
+                self.worker.event("not_enabled", f"not switched on at the start: {error.message}: {text}")
         if self.worker.heartbeat_due(now_ns):
             info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}
             info |= {"clipping": self._clipping(), "unconfirmed": self._returned.names}

@@ -63,6 +63,12 @@ class ArmConfig(StrictTable):
         """Hash of the non-default keys of `[arm.driver]`, to detect changes."""
         return hashlib.sha256(self.driver.model_dump_json(exclude_defaults=True).encode()).hexdigest()
 
+    @property
+    def positions_sha256(self) -> str:
+        """Hash of the keys of `[arm.driver]` that say which drives they are, and what their positions mean."""
+        keys = {"drive", "device", "net_id", "port", "variables", "decoupled", "axis"}
+        return hashlib.sha256(self.driver.model_dump_json(include=keys, exclude_defaults=True).encode()).hexdigest()
+
     @model_validator(mode="after")
     def _motion_needs_drives(self) -> ArmConfig:
         if self.motion is not None and getattr(self.driver, "mode", None) != "csp":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,27 +16,29 @@ FILE_NAME = "positions.state"
 EVERY_NS = 1_000_000_000  # between two writes
 
 
-def load_positions(path: Path, owner: str, n: int, log: Log) -> FloatArray | None:
+def load_positions(path: Path, owner: str, n: int, log: Log) -> FloatArray | str | None:
     """Return (n, 2): where each joint stood [rad or m], NaN if it moved, and 1 if that is not confirmed.
 
-    None, and a line in the log, if it is damaged, or of another robot or other settings.
+    None if there is no file; the reason, also in the log, if it is damaged, or of another robot or other settings.
     """
     try:
         stood = load_state(path, owner).get("stood")
         if isinstance(stood, np.ndarray) and stood.shape == (n, 2) and stood.dtype == np.float64:
             return stood
-        log.warning("positions_unknown", reason=f"{path}: holds no positions of {n} joints")
+        reason = f"{path}: holds no positions of {n} joints"
+    except FileNotFoundError:
+        return None
     except (OSError, StateError) as error:
-        if not isinstance(error, FileNotFoundError):
-            log.warning("positions_unknown", reason=str(error))
-    return None
+        reason = str(error)
+    log.warning("positions_unknown", reason=reason)
+    return reason
 
 
 class PositionKeeper:
     """Writes what an acquisition says in its heartbeats, in a thread: it must not wait for a disk itself."""
 
-    def __init__(self, path: Path, owner: str) -> None:
-        self._path, self._owner = path, owner
+    def __init__(self, path: Path, owner: str, log: Log) -> None:
+        self._path, self._owner, self._log, self._failed = path, owner, log, False
         self._pool = ThreadPoolExecutor(1, "positions")
         self._kept: Any = None
         self._next_ns = 0
@@ -51,10 +52,11 @@ class PositionKeeper:
     def _save(self, stood: Any) -> None:
         try:
             save_state(self._path, {"stood": np.array(stood, np.float64)}, self._owner)
-        except (OSError, TypeError, ValueError):  # unknown is better than out of date
-            self._kept = None
-            with contextlib.suppress(OSError):
-                self._path.unlink(missing_ok=True)
+            self._failed = False
+        except (OSError, TypeError, ValueError) as error:  # who was not confirmed is not forgotten: the old file stays
+            if not self._failed:
+                self._log.warning("positions_not_kept", reason=str(error))
+            self._kept, self._failed = None, True
 
     def close(self) -> None:
         """Finish writing."""

@@ -52,7 +52,7 @@ class WorkerPool:
         if config.daemon.serves_http:
             self.handles.append(WorkerHandle("web", None))
         for arm in config.arm:
-            keeper = PositionKeeper(config.state_dir / arm.name / FILE_NAME, arm.driver_sha256)
+            keeper = PositionKeeper(config.state_dir / arm.name / FILE_NAME, arm.positions_sha256, log)
             acquisition = WorkerHandle("acquisition", arm.name, keeper=keeper)
             self.handles += [WorkerHandle("estimator", arm.name), acquisition]
             if arm.recorder is not None:

@@ -112,7 +112,7 @@ class DaskRun:
             if answer["outcome"]:
                 write_bytes(self.folder / OUTCOME_FILE, answer["outcome"])
         except OSError as error:
-            return Ended("interrupted", f"its results cannot be kept: {error}")
+            return Ended("put_off", f"its results cannot be kept: {error}")
         outcome = json.loads(answer["outcome"]) if answer["how"] == "outcome" else {}
         return Ended(answer["how"], answer["reason"], outcome, answer["log"])
 
@@ -252,7 +252,7 @@ class DaskBackend:
 
         cluster, node = self._cluster, run.node
         wrong = str(answer["reason"]) if answer["how"] == "refused" else ""
-        if answer["how"] in ("outcome", "failed", "final"):
+        if answer["how"] in ("outcome", "failed", "final", "put_off"):
             wrong = remote.difference(cluster.code, _code(answer))
         if wrong:
             why = f"worker {node.address}: {wrong}"

@@ -25,7 +25,7 @@ GRACE_S = 5.0  # for a stopped run to end, before it is killed
 _LOG_TAIL = 4000  # bytes
 _LINE = 65536
 
-How = Literal["outcome", "failed", "final", "cancelled", "interrupted"]
+How = Literal["outcome", "failed", "final", "cancelled", "interrupted", "put_off"]
 
 
 class BackendBusyError(RuntimeError):
@@ -37,7 +37,8 @@ class Ended:
     """The end of a run.
 
     `how` is "outcome" (`outcome` holds it, and the run's folder its results), "failed" (another attempt may succeed),
-    "final" (it would not), "cancelled" (it was stopped), or "interrupted" (not the job's fault).
+    "final" (it would not), "cancelled" (it was stopped), "interrupted" (not the job's fault), or "put_off" (the
+    same, and not to be repeated at once).
     """
 
     how: How
@@ -91,7 +92,7 @@ def read_end(folder: Path, code: int) -> Ended:
             more = ", as by the system when memory runs out" if code == -signal.SIGKILL else ""
             return Ended("failed", f"its process was {what}{more}", log=log)
         if code == os.EX_TEMPFAIL:
-            return Ended("interrupted", "there was no room on the disk", log=log)
+            return Ended("put_off", "there was no room on the disk", log=log)
         return Ended("failed", f"its process ended with exit code {code} and without an outcome", log=log)
     except (OSError, ValueError) as error:
         return Ended("failed", f"its outcome cannot be read: {error}", log=log)
@@ -207,9 +208,7 @@ class LocalBackend:
     label = "local"
 
     def __init__(self, workers: int, processors: frozenset[int], priority: str = "idle") -> None:
-        self.workers = workers
-        self.priority = priority
-        self.processors = processors
+        self.workers, self.priority, self.processors = workers, priority, processors
         self.trouble = ""
         self._runs: list[LocalRun] = []
 

@@ -235,8 +235,8 @@ class Executor:
                 self._finish(held, ended)
             elif ended.how == "cancelled":
                 queue.hand_back(job.id, job.token, "its run stopped by itself")
-            elif ended.how == "interrupted":
-                queue.interrupt(job.id, job.token, ended.reason)
+            elif ended.how in ("interrupted", "put_off"):
+                queue.interrupt(job.id, job.token, ended.reason, later=ended.how == "put_off")
             else:
                 queue.fail(job.id, job.token, ended.reason, ended.log, final=ended.how == "final")
         except StaleTokenError as error:

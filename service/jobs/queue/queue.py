@@ -274,9 +274,9 @@ class Queue:
         """Store that a run failed; raises `StaleTokenError`."""
         return self._change(id, lambda job, now: state.fail(job, token, now, reason, log, final=final))
 
-    def interrupt(self, id: int, token: int, reason: str) -> Job:
+    def interrupt(self, id: int, token: int, reason: str, *, later: bool = False) -> Job:
         """Store that a run was interrupted; raises `StaleTokenError`."""
-        return self._change(id, lambda job, now: state.interrupt(job, token, now, reason))
+        return self._change(id, lambda job, now: state.interrupt(job, token, now, reason, later=later))
 
     def hand_back(self, id: int, token: int, reason: str) -> Job:
         """Put back a job whose run was stopped in order; raises `StaleTokenError`."""

@@ -149,15 +149,16 @@ def hand_back(job: Job, token: int, reason: str, now_ns: int) -> Job:
     return _end(job, "cancelled", now_ns, "cancelled while it ran", job.log) if job.cancel else _queued(job, reason)
 
 
-def interrupt(job: Job, token: int, now_ns: int, reason: str) -> Job:
-    """Interrupt a running job whose holder is gone."""
+def interrupt(job: Job, token: int, now_ns: int, reason: str, *, later: bool = False) -> Job:
+    """Interrupt a running job whose holder is gone; `later`: not to run again before a failed one would."""
     _held(job, token)
     job = replace(job, interruptions=job.interruptions + 1)
     if job.cancel:
         return _end(job, "cancelled", now_ns, "cancelled while it ran", job.log)
     if job.interruptions >= MAX_INTERRUPTIONS:
         return _end(job, "failed", now_ns, f"interrupted {job.interruptions} times, the last time: {reason}", job.log)
-    return _queued(job, reason)
+    due_ns = now_ns + FIRST_DELAY_NS * 10 ** (min(job.interruptions, MAX_ATTEMPTS - 1) - 1) if later else job.due_ns
+    return replace(_queued(job, reason), due_ns=due_ns)
 
 
 def request_cancel(job: Job, now_ns: int) -> Job:

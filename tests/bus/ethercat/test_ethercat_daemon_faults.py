@@ -220,8 +220,7 @@ def test_a_killed_acquisition_stops_the_arm_and_comes_back(running: Rig) -> None
     assert body["motion"]["state"] == "stopped"
     assert "restarted" in body["motion"]["reason"]
     assert drives.tell("speed") < 1e-3
-    control.request("enable")
-    watch.status(following, len(watch.statuses))
+    running.settle()
     drives.await_motion()
 
 
@@ -257,3 +256,4 @@ def test_restarts_forget_neither_where_joints_stood_nor_who_is_not_confirmed(run
             assert control.request("confirm_positions", joints=JOINTS[2:])["confirmed"] == JOINTS[2:]
             known(control)
             assert not again.ask()["source"]["enabled"]
+            assert control.request("status")["events"]["not_enabled"] == 1

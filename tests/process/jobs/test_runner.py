@@ -58,7 +58,7 @@ def test_a_full_disk_is_not_the_fault_of_the_job(tmp_path: Path, arm2: Path) -> 
         fill(disk)
         with (disk / "log").open("w") as log:
             done = subprocess.run(command(disk, os.getpid()), stderr=log, timeout=PATIENCE_S)
-        assert read_end(disk, done.returncode) == Ended("interrupted", "there was no room on the disk")
+        assert read_end(disk, done.returncode) == Ended("put_off", "there was no room on the disk")
 
 
 def test_a_run_whose_parent_is_gone_already_does_not_begin(tmp_path: Path) -> None:

@@ -163,8 +163,9 @@ def test_a_joint_that_comes_back_elsewhere_is_doubted(speed: float, found: float
             drives.guarded("arm", lambda _: {})({})
         # Another absence does not confirm it, being where it stood does.
         assert [counts(q) for q in (None, found, 0.51, None, found)] == [False, False, True, False, False]
-        with pytest.raises(ControlError, match="joints is a list of joint_1, joint_2"):
-            drives.confirm({"arm": "a", "joints": ["joint_9"]})
+        for wrong in (["joint_9"], None):
+            with pytest.raises(ControlError, match="joints is a list of joint_1, joint_2"):
+                drives.confirm({"arm": "a", "joints": wrong})
         assert drives.confirm({"arm": "a", "joints": ["joint_1"]})["confirmed"] == []
         assert (drives.confirm({"arm": "a"})["confirmed"], counts(found)) == (["joint_3"], True)
         # It first reports where it stood; and later it is moved through there.
@@ -172,32 +173,64 @@ def test_a_joint_that_comes_back_elsewhere_is_doubted(speed: float, found: float
 
 
 def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: Path) -> None:
-    """The first joint moves and is not known; who was not confirmed is not; what cannot be written is not kept."""
+    """The first joint moves and is not known; who was not confirmed is not; what cannot be written leaves the old."""
     path, told = tmp_path / "positions.state", list[str]()
-    keeper = PositionKeeper(path, "owner")
+    keeper = PositionKeeper(path, "owner", LOG)
 
     def run(turned: float) -> list[str]:
         kept = load_positions(path, "owner", 6, LOG)
-        drives = ReturnedDrives(TX40, lambda kind, text, **data: told.append(data["joint"]), kept)
+        drives = ReturnedDrives(TX40, lambda kind, text, **data: told.append(text[:43]), kept)
+        enable = drives.guarded("enable", lambda _: {})
         for now in range(0, 3 * 10**9, 10**7):
+            if kept is not None and not drives.names and now < 10**9:
+                with pytest.raises(ControlError, match=r"not known yet where joints stand, try again in a second"):
+                    enable({})
             drives.marked(JointFrame(0, now, now, q=np.array([now * 1e-9 + turned, 0, turned, 0, 0, 0])))
             if now % 250_000_000 == 0:
                 keeper.note(drives.stood(now), now, last=now == 2_750_000_000)
         keeper._pool.submit(int).result()  # after what is being written
-        assert drives.settled
+        assert drives.settled(now, now)
+        assert drives.names or enable({}) == {}
         return drives.names
 
     assert run(0.0) == []
-    np.testing.assert_array_equal(np.isnan(load_positions(path, "owner", 6, LOG)[:, 0]), [True] + [False] * 5)  # type: ignore[index]
-    assert (run(1.0), run(1.0), told) == (["joint_3"], ["joint_3"], ["joint_3"])
+    np.testing.assert_array_equal(np.isnan(np.array(load_positions(path, "owner", 6, LOG))[:, 0]), [True] + [False] * 5)
+    assert (run(1.0), run(1.0), told) == (["joint_3"], ["joint_3"], ["joint_3 stood at 0 rad when thetad ran last"])
     assert (run(0.0), run(1.0)) == ([], ["joint_3"])  # it has been back
     with structlog.testing.capture_logs() as logs:
-        assert [load_positions(path, *other, LOG) for other in (("other", 6), ("owner", 7))] == [None, None]
+        reasons = [load_positions(path, *other, LOG) for other in (("other", 6), ("owner", 7))]
     assert [line["event"] for line in logs] == ["positions_unknown"] * 2
+    for reason in reasons:
+        with pytest.raises(ControlError, match=r"positions\.state: (belongs to another|holds no positions of 7)"):
+            ReturnedDrives(TX40, lambda *_: None, reason).settled(0, 0)
+    assert load_positions(tmp_path / "none", "owner", 6, LOG) is None
+    same, others = ads(enable=True), ads(decoupled=True)
+    assert same.positions_sha256 == ads().positions_sha256 != others.positions_sha256
+    keeper.note([(None, 1.0)] * 6, 0, last=True)
+    keeper._pool.submit(int).result()
+    assert run(0.0) == list(NAMES)  # nobody knows where they stood: they do not confirm themselves
     (tmp_path / "positions.state.new").mkdir()
-    keeper.note([(None, 0.0)] * 6, 0, last=True)
+    kept = path.read_bytes()
+    with structlog.testing.capture_logs() as logs:
+        for now in (1, 2):
+            keeper.note([(None, 0.0)] * 6, now, last=True)
+            keeper._pool.submit(int).result()
     keeper.close()
-    assert not path.exists()
+    assert ([line["event"] for line in logs], path.read_bytes()) == (["positions_not_kept"], kept)
+
+
+def test_who_waits_for_where_joints_stand_does_not_wait_for_hours() -> None:
+    drives, away = ReturnedDrives(TX40, lambda *_, **__: None, np.zeros((6, 2))), np.arange(6) != 2
+    assert not drives.settled(10**15, 10**9)  # there is no frame
+    drives.marked(JointFrame(0, 1, 1, q=np.zeros(6), valid=away))
+    assert not drives.settled(10**9, 10**9)
+    with pytest.raises(ControlError, match=r"where all joints stand was not known within 1 s"):
+        drives.settled(1 + 10**9, 10**9)
+    arm = drives.guarded("arm", lambda _: {})
+    with pytest.raises(ControlError, match=r"try again in a second"):
+        arm({})
+    drives.marked(JointFrame(1, 2, 2 * 10**9, q=np.zeros(6), valid=away))  # it may be away for hours
+    assert (drives.asked, arm({}), drives.asked) == (False, {}, True)
 
 
 def test_what_flaps_is_told_less_and_less_often_and_the_newest_in_the_end() -> None:

@@ -97,6 +97,12 @@ def test_interruptions_do_not_count_as_failures_and_end_too() -> None:
     assert one.reason == f"interrupted {MAX_INTERRUPTIONS} times, the last time: the power failed"
 
 
+def test_what_no_disk_has_room_for_is_repeated_as_slowly_as_what_fails() -> None:
+    ends = [state.interrupt(job("running", interruptions=n), 2, NOW, "no room", later=True) for n in (0, 1, 5)]
+    assert [(one.due_ns - NOW) / state.FIRST_DELAY_NS for one in ends] == [1, 10, 10]
+    assert state.interrupt(job("running"), 2, NOW, "the power failed").due_ns <= NOW
+
+
 def test_reasons_are_not_endless() -> None:
     steps: tuple[Callable[[], Job], ...] = (
         lambda: state.fail(job("running"), 2, NOW, "x" * 10**6, "", final=True),
