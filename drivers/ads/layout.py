@@ -73,8 +73,7 @@ STRUCTURES: dict[str, tuple[Field, ...]] = {
         _field("nCounter", "ULINT", "cycles since the program started, from 0"),
         _field("nTime", "ULINT", "PLC time of the cycle [100 ns since 1601-01-01 UTC]"),
         _field("nDcTime", "LINT", "distributed-clock time of the cycle [ns since 2000-01-01 UTC]; 0: none"),
-        _field("aAxis", "ST_ThetaAxis", "in the order of stInfo.aNames", "AXES"),
-        _field("nReserved", "UDINT", "0"),
+        _field("aAxis", "ST_ThetaAxis", "in the order of stInfo.aNames", "AXES"), _field("nReserved", "UDINT", "0"),
         _field("nChecksum", "UDINT", "over all bytes before it"),
     ),
     "ST_ThetaBlock": (
@@ -137,11 +136,9 @@ class Sizes:
     def length(self, given: int | str) -> int:
         """Return the length of an array dimension."""
         named = {
-            "AXES": self.axes,
-            "BLOCK_SAMPLES": self.block_samples,
-            "BLOCKS": self.blocks,
+            "AXES": self.axes, "BLOCK_SAMPLES": self.block_samples, "BLOCKS": self.blocks,
             "SETPOINTS": self.setpoints,
-        }
+        }  # fmt: skip
         return named[given] if isinstance(given, str) else given
 
 
