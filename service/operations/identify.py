@@ -73,14 +73,12 @@ def signal_settings(robot: RobotFile, **overrides: float | FloatArray | None) ->
     """
     given = robot.identification
     table: dict[str, Any] = {
-        "cutoff_hz": given.cutoff_hz,
-        "rate_hz": given.rate_hz,
-        "filter_order": given.filter_order,
+        "cutoff_hz": given.cutoff_hz, "rate_hz": given.rate_hz, "filter_order": given.filter_order,
         "trim_s": given.trim_s,
         "min_velocity": robot.model.standstill_velocity
         if given.min_velocity is None
         else np.asarray(given.min_velocity, dtype=np.float64),
-    }
+    }  # fmt: skip
     chosen = {k: v for k, v in (table | {k: v for k, v in overrides.items() if v is not None}).items() if v is not None}
     return SignalSettings(**chosen)
 

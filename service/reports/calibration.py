@@ -13,16 +13,14 @@ from service.reports.figures.calibration import axis_errors_figure, error_histog
 from service.reports.page import embedded_figure, fact_table, render_page, table, text
 
 VERDICT_TEXT = {
-    "ok": "the corrected arm may be used",
-    "undetermined": "the poses show nothing of the arm",
+    "ok": "the corrected arm may be used", "undetermined": "the poses show nothing of the arm",
     "not_explained": "the errors are too large for errors of geometry: the data do not belong to this arm as it is "
     "described",
     "outliers": "poses that do not fit the others make up most of the error",
     "at_bound": "some parameter reached the largest error allowed",
-    "not_converged": "the search ended short of the minimum",
-    "no_gain": "the nominal geometry is as good",
+    "not_converged": "the search ended short of the minimum", "no_gain": "the nominal geometry is as good",
     "overfit": "the estimates do not hold on poses that were not fitted",
-}
+}  # fmt: skip
 _ERRORS = ("<poses", "number", "<geometry", "mean", "rms", "largest", "angle, mean [deg]")
 _PARAMETERS = ("<parameter", "nominal", "correction", "std", "<unit", "std [%]", "<status")
 
