@@ -116,18 +116,16 @@ GOOD: tuple[dict[str, Any], ...] = (
     {"type": "ready", "info": {"epoch": 1, "frames_port": 9870, "estimates_port": 9871, "http_port": 9874}},
     {"type": "promise", "within_s": 5, "otherwise": "it hung"},
     {"type": "event", "event": "drift", "text": "it drifts", "data": {"arm": "arm"}, "ids": {"frame": 7}},
-    {"type": "ask", "id": 1, "verb": "jobs", "args": {}, "role": "read"},
-    {"type": "reply", "id": 1, "result": {}},
+    {"type": "ask", "id": 1, "verb": "jobs", "args": {}, "role": "read"}, {"type": "reply", "id": 1, "result": {}},
     {"type": "reply", "id": 1, "error": {"type": "failed", "message": "no"}},
     {"type": "crash", "message": "no", "again": False},
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("change", "end_reason"),
     [
-        (lambda said: said.update(type="x" * 1000), "type: 'xxx"),
-        (lambda said: said.pop("type"), "type: None"),
+        (lambda said: said.update(type="x" * 1000), "type: 'xxx"), (lambda said: said.pop("type"), "type: None"),
         (lambda said: said.update(type="beat", info=[1]), "info: expected dict, not list"),
         (lambda said: said.update(type="beat", info=nested(8)), "nested deeper than 6"),
         (lambda said: said.update(type="beat", info={"state": "x" * MAX_INFO}), "the limit is 262144"),
@@ -139,7 +137,7 @@ GOOD: tuple[dict[str, Any], ...] = (
         (lambda said: said.update(GOOD[3], text="x" * MAX_EVENT), "the limit is"),
         (lambda said: said.update(type="reply", id=1), "a result or an error"),
     ],
-)
+)  # fmt: skip
 def test_a_message_of_another_shape_is_none(change: Callable[[dict[str, Any]], object], end_reason: str) -> None:
     said = {"type": "ready", "info": dict(GOOD[1]["info"])}
     assert decode_worker_message(pack_map(said), "gateway") == said
