@@ -3,8 +3,6 @@
 With the environment's own setuptools, so that nothing is fetched.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

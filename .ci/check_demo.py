@@ -4,8 +4,6 @@ Exit code 3: the rest is not reached, the account of the bus is right, and the m
 cycles that it may be why.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

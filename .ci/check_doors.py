@@ -5,8 +5,6 @@ start.  A module or name that begins with an underscore is imported only within 
 free to import what they test.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator

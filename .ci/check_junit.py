@@ -5,8 +5,6 @@ time, each time while the machine was elsewhere (tests/conftest.py), says nothin
 the run says nothing.  Prints the reason of each that did not pass, then `N passed, N failed, N skipped`.
 """
 
-from __future__ import annotations
-
 import sys
 from xml.etree import ElementTree
 

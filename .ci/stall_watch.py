@@ -7,8 +7,6 @@ processor, its end on CLOCK_MONOTONIC and how long it was, in seconds.  Each sec
 long the processors have had nothing to do, all together, since the machine started.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

@@ -4,8 +4,6 @@ Exit code 0: it was, or there was no processor time left, and what failed says n
 that of stall_watch.py.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -15,8 +15,6 @@ kept the limits of position, velocity and acceleration, that the arm came to res
 it (`faults`). `asleep_ms` tells what the machine is worth meanwhile: how late a process wakes that sleeps for 1 ms.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -11,8 +11,6 @@ Both ends share the machine's processors, and the simulated PLC takes its time t
 together.  Processor time is that of the reading process alone, with all its threads.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

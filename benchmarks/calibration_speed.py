@@ -5,8 +5,6 @@ particle and pose.  pybotics needs an older NumPy than this package declares; it
 without its dependencies: pip install --no-deps pybotics attrs.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import time

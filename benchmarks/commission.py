@@ -3,8 +3,6 @@
 python benchmarks/commission.py [--robot arm7] [--quick]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

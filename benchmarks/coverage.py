@@ -8,8 +8,6 @@ On the arm with Stribeck friction the search does not know the velocity constant
 from an earlier batch model.  A parameter that an estimator calls unknown (infinite standard deviation) is not counted.
 """
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache

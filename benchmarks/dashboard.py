@@ -6,8 +6,6 @@ What stands for a browser asks as the page does (`dashboard_page`), and is a pro
 new estimate count.
 """
 
-from __future__ import annotations
-
 import argparse
 import http.client
 import json

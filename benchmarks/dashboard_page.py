@@ -1,7 +1,5 @@
 """A page of the dashboard without a browser: it asks the daemon for what `service/web/static/live.js` asks for."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import time

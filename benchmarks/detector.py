@@ -8,8 +8,6 @@ the detector of slow drift, an estimate of all parameters (`benchmarks/drift_str
 something else, is wrong; ambiguous is only what is called so.  The exit code is 1 if a target is missed.
 """
 
-from __future__ import annotations
-
 import os
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

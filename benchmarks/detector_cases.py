@@ -5,8 +5,6 @@ motion.  Torque has white noise of a fifth of a per cent of each joint's effort 
 twice its strength; positions are rounded as by a 20-bit encoder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache

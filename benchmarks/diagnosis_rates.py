@@ -8,8 +8,6 @@ model's and gears that yield are errors without a name: whatever is named there 
     python benchmarks/diagnosis_rates.py --count 50 --json rates.json
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

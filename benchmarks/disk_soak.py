@@ -7,8 +7,6 @@ recovered; no process ends but those that were killed, and the estimator receive
     sudo python benchmarks/disk_soak.py [--rounds 30] [--seed 1]
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

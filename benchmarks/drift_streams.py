@@ -6,8 +6,6 @@ known much better than the estimate, its parameters alarm at the stated rate and
 blocks of independent rows, ten a second.  A model is in use for an hour, or until it is said to have drifted.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

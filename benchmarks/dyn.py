@@ -6,8 +6,6 @@ constants near 0.05 rad/s, and slow passes through them.  PSO-LM is run in its d
 like LM and PSO over all parameters at once ("full:").
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 python benchmarks/run.py --only elastic_arm
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """What the online estimate of an elastic joint takes of a frame: filters and updates, and the report that is told."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

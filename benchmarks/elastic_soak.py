@@ -5,8 +5,6 @@ lost at rest.  What an hour at one speed has told outweighs minutes of better mo
 and those that are not must be right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -17,8 +17,6 @@ noise the variable factor must be steadier than 0.99 and settle sooner than 0.99
 told whether it does.  Factors are per update, 100 a second.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

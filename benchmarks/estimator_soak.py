@@ -4,8 +4,6 @@ The arm is simulated, so that the truth is known at every instant.  What the `ex
 from the exact motion alone: `ExcitationOracle` does a singular value decomposition of the weighted regressor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any

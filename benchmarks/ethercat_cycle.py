@@ -7,8 +7,6 @@ a real segment does not: what is lost here is lost by the two together.  On a vi
 takes processors away as well (`stolen`): cycles lost to it say nothing about the loop.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -6,8 +6,6 @@ is named as skipped.
 python benchmarks/excitation_search.py [--seeds N] [--seconds S] [--json]
 """
 
-from __future__ import annotations
-
 import os
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -1,8 +1,6 @@
 """One evaluation of an excitation, objective and all limits, beside the same built on Pinocchio and NumPy; and the cost
 of its derivatives by all coefficients, in evaluations."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

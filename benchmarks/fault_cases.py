@@ -4,8 +4,6 @@ An arm moves as in `benchmarks.detector_cases`; from `CLEAN_S` on its data have 
 a fault of a sensor does not change it, a payload or more friction does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

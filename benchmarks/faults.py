@@ -14,8 +14,6 @@ be seen: values are judged up to it.
 parts, and go on where it was stopped.  `--merge` judges the cases of such files together, without a run.
 """
 
-from __future__ import annotations
-
 import os
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -17,8 +17,6 @@ white noise no unbiased estimator can do better.  What is gained over it comes f
 the data do not support: a third of this arm's are zero or next to it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -9,8 +9,6 @@ Building that regressor is in neither time; it is measured apart.
   regressor over random states of its own: that time is included.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -8,8 +8,6 @@ Placeholders in angle brackets stand for times, folders and the version of theta
 docstrings of classes, which no user sees.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -5,8 +5,6 @@ python benchmarks/jobs_dask.py [--seeds 64] [--workers 2] [--json]
 Scheduler and workers are processes of this machine; one worker is killed on the way and another takes its place.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -9,8 +9,6 @@ finished.  Compared are the medians over the runs of p50 and p99 of the time fro
 rests on it.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools

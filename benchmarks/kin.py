@@ -6,8 +6,6 @@ linearised model (Gauss-Newton from nominal), as the paper's; `bp_nn` and `kan` 
 joint positions, and correct it.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Any

@@ -8,8 +8,6 @@ renewed it was received: the wait for an update, and the delay of the filters, a
 reported as they are, not as latency.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Compressed least squares beside SciPy's on the stacked rows, in the same run, with one BLAS thread."""
 
-from __future__ import annotations
-
 import time
 import tracemalloc
 from collections.abc import Callable

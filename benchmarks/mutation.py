@@ -13,8 +13,6 @@ Stale kernels never run, since Numba's cache is tied to the sources (`rt_core.ji
 on disk.  Mutants therefore work on a copy of the cache that the unchanged runs filled.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

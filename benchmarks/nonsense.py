@@ -13,8 +13,6 @@ Real recordings are taken from THETAD_DATA where that is set.
 Parts of a run (`--from`, `--count`) are merged into one table.  The exit code is 1 if more than 1 % are wrong.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

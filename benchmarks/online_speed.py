@@ -1,7 +1,5 @@
 """One frame of online estimation beside padasip's FilterRLS on the very same rows, and the spread of frame times."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -4,8 +4,6 @@ Nine joints, 2 % of the training samples replaced in bursts of ten standard devi
 2025 report 4.85 % less residual than WLS and 2.22 % less than RLS), scored against noise-free torque of another motion.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The regressor in batch beside Pinocchio's, called sample by sample from Python, in the same run."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

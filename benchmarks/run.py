@@ -6,8 +6,6 @@ Ratios are medians over short rounds that alternate between the product and its 
 target is missed.
 """
 
-from __future__ import annotations
-
 import os
 
 # Before NumPy: several BLAS threads on small matrices would slow the peers as well as us.

@@ -15,8 +15,6 @@ until `AFTER_S` after it.  Every five seconds memory, open files and threads of 
 latencies are measured by the clients (`soak_clients`).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -10,8 +10,6 @@ operation; `ethercat-decoding`, a million random images through the driver's dec
 real time for DURATION seconds, with clients, jobs and random faults.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import json

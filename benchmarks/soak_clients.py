@@ -6,8 +6,6 @@ Each appends one JSON line a second to FILE: the time [s, CLOCK_MONOTONIC], and 
 line, after SIGTERM, has the histogram of what it has measured.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import http.client

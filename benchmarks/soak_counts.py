@@ -1,7 +1,5 @@
 """What a soak counts: losses, told apart by whether a fault explains them, totals, and processes that ended."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Faults for a soak, drawn by a seed, one after the other: each has to be got over before the next one comes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Batch jobs during a soak, of several kinds, one after the other."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections import Counter

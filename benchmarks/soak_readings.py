@@ -1,7 +1,5 @@
 """What a soak reads of processes over time, which may be replaced by others: does their memory stay flat?"""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

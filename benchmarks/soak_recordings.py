@@ -1,7 +1,5 @@
 """The recordings that a soak makes, looked at one by one as they are closed: which frames do they lack, and when?"""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Sequence

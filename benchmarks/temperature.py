@@ -4,8 +4,6 @@ One sweep is fitted, the reverse one with another motion predicted.  Beside it t
 seen 15 to 45 degC only: it has to say that it is asked beyond.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

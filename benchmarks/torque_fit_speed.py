@@ -4,8 +4,6 @@ Peers: the cost from the stacked regressor in NumPy, the cost by a Newton-Euler 
 (vectorised over the samples), and `scipy.optimize.least_squares` with an analytic Jacobian on the full problem.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

@@ -6,8 +6,6 @@ The arm has sensor noise, 20-bit encoders and a cycle of delay between measureme
 stands beside Pinocchio's nonlinear effects alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

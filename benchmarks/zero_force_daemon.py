@@ -8,8 +8,6 @@ same with all of the friction asked for; with a model whose payload is wrong by 
 Positions are those of the frames that the daemon publishes.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """What mkdocs does besides: links that lead out of the docs become text, names of functions links, formulas MathML."""
 
-from __future__ import annotations
-
 import html
 import re
 from typing import Any

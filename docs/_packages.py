@@ -1,7 +1,5 @@
 """Draw the packages from their imports: a page with the line `<!-- packages -->` shows them."""
 
-from __future__ import annotations
-
 import html
 from collections import defaultdict
 from functools import cache

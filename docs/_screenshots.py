@@ -5,8 +5,6 @@ python -m docs._screenshots [FOLDER]      by default docs/images
 On a machine that has nothing else to do: where the estimator falls behind, pages show old values, in grey.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

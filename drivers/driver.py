@@ -4,8 +4,6 @@ A driver is opened, read until the stream ends or the caller stops, and closed. 
 due; it returns each frame once.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Joint frames: one sample of all joints, on the joint side, in SI units."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rt_core.types import BoolArray, FloatArray, IntArray

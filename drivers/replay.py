@@ -1,7 +1,5 @@
 """Driver that plays a recording at the recorded pace, at a multiple of it, or as fast as possible."""
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Clock, absolute sleep and histograms of durations for real-time loops; all times are CLOCK_MONOTONIC."""
 
-from __future__ import annotations
-
 import ctypes
 import time
 from typing import Any

@@ -4,8 +4,6 @@ Every false cause of a bad fit comes from asking later questions of broken chann
 smooth on the scale of a sample: a step far beyond those of its neighbours in time is no motion.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -12,8 +12,6 @@ The cache is therefore tied to the contents of all modules that the function's m
 (not to their times or places, so that another clone can use it); `rt_core.kernel_cache` keeps it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,8 +4,6 @@ Each file carries a digest of its content, and its name depends on everything th
 file counts as absent and its code is compiled again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -3,8 +3,6 @@
 LAPACK's divide and conquer (`gesdd`, `gelsd`) sometimes does not; then the slower QR iteration (`gesvd`, `gelss`) does.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg as la
 

@@ -7,8 +7,6 @@
 `Bounded` checks the values of a direct call. Pydantic reads the same annotations where values come from a file.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Iterable

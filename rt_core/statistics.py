@@ -1,7 +1,5 @@
 """Constants of distributions that several estimators share."""
 
-from __future__ import annotations
-
 #: Half the width of a 95 % interval of a normal variable, in standard deviations.
 NORMAL_QUANTILE_95 = 1.959964
 #: Median absolute deviation of a normal variable, in standard deviations.

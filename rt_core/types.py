@@ -1,7 +1,5 @@
 """NumPy array types."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Error of a predicted torque against a measured one, joint by joint."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

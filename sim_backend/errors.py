@@ -1,7 +1,5 @@
 """What can go wrong in a simulation."""
 
-from __future__ import annotations
-
 
 class SimulationError(Exception):
     """Any failure of the simulated backend."""

@@ -1,7 +1,5 @@
 """Faults of a simulated bus and their schedule, common to EtherCAT segments and PLCs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Generic, Self, TypeVar
 

@@ -1,7 +1,5 @@
 """Stop of a server by SIGTERM or SIGINT."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """TOML tables of simulations: base class, and reading a file."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

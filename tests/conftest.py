@@ -1,7 +1,5 @@
 """What all tests share: one thread for numerics, Hypothesis profiles, the real recordings, a guard against leaks."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Compiled `layout.checksum`; a module of its own, because Numba takes long to import."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

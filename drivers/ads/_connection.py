@@ -1,7 +1,5 @@
 """Connect to a PLC program and check that it fits the configuration of an arm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

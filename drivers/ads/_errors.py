@@ -1,7 +1,5 @@
 """ADS error codes and the errors of this driver."""
 
-from __future__ import annotations
-
 from drivers.driver import DriverConfigError, DriverConnectionError, DriverError
 
 PORT_NOT_FOUND, MACHINE_NOT_FOUND = 6, 7

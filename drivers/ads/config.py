@@ -1,7 +1,5 @@
 """Configuration of an arm behind a TwinCAT PLC: `[arm.driver]` with `kind = "ads"`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self

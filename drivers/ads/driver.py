@@ -1,7 +1,5 @@
 """ADS driver: frames from the ring buffer of a TwinCAT PLC, set positions to it."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 

@@ -8,8 +8,6 @@ Every field is aligned to its own size and every structure is a multiple of eigh
 not depend on the PLC's packing.  Numbers are little-endian.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Run as `COMMAND`.  Without arguments it writes the files in `deploy/twincat`, in
 those of another arm.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a driver tells of its bus: that it or a slave is away, why as far as is known, and that it is back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from drivers.ethercat._startup import slave_name, state_problems

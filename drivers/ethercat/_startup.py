@@ -1,7 +1,5 @@
 """Start of a bus up to SAFE-OP; every wait has a deadline, every failure names the slave and its AL status."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

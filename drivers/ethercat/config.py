@@ -3,8 +3,6 @@
 `[arm.driver.device.NAME]` describes a type of drive; `[[arm.driver.drive]]` lists the joints in the order of the model.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """EtherCAT driver: frames from servo drives on the grid of the distributed clock."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import asdict
 from typing import Any

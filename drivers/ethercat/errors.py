@@ -1,7 +1,5 @@
 """Errors of an EtherCAT bus."""
 
-from __future__ import annotations
-
 from drivers.driver import DriverConfigError, DriverConnectionError, DriverError, DriverTimeoutError
 
 

@@ -5,8 +5,6 @@ without one is ignored; index 0000 is padding.  A type other than that of CiA 40
 `"2031:01:16 temperature u"`.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Atomic file writes: a file appears complete or not at all."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Folders that come with the product beside the packages, `configs` and `deploy`, in a clone and in a wheel."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from pathlib import Path
 

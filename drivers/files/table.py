@@ -1,7 +1,5 @@
 """Bases of the tables of files and of requests, numbers in them, and the text of what is wrong with them."""
 
-from __future__ import annotations
-
 import difflib
 import types
 from dataclasses import is_dataclass

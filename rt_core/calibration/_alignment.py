@@ -5,8 +5,6 @@ the measured points in that frame, and the base the rigid motion that best maps 
 ones (Kabsch 1976; Umeyama 1991).  Levenberg-Marquardt then finds the least-squares frames.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg as la
 

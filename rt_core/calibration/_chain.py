@@ -9,8 +9,6 @@ by `w x (p - o)` and turns it by `w`, a translation moves it by `w`.
 Transforms are packed as rotation (9, row-major) and translation (3).  Positions in m, angles in rad.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Parameters that are too uncertain to be worth fitting, held one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

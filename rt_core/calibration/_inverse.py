@@ -4,8 +4,6 @@ The damping `lam = w |r|^2 + eps` decreases with the squared residual: steps are
 final convergence is quadratic (Sugihara, IEEE Transactions on Robotics 2011, 27(5), eq. 21).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

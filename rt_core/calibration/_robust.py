@@ -4,8 +4,6 @@ The weight depends on the standardised length `u` of a pose's residual and is on
 for `k` normal coordinates, `(E[psi'/k + (1 - 1/k) psi/u])^2 / (E[psi^2]/k) = 0.95` (Maronna et al. 2019, section 6.4).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Verdict on a calibration, and what to change if it must not be used."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

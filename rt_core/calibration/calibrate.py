@@ -10,8 +10,6 @@
 All residuals are of the exact model, not its linearisation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """A calibrated arm on measurements that it was not fitted to, such as of another day, instrument or tool."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compensation: joint commands that bring the calibrated arm to Cartesian targets."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

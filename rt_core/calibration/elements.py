@@ -1,7 +1,5 @@
 """Build the elements and parameters of a chain from a DH table or from placements."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

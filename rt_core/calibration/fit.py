@@ -5,8 +5,6 @@ the root-mean-square distance [m] of KIN.  Levenberg-Marquardt damps by `mu diag
 have no common scale, and ends when the Gauss-Newton step predicts no further decrease.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Start of a fit: base, tool and fixed points with the nominal geometry, and the scales of errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -12,8 +12,6 @@ Measures of the poses are the condition number of the scaled columns, and the ob
 `O1 = (s_1 ... s_p)^(1/p) / sqrt(N)` of the singular values in m and rad (Borm and Menq 1991).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -1,7 +1,5 @@
 """Checks of the input of a calibration: shapes, finite values, plausible sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.calibration.elements import FRAME

@@ -1,7 +1,5 @@
 """Uncertainty of the tool position of a calibrated arm: at given postures, and of new poses in the workspace."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

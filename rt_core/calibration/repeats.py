@@ -4,8 +4,6 @@ What geometry does not describe (gears, sag, bearings) depends on the posture, s
 the noise of the instrument and nothing else.  What counts rows would take one posture measured 24 times for 24.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

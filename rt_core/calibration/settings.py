@@ -1,7 +1,5 @@
 """Settings of a calibration, and its error class; without the numerics, so that requests can contain them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from numbers import Real

@@ -9,8 +9,6 @@ J_b'J_b)^-1 g_b` (CR3 of Bell and McCaffrey 2002), and in no direction less than
 A parameter held at its nominal value has the error of an arm as built; `with_held` propagates it to the others.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

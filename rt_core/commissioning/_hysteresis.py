@@ -9,8 +9,6 @@ without any model of the arm (Armstrong-Helouvry 1991, *Control of Machines with
 averaged in bins of the path first, against noise and differences of the sample instants.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Signals of an arm at rest: rate, noise, channels without a signal, impossible positions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Smooth motion along a path and back, averaged place by place, with its velocity and acceleration."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import numpy as np

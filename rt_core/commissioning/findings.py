@@ -1,7 +1,5 @@
 """Result of a check: a verdict with the measured value, its uncertainty and its meaning."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

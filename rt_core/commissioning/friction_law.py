@@ -9,8 +9,6 @@ The second is taken only if the points support it: it must fit significantly bet
 speed by several standard deviations, and the velocity constant must lie within the observed speeds.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -5,8 +5,6 @@ gravity, Coriolis and centrifugal torque are even in the direction.  A torque of
 between the directions, is in the half sum together with gravity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

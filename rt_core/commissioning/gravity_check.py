@@ -4,8 +4,6 @@ A joint that is inverted in all its signals passes every other check, and this o
 zero.  So the torque is also compared with that of an arm with this joint mirrored (`gravity_terms`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -8,8 +8,6 @@ these joints, its torque is `S g(S q)`.  A common scale of command and position 
 same start.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@
 A verdict must differ from the other one by several standard deviations, else it is "cannot_tell".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

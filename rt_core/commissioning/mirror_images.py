@@ -10,8 +10,6 @@ of the plane.  So each set of joints is compared with all motions: a joint's dir
 with it is excluded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from itertools import combinations
 

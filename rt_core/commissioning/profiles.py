@@ -1,7 +1,5 @@
 """Motions of commissioning along a path and back, from rest to rest, as tables of positions."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.commissioning.findings import CommissioningError

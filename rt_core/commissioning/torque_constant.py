@@ -12,8 +12,6 @@ The regressor `g` follows from geometry and the noise is in the current, so `del
 constant is the inverse of the slope.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

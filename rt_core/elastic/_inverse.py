@@ -5,8 +5,6 @@ errors of the deflection (of encoders or gear) leave the inverse one unbiased an
 zero.  The data do not show which errors dominate, so the truth lies between both (Frisch 1934).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.elastic.problem import JointProblem

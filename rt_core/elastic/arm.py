@@ -11,8 +11,6 @@ inertia is a column of its own, undetermined where the motions hardly differ.
 Friction on the link side is nearly proportional to that of the motors and counts with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal

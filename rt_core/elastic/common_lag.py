@@ -7,8 +7,6 @@ of one sign in all joints, so that the encoders' own lag is larger than their me
 of DerSimonian and Laird (1986) with the interval of Hartung and Knapp (2001), from the scatter of the joints.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

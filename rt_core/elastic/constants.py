@@ -11,8 +11,6 @@ quantile of chi-squared; the interval of any other parameter holds its values at
 `kappa` is the factor by which the residual's correlation in time widens variances.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

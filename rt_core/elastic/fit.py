@@ -9,8 +9,6 @@ Friction with velocity constants starts from the fit without these terms and a g
 eliminated; the iterations then include the constants (`rt_core.elastic.constants`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

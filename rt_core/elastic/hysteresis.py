@@ -7,8 +7,6 @@ of the loop is the regression of the residual on the part of that sign outside t
 such part is left, the data do not separate the loop from friction.  Unmodelled friction of the speed can look alike.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -21,8 +21,6 @@ An undetermined parameter has no value:
   undetermined where it is less than `EXPLAINED_LIMIT`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args

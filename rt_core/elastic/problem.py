@@ -20,8 +20,6 @@ Without viscous friction in the model, an estimated lag absorbs it: `lag - N^2*b
 in the sensor row, with the stiffness `k`.  That is an apparent lag, and each row has its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -13,8 +13,6 @@ Every channel passes the same linear-phase filter, so the equations hold for the
 rotor's inertia is known, its torque is subtracted and all samples in motion count, otherwise those at constant speed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ the accelerations is encoder noise, least squares still gives values with small 
 separates columns as motion does; so these parameters are withheld unless the difference is that of a spring.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal

@@ -6,8 +6,6 @@ approaches the outermost root of a polynomial with real roots from one side (Wil
 reciprocals from the pivots of the shifted matrix).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit, kernel

@@ -13,8 +13,6 @@ The first and the last are not smooth where eigenvalues cross, and good motions 
 are smooth for all positive definite `M`, and above the logarithm of the measure by less than `log(p)/k`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.excitation._extremes import extremes

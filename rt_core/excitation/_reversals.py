@@ -1,7 +1,5 @@
 """Reversals of motors, where friction changes its sign and may peak between the samples of a grid."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -9,8 +9,6 @@ so that every point of the box is a motion from rest to rest.  Without rest, all
 Harmonics share a joint's limits: coordinates of `u` and `u'` range up to `sqrt(2/(H - 1))`, at most 1.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.excitation.errors import ExcitationError

@@ -4,8 +4,6 @@ A derivative by a point acts like a force on it: the derivative by the joints is
 tip to base.  Distances between segments: C. Ericson, *Real-Time Collision Detection* (2005), 5.1.9.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.excitation.workspace_regions import WorkspaceLimits

@@ -5,8 +5,6 @@ the samples of a grid is known (`Basis.overshoot`) and compared with the limit. 
 their extremes are from a fine grid, refined near the largest samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias

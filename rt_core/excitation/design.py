@@ -1,7 +1,5 @@
 """Search for the Fourier series that determines the base parameters best within all limits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

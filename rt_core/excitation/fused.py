@@ -8,8 +8,6 @@ Coefficients are `C` (n, 1 + 2H): mean position, then `a`, then `b`.  Shares of 
 `rt_core.excitation.workspace_regions.WorkspaceLimits`.  The share of time at low speed is one number per joint.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias
 

@@ -5,8 +5,6 @@ Non-smooth measures are replaced by smooth ones whose order doubles from stage t
 violated between the samples of the search is tightened by that amount, and the last stage repeated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

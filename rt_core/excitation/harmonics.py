@@ -1,7 +1,5 @@
 """Choose the number of harmonics by the condition number, as DYN does from 3 to 5."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -12,8 +12,6 @@ The search uses the eigenvalues of `M`, which squares the condition number: abov
 motions.  Reported values are from the singular values of `W` itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal

@@ -3,8 +3,6 @@
 The objective is the measure of the information of both, `R'R` of the earlier rows divided by their noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

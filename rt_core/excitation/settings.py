@@ -1,7 +1,5 @@
 """Settings of an excitation design."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 

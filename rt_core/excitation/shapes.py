@@ -1,7 +1,5 @@
 """Regions for points of an arm, and bodies that must not touch, as they are given; without the numerics."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the check of a motion does not cover, in words, because the robot description does not have it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

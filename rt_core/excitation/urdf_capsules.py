@@ -5,8 +5,6 @@ radius is half the diagonal of its cross-section.  A mesh is covered as its boun
 Capsules enclose the shapes, so that distances are too small rather than too large.
 """
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import dataclass

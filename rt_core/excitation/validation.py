@@ -9,8 +9,6 @@ and the difference is `1 - max |rho|` over all shifts `s`, also with `y` reverse
 shifted, scaled, mirrored or reversed, and 1 for uncorrelated motions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

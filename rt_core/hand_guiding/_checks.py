@@ -1,7 +1,5 @@
 """Checks of zero-force control: whether a sample is usable, and whether guiding may continue after it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.hand_guiding import rows as c

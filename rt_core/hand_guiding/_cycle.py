@@ -16,8 +16,6 @@ compensation, would exceed what friction and damping surely dissipate.
 All torques leave by `put`, which limits them and their rates.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.hand_guiding import rows as c

@@ -1,7 +1,5 @@
 """Limits and gains of zero-force control, from its settings and the arm."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.hand_guiding import rows as c

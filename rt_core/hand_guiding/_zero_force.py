@@ -12,8 +12,6 @@ the drives hold their positions, and calls `end`.  Every sample is checked in ev
 loosened, first to the model's torque, then to no torque.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import StrEnum

@@ -4,8 +4,6 @@ A fit with a small residual can still be wrong: an inverted torque channel gives
 that is not positive definite.  Both show without any knowledge of the robot beyond its kinematics.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ A cause is named only if a test supports it and it leaves little of the residual
 largest residuals are all that is said.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -10,8 +10,6 @@ time, and stop by a bound on the growth of the error.  Here both steps are stati
   and the effective number of residuals' degrees of freedom.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

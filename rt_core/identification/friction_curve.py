@@ -11,8 +11,6 @@ Friction that follows temperature has a curve for each temperature; a data point
 with several joints, its friction acts on each of them: the curve is that of one joint while the others rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

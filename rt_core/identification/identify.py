@@ -4,8 +4,6 @@ A parameter that the data do not determine is reported without a value, and a fi
 reported as such, with the evidence.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import get_args
 

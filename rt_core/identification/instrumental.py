@@ -11,8 +11,6 @@ Weights are constant per joint, so `[Z_j Y_j tau_j]` is compressed once to one t
 joints holds `Q_z' [Y tau]`, from which the solution follows without squaring a condition number.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

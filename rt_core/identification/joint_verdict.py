@@ -3,8 +3,6 @@
 A base parameter counts for the joint or link of its leading standard parameter.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ columns that are zero for that joint, are compressed to one small triangle in a 
 residual norm and covariance after that uses the triangles alone.  The rows may come in chunks, with constant memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

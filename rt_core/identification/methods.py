@@ -1,7 +1,5 @@
 """Names of all methods, without the numerics: for settings, the parser and the job queue."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 from rt_core.optimise.settings import Name

@@ -4,8 +4,6 @@ Squared residuals are averaged over blocks much longer than the filters, and the
 their own scatter.  A joint counts in units of the present model's mean squared residual.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

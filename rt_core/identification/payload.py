@@ -10,8 +10,6 @@ and `phi` follows by generalised least squares.  The reported payload is a real 
 definite pseudo-inertia and a weak prior, a lump of the same mass, for undetermined directions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -3,8 +3,6 @@
 Noise that differs between periods falls with the square root of their number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

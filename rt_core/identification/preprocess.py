@@ -12,8 +12,6 @@ Torque stays unfiltered here: it passes the low-pass at the cut-off together wit
 (`rt_core.identification.rows`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

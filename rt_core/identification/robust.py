@@ -10,8 +10,6 @@ present weights `W` this is plain reweighting, so the data are factored anew onl
 and both end at the same point.  A step costs two passes over the rows, and memory for a few numbers a row.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

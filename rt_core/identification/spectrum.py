@@ -1,7 +1,5 @@
 """Power spectral density by Welch's method (1967), in windows that span no gap."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Temperatures that a fit is based on, and rows at other temperatures."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.identification.rows import Rows

@@ -16,8 +16,6 @@ Plain TLS diverges on poor data along directions that noise alone explains.  Her
 (truncated TLS, Fierro et al. 1997), and their parameters are marked as not supported.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

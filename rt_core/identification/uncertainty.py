@@ -14,8 +14,6 @@ residuals, from the same models of their sum and difference, adds the terms `Y_i
 they make the covariance larger.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

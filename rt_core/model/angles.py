@@ -1,7 +1,5 @@
 """Angles as robot files write them: right angles rounded to some decimals."""
 
-from __future__ import annotations
-
 import math
 
 #: Fewer decimals than these are no rounding of a right angle: 2 rad is an angle of its own.

@@ -14,8 +14,6 @@ In both, a prismatic joint has the constant `theta` and moves by `d + q`.  Lengt
 cosines within 1e-15 of 0 are set to 0, so that right angles give exact placements.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

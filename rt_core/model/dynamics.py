@@ -5,8 +5,6 @@ about the link frame's origin in Pinocchio's order.  Featherstone, *Rigid Body D
 Khalil and Dombre (2002), section 9.5.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit

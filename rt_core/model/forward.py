@@ -9,8 +9,6 @@ base.
 Geometry is `RobotModel.geometry` (n, 37), link parameters are in Pinocchio's order (n, 10).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import kernel

@@ -1,7 +1,5 @@
 """Poses of the link frames, and link parameters of one description in the frames of another."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.model.inertia import transform_inertial

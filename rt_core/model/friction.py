@@ -24,8 +24,6 @@ With `temperature`, Coulomb friction and optionally viscous friction follow the 
 terms of `alpha`, `alphab` and `alphav` are linear, those of `fc`, `fb` and `fv` times `T - T0`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

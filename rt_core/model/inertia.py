@@ -8,8 +8,6 @@ homogeneous matrix alone: `J_a = T_ab J_b T_ab^T`.  A body of positive density h
 (Wensing, Kim, Slotine: Linear matrix inequalities for physically consistent inertial parameter identification, 2018).
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

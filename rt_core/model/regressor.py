@@ -12,8 +12,6 @@ Sixteen samples pass through the chain together, one array lane each, so that th
 intermediate results stay in the first-level cache.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit, kernel

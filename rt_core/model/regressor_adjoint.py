@@ -9,8 +9,6 @@ As there, a block has sixteen samples, and one step of the recursion works in on
 compiler can prove that its parts do not overlap.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import kernel

@@ -9,8 +9,6 @@ Limits: an effort or velocity of 0, and `lower = upper = 0`, count as not given 
 for unknown limits.  `<dynamics damping friction>` become viscous and Coulomb friction.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import xml.etree.ElementTree as ET

@@ -1,7 +1,5 @@
 """Write a robot model as a URDF that reads back to the same chain."""
 
-from __future__ import annotations
-
 import math
 import re
 import xml.etree.ElementTree as ET

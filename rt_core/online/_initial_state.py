@@ -1,7 +1,5 @@
 """Initial state of an online estimator: sizes, filter taps, limits, gains and prior."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.model.base import BaseParameters, payload_columns, probe_regressor

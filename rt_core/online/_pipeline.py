@@ -6,8 +6,6 @@
 All functions work in place on the two arrays of `EstimatorState`, without allocation per frame.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit, kernel

@@ -1,7 +1,5 @@
 """Frames in, estimate kept: the recursion of the online estimator, and its looks at itself."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import asdict

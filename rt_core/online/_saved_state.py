@@ -1,7 +1,5 @@
 """Restore a saved state of the online estimator: it is checked completely before anything is copied."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 Fields are views at offsets listed at the head of the integer array.  The two arrays are the complete state.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit

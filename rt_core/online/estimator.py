@@ -1,7 +1,5 @@
 """Online estimator of one arm: frames in, base parameters with uncertainties out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

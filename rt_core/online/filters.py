@@ -7,8 +7,6 @@ reversal over samples that still move.  Derivatives are the low-pass convolved w
 all kernels are padded to one length, hence one delay.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Report of the online estimator at one instant."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Status of each parameter: whether the data support its value, and if not, why."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.identification.status import RELATIVE_STD_LIMIT, TORQUE_EFFECT_LIMIT

@@ -4,8 +4,6 @@ Binary tournaments choose the parents, simulated binary crossover mixes them (De
 disturbs one component a child on average (Deb and Goyal 1996), and the best of parents and children survive.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit

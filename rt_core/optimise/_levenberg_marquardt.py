@@ -11,8 +11,6 @@ its iterations, its inertia weight falling anew (the papers state no number), be
 its first `mu`.  The search ends when all iterations of Levenberg-Marquardt reach their limit, or at the tolerance.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -7,8 +7,6 @@ outward component of its velocity becomes zero.  All particles move before the b
 called once an iteration.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit

@@ -14,8 +14,6 @@ Our reading of Zhang et al., Applied Soft Computing 2019, 85, 105841, as Zhang e
    personal bests, and replaces the best point if it is better.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit

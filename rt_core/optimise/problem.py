@@ -4,8 +4,6 @@ A cost that is a sum of squares can also give its normal equations, which are al
 compressed objective has no residual vector.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

@@ -1,7 +1,5 @@
 """Optimisers by name, with a common interface."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias, get_args
 

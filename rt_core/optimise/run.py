@@ -1,7 +1,5 @@
 """State of a search: its evaluations, its best point, its progress and its end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

@@ -1,7 +1,5 @@
 """Settings and budgets of the optimisers, and those of the papers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

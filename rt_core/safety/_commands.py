@@ -4,8 +4,6 @@ Positions are commands, one a cycle of `period_s`.  Their velocity and accelerat
 the commands, because that is the motion that drives follow.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.safety._limits import Quantity, SafetyLimits, Violation

@@ -1,7 +1,5 @@
 """Checks of the measured values of a cycle."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.safety._limits import Quantity, SafetyLimits, Violation

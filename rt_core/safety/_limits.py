@@ -1,7 +1,5 @@
 """Limits of the joints, and their violations."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 

@@ -4,8 +4,6 @@ Phases are disarmed, arming (the drives are being switched on), armed, approach 
 of the last three leads through stopping back to disarmed; any other end leads there directly.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """What a driver tells, as events of the daemon: at once, and less and less often of what comes again and again."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

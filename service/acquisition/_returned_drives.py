@@ -1,7 +1,5 @@
 """Positions of drives that come back, compared with where their joints stood when they went away."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

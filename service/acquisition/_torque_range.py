@@ -1,7 +1,5 @@
 """Clipping of measured torques at the end of their range."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ It never waits for a slow consumer, unless the source can wait (`DriverInfo.loss
 until estimator and recorder have subscribed to a topic that marks each, which the publishing socket sees.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import time

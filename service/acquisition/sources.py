@@ -1,7 +1,5 @@
 """Driver of an arm by its configuration, and the check that it suits the robot."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from drivers.ads.config import AdsConfig

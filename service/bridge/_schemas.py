@@ -1,7 +1,5 @@
 """JSON schemas of a bridge's messages: plain types only, as viewers refuse unions; a missing value is null."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Convert a daemon's messages to what a viewer shows: named, bounded, at a lower rate, without invalid numbers."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Hashable

@@ -3,8 +3,6 @@
 For each viewer the SDK queues at most `BACKLOG` messages and drops the oldest, so sending never blocks.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Self
 

@@ -1,7 +1,5 @@
 """Pass messages from a daemon to a viewer, and report when the daemon falls silent and when it is back."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

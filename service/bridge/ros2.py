@@ -1,7 +1,5 @@
 """Description of a daemon for a ROS 2 node (`examples/ros2`): topics, types, quality of service, fields and units."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Exit codes: 0 done; 1 done, with a negative result (a model is not trusted, noth
 is wrong; 3 the daemon cannot be reached, or an internal error; 130 interrupted.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

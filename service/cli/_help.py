@@ -1,7 +1,5 @@
 """Texts of the help of commands, which are in files beside the modules."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Mapping
@@ -20,7 +18,7 @@ def read_help(module_file: str) -> dict[str, str]:
 
 
 def add_action(
-    actions: argparse._SubParsersAction[Any], name: str, help_text: str, texts: Mapping[str, str]
+    actions: "argparse._SubParsersAction[Any]", name: str, help_text: str, texts: Mapping[str, str]
 ) -> argparse.ArgumentParser:
     """Add a command of a command; its description is NAME in `texts`, or `help_text`, and its epilog NAME_epilog."""
     description = texts.get(name, f"{help_text[0].upper()}{help_text[1:]}.")

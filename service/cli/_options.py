@@ -4,8 +4,6 @@ A parameter that a command offers is declared by `service.operations.parameter_t
 for, and where the option's name differs. Type, choices and bounds are those of the parameter.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Container
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The command `thetad`: parse arguments, run one command, turn errors into one line and an exit code."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

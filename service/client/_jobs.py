@@ -1,7 +1,5 @@
 """Jobs of a daemon; exported by `service.client`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Motions of a daemon's arm; exported by `service.client`."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Connections to a daemon and requests; exported by `service.client`."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 import time

@@ -1,7 +1,5 @@
 """Record the latency of estimates and the bus's status of a daemon while something else runs."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Subscribe to a daemon: decoded messages, their age, and losses; exported by `service.client`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

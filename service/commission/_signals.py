@@ -1,7 +1,5 @@
 """Torque and current of an arm, depending on the channels of its source."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 

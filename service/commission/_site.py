@@ -1,7 +1,5 @@
 """One arm of a daemon for commissioning: frames at rest, recorded motions (`service.client.Runs`), jobs."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import secrets

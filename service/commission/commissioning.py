@@ -1,7 +1,5 @@
 """Run the steps of a commissioning, resuming where an earlier call ended."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Shared by the steps of a commissioning: context, questions before motions, step description."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Errors of a commissioning."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

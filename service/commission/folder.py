@@ -4,8 +4,6 @@
 step whose file has the state "done" or "skipped" is not repeated.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Rehearsal of a commissioning: a simulated arm in a daemon of its own, which differs from the description."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack
 from pathlib import Path

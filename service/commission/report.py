@@ -1,7 +1,5 @@
 """Report of a commissioning as one HTML page: verdict, signs, friction, excitation, model, validation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

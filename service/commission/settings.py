@@ -1,7 +1,5 @@
 """Settings of a commissioning."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from typing import Any
 

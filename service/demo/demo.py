@@ -4,8 +4,6 @@ A daemon runs the arm through an exciting motion and then an independent one, wh
 model of the first predict. Both are compared with the arm's true parameters.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable

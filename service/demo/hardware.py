@@ -1,7 +1,5 @@
 """Hardware of a demonstration: simulated drives on a virtual cable, in a network namespace, or a PLC on loopback."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,7 +1,5 @@
 """Installation as a system service: a plan of files and commands, its obstacles, and its application."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd

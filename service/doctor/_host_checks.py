@@ -1,7 +1,5 @@
 """Checks of kernel, processors, limits, clock and the network cards of a bus: facts and needs in, findings out."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 

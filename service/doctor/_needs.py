@@ -1,7 +1,5 @@
 """Requirements of a configuration on the host."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from drivers.ethercat.config import EthercatConfig

@@ -1,7 +1,5 @@
 """Checks of the resources of a daemon: kernel cache, disk, folders, keys and ports."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """Trial of a cycle: how late a loop that only sleeps wakes; in a process of its own, as settings cannot be undone."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

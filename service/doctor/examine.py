@@ -1,7 +1,5 @@
 """All checks of this host, in the order of the report."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,7 +1,5 @@
 """Facts about a host from files in /proc, /sys, /run and /etc below a root folder; None if unknown."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

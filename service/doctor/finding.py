@@ -1,7 +1,5 @@
 """Result of a check: verdict, value, and remedy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

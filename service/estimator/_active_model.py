@@ -1,7 +1,5 @@
 """The active model of an arm's estimator: activation, adoption, and monitoring for drift and sudden changes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Breakaway friction of an arm's joints, tracked beside its estimate."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

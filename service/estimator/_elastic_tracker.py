@@ -1,7 +1,5 @@
 """Online estimate of spring and friction of one elastic joint, from the frames of its arm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

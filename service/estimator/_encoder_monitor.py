@@ -1,7 +1,5 @@
 """Stuck encoders of an arm: reported, and undone in the estimate."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

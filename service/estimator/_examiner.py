@@ -1,7 +1,5 @@
 """Examinations of an arm's own recent frames: when, of which, and what is done with the result."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

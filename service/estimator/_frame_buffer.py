@@ -4,8 +4,6 @@ The rings hold the window and a margin. Another thread copies frames slice by sl
 margin none of the requested frames is overwritten.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

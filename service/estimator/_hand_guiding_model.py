@@ -1,7 +1,5 @@
 """Models for hand guiding: the verbs `guiding_model` and `validity`, for which an acquisition has no time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace

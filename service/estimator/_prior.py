@@ -5,8 +5,6 @@ velocity, and its torque offset, at the reference temperature. The band is that 
 constants are taken as given.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The rigid model's estimate as a consumer of frames, and what it takes from them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

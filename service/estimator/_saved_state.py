@@ -1,7 +1,5 @@
 """The state file of an arm's estimator: restored at the start, saved every few seconds and at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

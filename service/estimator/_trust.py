@@ -1,7 +1,5 @@
 """Events and status of an estimate that is doubted, or that gets no frames to learn from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

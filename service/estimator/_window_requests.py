@@ -1,7 +1,5 @@
 """The verb `set_aside`: the latest frames are written to a window file, which a job identifies from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any

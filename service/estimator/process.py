@@ -4,8 +4,6 @@ Results are timed by the frames' own clock, so that the same recording gives the
 is saved every few seconds and at the end, and restored at the next start.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import time

@@ -1,7 +1,5 @@
 """Forwarders: one public port each, and the private endpoints whose messages they publish."""
 
-from __future__ import annotations
-
 import struct
 import time
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ They pass through libzmq's own proxy, never through Python, except those of the 
 send stays in this process, and the supervisor restarts it if they make it too large.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Where the joints of an arm stand, and which are not confirmed, kept for the next run of its acquisition."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ wait in a queue of bounded size for a thread that alone may be held up. Those th
 are dropped, counted, and told of later as `log_lines_dropped`.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """ZeroMQ sockets: check for a waiting message."""
 
-from __future__ import annotations
-
 import zmq
 
 

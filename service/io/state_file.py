@@ -4,8 +4,6 @@ A file is a line that names the format, the SHA-256 of the rest, and a msgpack m
 of the model and settings they belong to.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

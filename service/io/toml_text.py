@@ -1,7 +1,5 @@
 """Write a robot description as TOML."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Active models of arms, and their identification by the daemon itself."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping

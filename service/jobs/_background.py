@@ -1,7 +1,5 @@
 """Background work for requests that read or copy large files."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Backup of a daemon's data while it runs: the queue, its files, and the estimators' states."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Requests to the jobs process: checks the arguments of each verb, and answers or refuses."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Jobs as plain maps for clients, with times as text."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime

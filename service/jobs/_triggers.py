@@ -1,7 +1,5 @@
 """Triggers of automatic identification: pure decisions, from reports and the time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from service.config.arm_tables import ReidentifyConfig

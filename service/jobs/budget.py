@@ -1,7 +1,5 @@
 """Disk budget of recordings: the oldest are deleted first, and none that a job has still to read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

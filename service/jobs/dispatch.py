@@ -4,8 +4,6 @@ Without a usable queue (full disk, read-only file system, damaged or locked file
 with the reason, and tries to open the queue again. Estimation does not depend on it.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import deque

@@ -6,8 +6,6 @@
 A file is stored in the job with its present hash; a result that another job has yet to make, with that job's number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -3,8 +3,6 @@
 The file is checked before anything in it is used: a damaged or edited one is refused with the field's name.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import yaml

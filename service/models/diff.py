@@ -4,8 +4,6 @@
 of one recording are not; their differences are less certain than `z` indicates.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The robot description is embedded, so that a model file stands alone. `theta` an
 in `parameters`, which people read, a value that the data do not determine is null.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Export of a model as a Python module with one function, `torque(q, dq, ddq)`, that needs nothing but Python."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Export of a model as URDF."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

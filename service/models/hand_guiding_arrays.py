@@ -1,7 +1,5 @@
 """Model for hand guiding as plain values, sent from the estimator to the acquisition."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -7,8 +7,6 @@ The fingerprint of a frame is its time stamp and its joint positions, to the las
 frames and in a file of the recorder.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ positions again, from the arm's position and velocity, along a stop within its a
              \-> refused
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 

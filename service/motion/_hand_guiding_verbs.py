@@ -4,8 +4,6 @@ The model comes from the arm's estimator, which is asked every half second wheth
 answered when the session is ready; the first heartbeat begins it.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping

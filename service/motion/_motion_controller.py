@@ -5,8 +5,6 @@ permits granted, feedback checked in each cycle. The commands are those of an ac
 `service.motion._trajectory_follower` or `service.motion._hand_guiding`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Protocol
 

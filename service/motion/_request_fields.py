@@ -1,7 +1,5 @@
 """Fields of requests that several verbs of an arm have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from service.protocol.control import ControlError

@@ -1,7 +1,5 @@
 """Limits of an arm's motion, from its robot file and `[arm.safety]`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple

@@ -4,8 +4,6 @@
 the bus keeps its cycle, and exactly the checked positions are commanded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -7,8 +7,6 @@ line and the motion has bent, set positions return to it at a small share of the
 the speed at which the drives extrapolate over the next lost frames.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One run of a trajectory: sampled at the arm's cycle from its position, and checked before anything moves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -6,8 +6,6 @@ Jing et al. 2025 (Actuators 14, 497) and Zhang et al. 2025 (J. Mechanical Transm
 error, time and success.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Errors of operations; light, for processes that load nothing else."""
 
-from __future__ import annotations
-
 
 class OperationError(ValueError):
     """An operation that cannot be done as requested; a retry would not help."""

@@ -1,7 +1,5 @@
 """Replay of a hand guiding session from its recording: the same samples give the same values and decisions again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

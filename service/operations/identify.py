@@ -3,8 +3,6 @@
 The only place where files meet the numerics of `rt_core.identification`; commands, jobs and the demonstration use it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Input files of operations besides models: recordings, windows of live frames, robots."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

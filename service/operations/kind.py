@@ -1,7 +1,5 @@
 """Kinds of jobs: a name, typed parameters, and the function that does the work."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

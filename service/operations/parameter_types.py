@@ -1,7 +1,5 @@
 """Types of values that parameters of several operations have, and how commands offer them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, TypeVar
 

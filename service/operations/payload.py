@@ -4,8 +4,6 @@
 inertia about it, each with an interval and a status.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """True geometry of a simulated arm: read from a file, and written as a robot file that differs from the nominal."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ is `{"v", "id", "ok", "result"}` or `{"v", "id", "ok", "error"}` with an error o
 gets one reply.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """Default endpoint and time limits of clients; imports nothing, because every command needs it."""
 
-from __future__ import annotations
-
 #: Default control socket of a daemon.
 CONTROL = "tcp://127.0.0.1:9873"
 #: Longest wait for one reply [s].

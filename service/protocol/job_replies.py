@@ -1,7 +1,5 @@
 """Replies of the jobs process to control verbs, as typed maps."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypedDict
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]

@@ -1,7 +1,5 @@
 """Conversion of any value to JSON values."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

@@ -4,18 +4,16 @@ A message is exactly two ZeroMQ parts, `[topic, msgpack map]`. Every map has the
 `seq`, `t`, `t_ns`, `clock`, `t_host_ns`. All functions are pure; any bytes decode or raise `WireError`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, get_args, get_type_hints
 
 import msgspec
 import numpy as np
 
 from drivers.frame import CHANNELS, JointFrame
-from rt_core.types import BoolArray, FloatArray
+from rt_core.types import BoolArray, FloatArray, IntArray
 
 VERSION = 1
 KINDS = ("frame", "estimate", "torque", "elastic", "status", "stats", "meta", "event")
@@ -147,18 +145,18 @@ class _WireType(NamedTuple):
     per_item: bool = False  # one of each parameter or joint
 
 
-#: By the annotation of a field.
-_WIRE_TYPES = {
-    "FloatArray": _WireType(list[float], np.ndarray.tolist, lambda value: np.array(value, np.float64), True),
-    "IntArray": _WireType(list[_Int64], np.ndarray.tolist, lambda value: np.array(value, np.int64), True),
-    "BoolArray": _WireType(
+#: By the type of a field.
+_WIRE_TYPES: dict[Any, _WireType] = {
+    FloatArray: _WireType(list[float], np.ndarray.tolist, lambda value: np.array(value, np.float64), True),
+    IntArray: _WireType(list[_Int64], np.ndarray.tolist, lambda value: np.array(value, np.int64), True),
+    BoolArray: _WireType(
         list[bool | int], lambda value: value.astype(np.int64).tolist(),
         lambda value: np.array([item != 0 for item in value], np.bool_), True,
     ),
-    "tuple[str, ...]": _WireType(list[str], list, tuple, True),
-    "float": _WireType(float, float, float),
-    "int": _WireType(_Int64, int, int),
-    "str": _WireType(_Name, str, str),
+    tuple[str, ...]: _WireType(list[str], list, tuple, True),
+    float: _WireType(float, float, float),
+    int: _WireType(_Int64, int, int),
+    str: _WireType(_Name, str, str),
 }  # fmt: skip
 
 
@@ -182,8 +180,9 @@ class _Head(Versioned, kw_only=True):
 
 
 def _layout(message: type, *left_out: str) -> _Layout:
+    hints = {name: (hint, *get_args(hint)) for name, hint in get_type_hints(message).items()}
     return [
-        (field.name, _WIRE_TYPES[str(field.type).removesuffix(" | None")])
+        (field.name, next(_WIRE_TYPES[hint] for hint in hints[field.name] if hint in _WIRE_TYPES))
         for field in fields(message)
         if field.name not in left_out
     ]

@@ -1,7 +1,5 @@
 """Roles of clients, each including those before it; imports nothing, because the command line needs it."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 Role: TypeAlias = Literal["read", "operate", "motion", "admin"]

@@ -1,7 +1,5 @@
 """Classify errors: as transient (a retry may help) or permanent, and as the project's own or others'."""
 
-from __future__ import annotations
-
 import errno
 
 #: Errors of the operating system that may disappear.

@@ -1,7 +1,5 @@
 """Messages of workers to the supervisor, checked before use: an invalid one must not end the supervisor."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

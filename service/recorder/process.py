@@ -4,8 +4,6 @@ Every start makes a new file, and none is overwritten; so does a restart of the 
 again, and a file that has become long, because an MCAP writer keeps its index in memory.
 """
 
-from __future__ import annotations
-
 import gc
 import time
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Report of a calibration as a self-contained HTML page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Joint result of the calibrations of several arms, as plain data and as text."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Cells of tables, and words of verdicts, in reports and on the command line; draws nothing."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Comparison of estimators as table, figure and page."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from service.operations.compare import Comparison

@@ -1,7 +1,5 @@
 """Report of an elastic joint or arm as a self-contained HTML page: verdict, parameters, figures."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Report of a designed trajectory as a self-contained HTML page, and its table of points for a controller."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures of a hand guiding session from its recording."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Report of an identification or validation as a self-contained HTML page: verdict, parameters, figures."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """Results of an identification: model file, facts for people, page, figures for programs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

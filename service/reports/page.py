@@ -1,7 +1,5 @@
 """HTML pages of reports: self-contained files of a verdict, the key figures, and sections; one template for all."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import tomllib

@@ -1,7 +1,5 @@
 """Report of a payload as a self-contained HTML page: verdict, quantities, torque."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Report of estimates over time as a self-contained HTML page: events, then each parameter with its band."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.types import BoolArray, FloatArray

@@ -1,7 +1,5 @@
 """Results of a validation: facts for people, page, figures for programs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

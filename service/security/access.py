@@ -1,7 +1,5 @@
 """Permissions and rate limits of clients, checked for every request against the current registry."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable

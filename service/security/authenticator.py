@@ -4,8 +4,6 @@ Sockets set up by `protect` refuse everybody while this handler is missing or do
 to one thread, which has to call `serve` often.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any, TypeAlias
 

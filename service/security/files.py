@@ -1,7 +1,5 @@
 """Files with secrets or access rules: read only if nobody else can read or change them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

@@ -4,8 +4,6 @@ The web process applies it to refuse early, the supervisor to refuse reliably: b
 kinds of jobs than those listed here, and nothing above `daemon.http_role`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """CURVE keys of the daemon and of clients in files, in the form of ZeroMQ's certificates (`load_certificate`)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 OpenSSH checks the path to a user's keys alike (`StrictModes`), after resolving links; here links are included.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import pwd

@@ -1,7 +1,5 @@
 """Registry of a daemon's clients, with public keys only: `clients.json`, reread whenever it has changed."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -4,8 +4,6 @@ ZeroMQ bounds the size of a message's part, not the number of parts, so that cli
 this socket grow; `limit_memory` reopens the socket then, which disconnects all of them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

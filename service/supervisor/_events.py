@@ -1,7 +1,5 @@
 """Events of a daemon, on their way to the jobs process."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter, deque
 from typing import Any

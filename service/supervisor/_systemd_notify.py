@@ -3,8 +3,6 @@
 systemd names a datagram socket in the environment, which is removed there. Without one nothing is sent.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

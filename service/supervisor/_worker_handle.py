@@ -1,7 +1,5 @@
 """Handle of one process under the supervisor: state, restarts, command line."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The processes of a daemon: their start, restarts, silence and memory, and the order in which they stop."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import time

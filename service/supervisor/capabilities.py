@@ -6,8 +6,6 @@ other processes never have them. Without ambient capabilities nothing is done: a
 all rights again in any case.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ One JSON line when every process is ready: `{"event": "ready", "endpoints": {..}
 "failed", "message": ..}` if the daemon cannot start.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import json

@@ -1,7 +1,5 @@
 """Directories of the daemon: the lock on its state, and the private one for its sockets."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Run a daemon as a child of this process: for commands that need one for a while, and for tests."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -6,8 +6,6 @@ clients have made it larger than `daemon.memory_mb`. systemd, where it has start
 of the loop notifies it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

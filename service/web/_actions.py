@@ -4,8 +4,6 @@ No input of a browser is passed on unchanged: arms are those of the configuratio
 models and jobs have numbers, and every other value is from a list or a number within a range.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError

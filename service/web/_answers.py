@@ -1,7 +1,5 @@
 """JSON responses, with lists on several lines, so that they are readable with curl."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

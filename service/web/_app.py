@@ -4,8 +4,6 @@ Files of the dashboard are read once at the start, and looked up by name: no pat
 The content security policy restricts the page to these files, allows no inline scripts, and forbids embedding.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The supervisor sends the daemon's status twice a second; the arms' processes pub
 that HTTP requests cost the 1 kHz loop nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from dataclasses import dataclass, field

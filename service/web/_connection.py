@@ -1,7 +1,5 @@
 """HTTP connections with time limits: a client that sends or receives too slowly is disconnected."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """API of the dashboard: live sections, facts, lists, and actions."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

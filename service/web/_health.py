@@ -1,7 +1,5 @@
 """State of the daemon and of each arm for `/healthz` and `/readyz`, from the cache."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

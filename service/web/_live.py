@@ -8,8 +8,6 @@ Each response has the time, each section the time of its content, both on CLOCK_
 recognisable. Values without support in the data are null.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -5,8 +5,6 @@ never decrease. Names follow Prometheus' conventions: base units, counters end i
 names of arms, joints and processes, and words of short lists. `docs/metrics.md` has the list.
 """
 
-from __future__ import annotations
-
 import math
 import platform
 import re

@@ -1,7 +1,5 @@
 """Overview of all arms and processes of a daemon, from the cache: the first page of the dashboard."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any

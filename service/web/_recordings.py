@@ -1,7 +1,5 @@
 """Recordings of an arm's folder, by name."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

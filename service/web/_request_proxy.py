@@ -5,8 +5,6 @@ many browsers watch, equal requests are sent at most twice a second, and the num
 that HTTP cannot slow down other clients.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -5,8 +5,6 @@ Such requests carry that name in `Host`, and are refused. Under our name, the br
 `Origin` and `Sec-Fetch-Site`, and foreign ones are refused, too.
 """
 
-from __future__ import annotations
-
 import hmac
 import ipaddress
 import re

@@ -3,8 +3,6 @@
 Both run in one event loop: if it hangs, its heartbeats stop and the supervisor restarts the process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -1,7 +1,5 @@
 """Bind a public port of the daemon."""
 
-from __future__ import annotations
-
 import time
 
 import zmq

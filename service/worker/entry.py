@@ -1,7 +1,5 @@
 """Entry point of the processes under the supervisor: `python -m service.worker.entry ROLE ...`."""
 
-from __future__ import annotations
-
 from service.worker.worker import run_worker
 
 if __name__ == "__main__":

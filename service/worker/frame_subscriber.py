@@ -1,7 +1,5 @@
 """Subscriber of an arm's frames: decodes them, and counts the lost ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

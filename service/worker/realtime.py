@@ -4,8 +4,6 @@
 logs that once: cycles are late more often then, but not wrong.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

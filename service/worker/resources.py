@@ -5,8 +5,6 @@ a millisecond at a time but might wait for a time slice of milliseconds.  So the
 run at once, and processes that answer requests get a lower priority, where none has a real-time priority.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -5,8 +5,6 @@ the configuration in `--config FILE`, by default `DIR/config.json`. Over one pri
 when it is ready, sends a heartbeat with its counters, and answers requests. It ends on SIGTERM, and without supervisor.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import importlib

@@ -8,8 +8,6 @@ coordinates) and `w = k1*s`, the equations of the moving motors are
 linear for given signs of `L`, which are found by repeated solution.
 """
 
-from __future__ import annotations
-
 from rt_core.jit import kernel
 from rt_core.types import FloatArray
 from sim_backend.arm import layout as at

@@ -3,8 +3,6 @@
 At the joints they are `J' f` with the Jacobian of that point at each stage of the integration.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

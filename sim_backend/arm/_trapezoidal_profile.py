@@ -4,8 +4,6 @@ A stroke goes from rest to rest.  Speed rises over the ramp time `T` as `3 x^2 -
 falls alike: position, speed and acceleration are continuous; the largest acceleration is `1.5 v/T`.
 """
 
-from __future__ import annotations
-
 import math
 
 from rt_core.jit import jit

@@ -1,7 +1,5 @@
 """Driver of a simulated arm: frames in real time, at a multiple of it, or as fast as they are read."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -9,8 +9,6 @@ for an uncoupled arm), in which rotor inertia, friction and motor torque `u` are
 outside forces (`sim_backend.arm._outside`).
 """
 
-from __future__ import annotations
-
 from rt_core.jit import kernel
 from rt_core.model.forward import mass_and_bias, solve_definite
 from rt_core.types import FloatArray

@@ -11,8 +11,6 @@ tangent) a substep is cut into pieces: the velocity changes by at most half that
 short against the time constant of the slope, for stability.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import kernel

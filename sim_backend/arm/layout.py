@@ -1,7 +1,5 @@
 """Layout of the packed arrays of a simulated arm's kernels."""
 
-from __future__ import annotations
-
 # Rows of the state (ROWS, n): motor coordinates referred to the joint side.
 X, V, A, U, MODE, FRICTION, INTEGRAL, TEMPERATURE, X_SET, V_SET, FEED = range(11)
 STATE_ROWS = 11

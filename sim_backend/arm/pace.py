@@ -1,7 +1,5 @@
 """Deadlines of the samples of a simulated arm."""
 
-from __future__ import annotations
-
 import time
 
 from drivers.driver import DriverTimeoutError

@@ -1,7 +1,5 @@
 """True dynamics, sensors and drives of an arm, packed in the arrays of the kernels, and events that change them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace

@@ -9,8 +9,6 @@ Friction of a moving motor follows the model's law (`rt_core.model.friction`, as
 takes any value up to the breakaway torque.  Measured torque is motor torque on the joint side, before friction.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Settings of a simulated arm and of its motion: tables of a TOML file, with joints named as in the robot file."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Annotated, Literal, Self
 

@@ -7,8 +7,6 @@ which the equations of motion hold, with no half-period offset.
 The drive closes its loops on an ideal motor-side encoder; quantisation and noise apply to reported values only.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import kernel

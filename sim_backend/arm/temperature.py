@@ -4,8 +4,6 @@ Each joint is one thermal mass, heated by the motor's copper loss and by frictio
 with a time constant.  Temperature and friction terms are constant within a sample period.
 """
 
-from __future__ import annotations
-
 from rt_core.jit import kernel
 from rt_core.model.friction import REFERENCE_TEMPERATURE
 from rt_core.types import FloatArray

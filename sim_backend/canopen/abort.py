@@ -1,7 +1,5 @@
 """Abort codes of the SDO protocol (ETG.1000.6, table "SDO abort codes")."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from sim_backend.errors import SimulationError

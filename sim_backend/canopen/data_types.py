@@ -1,7 +1,5 @@
 """Data types of an object dictionary (ETG.1000.6, table "Data type area") and their encoding."""
 
-from __future__ import annotations
-
 import struct
 from enum import IntEnum
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Object dictionary of a simulated slave: entries with type, access and value; `SdoAbort` by ETG.1000.6."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable, Iterator

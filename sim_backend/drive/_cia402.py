@@ -1,7 +1,5 @@
 """Constants of CiA 402 (IEC 61800-7-201): states, commands, statusword bits, error codes."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 

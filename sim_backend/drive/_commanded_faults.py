@@ -4,8 +4,6 @@ Times of faults count while set values move the arm, from the last enabling: a f
 motion regardless of pauses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Driver of a simulated arm that follows commands, with drives that are enabled and disabled."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

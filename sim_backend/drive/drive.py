@@ -9,8 +9,6 @@ Enabling: the motor holds its position with the brake closed until the brake has
 brake has closed.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable

@@ -9,8 +9,6 @@ Drive side.  Commands and `x, v, u` are the motors' coordinates referred to the 
 the joints' own unless a motor also turns with another joint.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Set values within limits, stops and brake of a drive, in position units, units per second, per mille of torque."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Objects of the dictionary that a CiA 402 drive uses."""
 
-from __future__ import annotations
-
 import math
 
 from sim_backend.canopen.data_types import DataType, Value

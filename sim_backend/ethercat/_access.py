@@ -6,8 +6,6 @@ open in one direction; one that the device has deactivated is locked.  Of the th
 modelled: frames and device access it in turn.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """State machine of the application layer: requests, checks, delays, errors, acknowledgement (ETG.1000.6, 6.4)."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ With `x` the joint's position (the motor's referred to the joint side where moto
 Positions are quantised to the encoder's counts, in the drive's units on the side that its profile names.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -8,8 +8,6 @@ the received one.  The clock is steered by a critically damped proportional-inte
 are modelled.  Source: Beckhoff EtherCAT slave controller data sheet, section I, 9 (distributed clocks).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """CANopen over EtherCAT: SDO server, emergencies and SDO information of a slave (ETG.1000.6, section 5.6)."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Object dictionary of a slave from its profile: communication area (0x1000-0x1FFF) and the profile's objects."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeAlias
 

@@ -4,8 +4,6 @@ A `SlaveController` shares its memory with the data link layer, which reports ac
 does what takes time.  All times are CLOCK_MONOTONIC [ns] and are passed in.
 """
 
-from __future__ import annotations
-
 import struct
 
 from sim_backend.canopen.abort import SdoAbort

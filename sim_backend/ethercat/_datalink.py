@@ -8,8 +8,6 @@ controllers guarantee that for digital outputs only.  Source: Beckhoff EtherCAT 
 and II; ETG.1000.4.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit

@@ -8,8 +8,6 @@
 Slaves are given by the name of their joint, or by their number along the cable, from 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 

@@ -4,8 +4,6 @@ A cycle ends the period under the commands of the cycle before, passes the sampl
 commands for the next period.  Inputs are thus the sample at the instant of the cycle, and outputs act from then on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 

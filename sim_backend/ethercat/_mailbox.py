@@ -1,7 +1,5 @@
 """Mailbox of a slave: header, counter, repeat handshake, error replies and queue (ETG.1000.4 and ETG.1000.6)."""
 
-from __future__ import annotations
-
 import struct
 from collections import deque
 

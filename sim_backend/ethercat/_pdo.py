@@ -4,8 +4,6 @@ Masters write assignment (0x1C12, 0x1C13) and mapping objects (0x16xx, 0x1Axx) i
 entries, then subindex 0 to their number (ETG.1000.6).  Invalid writes are refused with an SDO abort.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial

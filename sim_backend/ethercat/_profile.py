@@ -3,8 +3,6 @@
 The profiles of the package are in `devices/`; `load_profile` takes their names or a path.  Errors name file and field.
 """
 
-from __future__ import annotations
-
 import difflib
 import tomllib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """SDO information: lists of objects, descriptions of objects and entries (ETG.1000.6, section 5.6.3)."""
 
-from __future__ import annotations
-
 import struct
 
 from sim_backend.canopen.abort import AbortCode, SdoAbort

@@ -5,8 +5,6 @@ What is due before a frame is done before it; events of a frame reach the device
 sample at SYNC0, and outputs written after one SYNC0 act from the next one on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 

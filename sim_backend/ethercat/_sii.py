@@ -1,7 +1,5 @@
 """Slave information interface: EEPROM from a profile (ETG.2010, ETG.1000.6), and its command register (ETG.1000.4)."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 

@@ -4,8 +4,6 @@ Port 0 of each slave is towards the master's first port, port 1 away from it.  A
 that frames turn back there.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.types import IntArray

@@ -1,7 +1,5 @@
 """Build a segment from its description: arm, drives, slave controllers, faults."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

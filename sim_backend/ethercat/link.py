@@ -1,7 +1,5 @@
 """A virtual cable: a pair of virtual Ethernet interfaces, by `ip` of iproute2 as root (CAP_NET_ADMIN)."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket

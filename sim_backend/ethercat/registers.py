@@ -3,8 +3,6 @@
 Source: Beckhoff EtherCAT slave controller data sheet, section II (register description); ETG.1000.4 and ETG.1000.6.
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import numpy as np

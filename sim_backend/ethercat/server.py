@@ -5,8 +5,6 @@ process does not delay the simulated hardware.  A socket receives all frames of 
 interface, and not those that it sends.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import gc

@@ -10,8 +10,6 @@
 Relative paths are relative to the file.  Errors name the key.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

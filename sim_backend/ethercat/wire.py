@@ -4,8 +4,6 @@ A frame is an Ethernet header with type 0x88A4, a header of two bytes (11 bits l
 command, index, address (4 bytes), length and flags, interrupt, data, working counter.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A TCP packet has kind (2 bytes), length (4 bytes) and payload.  Kind 0 is an AMS
 length, error code, invoke id, data.  Other kinds are requests to the router, such as for a client port.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ joint side is `sign * x + offset_rad`, at the motor that times the gear ratio; t
 and current.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

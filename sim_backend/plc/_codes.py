@@ -1,7 +1,5 @@
 """Constants of the ADS protocol (Beckhoff, "TC1000 TwinCAT 3 ADS", and `AdsDef.h` of their open ADS library)."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

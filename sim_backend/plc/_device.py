@@ -1,7 +1,5 @@
 """ADS devices behind the ports of the PLC: the runtime, and TwinCAT's system service."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ kind = "drop_connection"
 at_s = 12.5       # seconds of the PLC's clock since the first client connected; or cycle = 12500
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self, TypeAlias
 

@@ -1,7 +1,5 @@
 """The machine behind the PLC: axes, each on a joint of one simulated arm."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 

@@ -4,8 +4,6 @@ Values are sampled between two cycles of the task.  Samples wait until the delay
 client's samples are sent in one packet, in the order of their time stamps.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass

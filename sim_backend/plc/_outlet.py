@@ -1,7 +1,5 @@
 """Outgoing packets of a connection: immediate, delayed, batched or fragmented."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A simulated PLC, sans I/O: fed with times and with bytes of its clients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from drivers.ads.layout import RING

@@ -1,7 +1,5 @@
 """The PLC program: counterpart of the function block that the layout describes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from drivers.ads import layout

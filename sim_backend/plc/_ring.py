@@ -1,7 +1,5 @@
 """Ring of blocks of samples, as the PLC program writes it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Services of the PLC runtime: values by address, name and handle; symbols and types; sum commands."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar

@@ -4,8 +4,6 @@ Without a route the connection is closed, as TwinCAT does.  A packet for an unkn
 AMS header from the router; all others go to the device behind the port.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from sim_backend.plc import _ams as ams

@@ -1,7 +1,5 @@
 """The two buffers of set positions, as the PLC program reads them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

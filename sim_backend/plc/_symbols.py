@@ -1,7 +1,5 @@
 """Symbols of the PLC: places of variables in memory, lookup of members and elements by name, entries of the upload."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Variables of the PLC: the layout's list, which an online change may alter, and MAIN with types of all sorts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Build a PLC from its description: arm, axes, program, faults."""
 
-from __future__ import annotations
-
 import time
 
 from drivers.files.robots.file import RobotError, load_robot

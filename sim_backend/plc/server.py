@@ -4,8 +4,6 @@ All due cycles run in order; a late process loses none.  It catches up at no mor
 answers its clients meanwhile, so that they can keep up.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import select

@@ -11,8 +11,6 @@
 Relative paths are relative to the file.  Errors name the key.
 """
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 from typing import Annotated, Literal, Self

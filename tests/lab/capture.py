@@ -1,7 +1,5 @@
 """Frames of a network interface, captured by dumpcap."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What a test closes at the end of a `with`."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Self
 

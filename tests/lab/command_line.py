@@ -1,7 +1,5 @@
 """The command line as a user meets it, and small recordings of simulated arms to give it."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

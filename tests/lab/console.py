@@ -20,8 +20,6 @@ With THETAD_UPDATE_DOCS=1 in the environment the page is written anew with what 
 shown whole.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

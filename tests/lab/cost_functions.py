@@ -1,7 +1,5 @@
 """Objectives whose minima are known, and one that counts what it is asked."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.optimise.problem import Problem, least_squares_problem

@@ -3,8 +3,6 @@
 pytest collects the subclass, not this file.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Hosts made of files, to be looked at instead of this one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 LIMITS = """\

@@ -1,7 +1,5 @@
 """Programs on Node.js, with the modules that a folder's lock file names."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests with values of any type and magnitude in them."""
 
-from __future__ import annotations
-
 import copy
 import math
 import os

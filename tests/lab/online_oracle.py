@@ -4,8 +4,6 @@ It shares with the product the design of the filters, the regressor and the sett
 convolutions of whole signals, and each update solves the normal equations of a covariance it keeps explicitly.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The texts that tests of robot files begin with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from drivers.files.robots.file import RobotFile, load_robot

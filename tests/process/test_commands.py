@@ -1,7 +1,5 @@
 """The commands that run a daemon or talk to one."""
 
-from __future__ import annotations
-
 import errno
 import json
 import signal

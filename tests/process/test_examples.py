@@ -1,7 +1,5 @@
 """The examples, run against a daemon with a simulated arm."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

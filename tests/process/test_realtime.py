@@ -1,7 +1,5 @@
 """What a process asks of the system for its cycle, and what it says it did not get; each in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The worked examples of docs/recordings.md do what the page says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

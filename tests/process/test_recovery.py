@@ -1,7 +1,5 @@
 """Recordings that were cut off or damaged: nothing but clear errors, and no complete chunk is lost."""
 
-from __future__ import annotations
-
 import json
 import signal
 import struct

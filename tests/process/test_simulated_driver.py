@@ -1,7 +1,5 @@
 """The simulated driver: the contract of all drivers, its pace and its end."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Frames that are lost, repeated, out of order, late or damaged on their way to the estimator and the recorder."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """The wheel, alone in an environment, beside distributions and in a folder with the names of its own packages."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

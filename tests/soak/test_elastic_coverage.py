@@ -1,7 +1,5 @@
 """Stated 95 % intervals hold the truth at least as often as they say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The axes of one arm as a group, commanded by heartbeat and set positions.  No I/O."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

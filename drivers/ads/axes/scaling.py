@@ -4,8 +4,6 @@ With `x` the axis' position on the joint side, `q = sign * (x - offset_rad)`; `s
 velocity too.  A position counted at the motor is divided by the gear ratio, a torque at the motor is multiplied by it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

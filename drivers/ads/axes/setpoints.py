@@ -5,8 +5,6 @@ blocks, polling and network; it delays a motion, but does not distort it.  Each 
 to come, so the PLC can switch buffers in any cycle.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

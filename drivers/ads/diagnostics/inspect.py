@@ -1,7 +1,5 @@
 """Functions behind `thetad ads`: server information, symbols, values, and a check of an arm."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Comparison of the PLC's declarations with `layout`; a difference is an error that names the field."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import re

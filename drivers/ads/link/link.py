@@ -14,8 +14,6 @@ Pitfalls of pyads and of the library below it that are handled here:
 - After a time-out every call fails while `is_open` stays true: the link is `broken` then, and has to be reopened.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import struct

@@ -1,7 +1,5 @@
 """Check whether a controller accepts connections, without the ADS library."""
 
-from __future__ import annotations
-
 import socket
 
 from drivers.ads._errors import AdsConnectionError

@@ -1,7 +1,5 @@
 """Variables of a PLC program by handle, checked against the layout."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Lookup of symbols and data types, by the services that the server has."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

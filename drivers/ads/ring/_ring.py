@@ -1,7 +1,5 @@
 """Choice of the blocks of the ring to read next, and their classification.  No I/O."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 

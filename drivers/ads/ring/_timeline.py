@@ -7,8 +7,6 @@ A task that skips cycles counts only those that it runs, while its time advances
 looks the same.  The count of exceeded cycles, or the time that passed on this computer, distinguishes them.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 

@@ -4,8 +4,6 @@ TwinCAT counts 100 ns since 1601-01-01 UTC (FILETIME) and, with EtherCAT, nanose
 2000-01-01.  Both become nanoseconds since 1970-01-01; floating-point numbers would lose microseconds.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Decoding of blocks to SI units on the joint side, in one compiled pass."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Frames of one arm from blocks of the ring, polled or notified, each cycle once and in order."""
 
-from __future__ import annotations
-
 from collections import deque
 from itertools import repeat
 from queue import Empty, Queue

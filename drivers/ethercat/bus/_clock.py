@@ -8,8 +8,6 @@ The mapping is a second-order phase-locked loop with limited input: a frame that
 the wire is late by milliseconds, but moves a deadline by microseconds only.
 """
 
-from __future__ import annotations
-
 _MEDIAN_STEP_NS = 1000
 _DISAGREE_NS = 2_000_000
 

@@ -8,8 +8,6 @@ The filter is a classic Berkeley Packet Filter (Linux: Documentation/networking/
 limited by `net.core.optmem_max`, 20,480 bytes before Linux 6.8, and so is the number of datagrams that it follows.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import socket

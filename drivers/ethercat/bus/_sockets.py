@@ -1,7 +1,5 @@
 """Access to SOEM's raw sockets, for precise waiting and for discarding stale frames."""
 
-from __future__ import annotations
-
 import os
 import select
 import socket

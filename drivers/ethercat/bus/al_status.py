@@ -1,7 +1,5 @@
 """AL states of a slave (ETG.1000.6) and its AL status register."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

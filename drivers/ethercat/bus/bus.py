@@ -3,8 +3,6 @@
 Only this module and `master` use pysoem, where a wrong call overwrites memory, closes unrelated files, or fails later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """AL states of a bus, read without a scan, which would reset the slaves, to leave a bus in operation alone."""
 
-from __future__ import annotations
-
 import select
 import socket
 import struct

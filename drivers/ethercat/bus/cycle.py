@@ -5,8 +5,6 @@ because the loop was late).  Late cycles are skipped, not made up for: a burst o
 targets in one of their cycles.
 """
 
-from __future__ import annotations
-
 
 def next_cycle(last: int, now_ns: int, deadline_of_next_ns: int, cycle_ns: int) -> int:
     """Return the cycle to wait for: the one after `last`, or if that is late by half a cycle the next in time."""

@@ -1,7 +1,5 @@
 """Slave EEPROM (SII, ETG.2010), read through the controller's registers (ETG.1000.4); its owner is restored."""
 
-from __future__ import annotations
-
 import struct
 import time
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Cyclic exchange of process data on the grid of the bus clock, with counts, timing and validity of inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Network interface of a bus: presence, link, exclusive use, other masters, and a list of candidates."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import select

@@ -1,7 +1,5 @@
 """An EtherCAT master on an interface: opening, closing, scan, AL states, registers; `Bus` adds the rest."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """Comparison of the slaves on the bus with those of the configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

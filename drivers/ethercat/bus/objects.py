@@ -3,8 +3,6 @@
 Types are named as in configurations, `u8` to `i64`, `f32`, `f64`; `str` is text and `hex` anything else.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from dataclasses import dataclass

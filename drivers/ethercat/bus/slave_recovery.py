@@ -4,8 +4,6 @@
 repeats without limit, with longer pauses after each failure.  `SlaveRecoveries` does the steps on the bus.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from enum import Enum

@@ -1,7 +1,5 @@
 """Template of a configuration in TOML, from the slaves' own data; what only the user can know is marked."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

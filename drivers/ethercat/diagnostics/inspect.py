@@ -1,7 +1,5 @@
 """Identity, controller, drive and process data of one slave in PRE-OP; nothing is written, what is absent left out."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Inspection of a bus in PRE-OP, after which the slaves return to the states they were in."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from types import TracebackType

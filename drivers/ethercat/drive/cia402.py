@@ -4,8 +4,6 @@
 `enable`, and a drive that dropped out stays off until the next `enable`.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 
 

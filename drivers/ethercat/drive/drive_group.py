@@ -1,7 +1,5 @@
 """The drives of one arm as a group: enabled, stopped and commanded together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Process data of all drives: images to channels in SI units, controlwords and targets to images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

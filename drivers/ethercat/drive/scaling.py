@@ -4,8 +4,6 @@ With `angle` the drive's angle on the joint side, `q = sign * (angle - offset_ra
 velocity too.  A position counted at the motor is divided by the gear ratio, a torque at the motor is multiplied by it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Setup of each drive in PRE-OP: expected values, ratings, init SDOs, PDO mapping."""
 
-from __future__ import annotations
-
 import math
 import struct
 import time

@@ -1,7 +1,5 @@
 """Channels of a log, converted to SI units on the joint side."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Opening of logs (CSV and other text, NPZ, NPY, MATLAB, recordings), as float64, or int64 for integers."""
 
-from __future__ import annotations
-
 import struct
 import tokenize
 import warnings

@@ -1,7 +1,5 @@
 """Mapping files: from the columns of a log to the channels of a recording; `docs/recordings.md` explains every key."""
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import tomllib

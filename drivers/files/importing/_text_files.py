@@ -1,7 +1,5 @@
 """Tables in text files, such as CSV."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path

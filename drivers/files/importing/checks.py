@@ -4,8 +4,6 @@ Positions, velocities and torques are checked against each other and, if the rob
 find errors such as degrees taken for radians.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 

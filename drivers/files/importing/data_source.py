@@ -1,7 +1,5 @@
 """An opened log of any format, and its errors; columns by name, by `name[k]` for column k of an array, or by number."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from abc import ABC, abstractmethod

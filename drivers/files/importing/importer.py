@@ -1,7 +1,5 @@
 """Import of a log into a recording by a mapping; implausible data are refused."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping as MappingType

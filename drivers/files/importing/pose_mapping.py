@@ -1,7 +1,5 @@
 """Mapping files of measured poses, for a calibration; `docs/calibration.md` explains every key."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Units of logs, and their conversion to SI."""
 
-from __future__ import annotations
-
 import difflib
 import math
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ flipped opcode or length makes a reader skip a record without a word; the summar
 rest: of the summary itself, and of the records before it (zero where the writer left it out, as older files do).
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections import Counter

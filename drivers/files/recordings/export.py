@@ -6,8 +6,6 @@ arrays, missing keys or empty fields; a missing value is NaN in `ros2`.  Times a
 the offset of its clock, and otherwise that clock's.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Format of recording files: MCAP with one channel `<robot>/frame` and one record `thetad.recording` per robot."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Concatenation of recordings of one arm, with gaps between them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Joint states for Foxglove, `foxglove.JointStates` in JSON, for exports and for live data."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any

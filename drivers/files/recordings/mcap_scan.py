@@ -5,8 +5,6 @@ file is read from the start; a record counts only if it is complete and its chec
 compared with its own summary (`_inventory`): one that contradicts it counts as damaged.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import zlib

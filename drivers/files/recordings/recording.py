@@ -3,8 +3,6 @@
 The names most often used can be imported from here.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Spans of recordings, in fractions of the duration (`0:0.6`) or seconds (`0.1s:4.91s`)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Self

@@ -1,7 +1,5 @@
 """Writer of recordings, which loses at most the open chunk if the process is killed, and recovery of such files."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import stat

@@ -1,7 +1,5 @@
 """Construction of a `RobotModel` from the tables of a robot file."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields, replace
 

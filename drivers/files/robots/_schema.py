@@ -3,8 +3,6 @@
 An angle may be given in radians or, under the same key with `_deg`, in degrees.  `_build` checks more than one table.
 """
 
-from __future__ import annotations
-
 import difflib
 from typing import Annotated, Any, Literal
 

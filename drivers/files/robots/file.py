@@ -4,8 +4,6 @@ Besides the model, a `RobotFile` has a `source`: JSON-able data, with the text o
 `robot_from_source` makes the same robot again without any file.
 """
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import json

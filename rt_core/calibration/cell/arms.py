@@ -4,8 +4,6 @@ Each arm is calibrated by itself (`rt_core.calibration.calibrate`).  Arms share 
 `rt_core.calibration.cell._base_network` adjusts the bases found by the calibrations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

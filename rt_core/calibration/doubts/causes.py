@@ -4,8 +4,6 @@ Each alternative is tried on the nominal arm with base and tool fitted.  One is 
 of the typical error: errors of the nominal geometry remain with the right one, too.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

@@ -10,8 +10,6 @@ keeps its postures and errors, so that neither errors alike at successive poses 
 look like a change.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

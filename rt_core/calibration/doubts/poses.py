@@ -1,7 +1,5 @@
 """Diagnosis of measurements that do not fit: single poses and exchanged poses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -15,8 +15,6 @@ out all joints of a block at once.
 this is why: real arms reach large `z` for errors that explain next to nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise

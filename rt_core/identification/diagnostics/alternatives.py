@@ -8,8 +8,6 @@ Signs and orders of torque channels need no new rows, and gravity enters the reg
 on Gram matrices.  Orders and signs of positions need another regressor each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise

@@ -5,8 +5,6 @@ named only if it leaves little of the residual; otherwise the times and joints o
 be said.  Significant errors that are not named widen the covariance by the change that they would make.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ Neither has one number that could be corrected.  Their terms are freed together,
 the model lacks: a bias that is the same in every block of time, which no jackknife sees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -7,8 +7,6 @@ halves and quarters of recordings of real arms the stated deviations are 1.4 to 
 right; a block sandwich estimate is not enough.  An error that is the same in every block stays unseen.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

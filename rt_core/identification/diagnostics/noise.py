@@ -4,8 +4,6 @@ White noise shows above the band of the motion.  Torque that was low-passed befo
 its noise is unknown then, and nothing is concluded from it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy
 

@@ -4,8 +4,6 @@ An extra column of the regression has to pass the same mask, low-pass and decima
 the rows: a shifted signal must not move it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -10,8 +10,6 @@ A constant shapes the torque `a * E(constant)`, with `a` linear in the base para
 The columns that remain when the constants are zero (unknown) are linear: the fixed columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ The rows are widened by the slopes of the torque along the logarithms of the con
 is wide or open, the change of the linear parameters along its profile is added.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -7,8 +7,6 @@ skeleton's columns are built from data.  Between the grid's constants the column
 the logarithm of the constant.
 """
 
-from __future__ import annotations
-
 from math import factorial
 
 import numpy as np

@@ -9,8 +9,6 @@ columns, and every shaped column lies in that span (`_table`).  So the sum of sq
 with `T_jb` interpolated in a table over the logarithm `x` of the constant.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

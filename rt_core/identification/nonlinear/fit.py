@@ -5,8 +5,6 @@ undetermined term is switched off before the linear parameters are reported.  A 
 the standard deviations of the linear parameters include the effect of its freedom.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import get_args

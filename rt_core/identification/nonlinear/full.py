@@ -5,8 +5,6 @@ constants.  Its cost is the sum of squared residuals, each joint's divided by `s
 the length of the recording.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

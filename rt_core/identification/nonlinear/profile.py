@@ -5,8 +5,6 @@ at which the cost rises by less than `kappa` times the quantile of chi-squared w
 the ratio of the variance under correlated residuals to that under white ones (Pace, Salvan and Sartori 2011).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal

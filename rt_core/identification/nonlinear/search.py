@@ -1,7 +1,5 @@
 """Search for the constants, alone or with all parameters, and the weights that belong to the result."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

@@ -6,8 +6,6 @@ Pereyra 1973).  The gradient is exact; the normal matrix leaves out the derivati
 Points are the natural logarithms (m,) of the constants.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg as la
 

@@ -11,8 +11,6 @@ weight, a placeholder nearly none.  Cross-validation cannot replace this: direct
 are excited in none of its blocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -8,8 +8,6 @@ Sources: Wensing, Kim, Slotine (2018), "Linear matrix inequalities for physicall
 identification"; Lee, Wensing, Park (2020), "Geometric robot dynamic identification: a convex programming approach".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -7,8 +7,6 @@ is convex, and `D` is self-concordant: damped Newton steps converge from any poi
 `[A T; sqrt(w)] e = [z - A phi; -sqrt(w) g]`, solved by QR without the normal matrix.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

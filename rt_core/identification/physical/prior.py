@@ -5,8 +5,6 @@ have, gets a solid cylinder along the line between its joint and the next one.  
 mean link length; its density comes from the data or is a default.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -6,8 +6,6 @@ estimate impossible), the result has the least deviation in the metric of the es
 on the distance to the prior, since the best bodies may be infinitely large.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

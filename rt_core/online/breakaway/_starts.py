@@ -11,8 +11,6 @@ A start counts only if no other cause is seen (`LEFT_OUT`); rejected starts are 
 friction, while the torque rises as before a start, cannot be distinguished from a start.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -5,8 +5,6 @@ Student's and includes the common error of all starts and the difference of the 
 a direction consistently differ from its earlier ones, the earlier ones are discarded.  Times are of the frames' clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal

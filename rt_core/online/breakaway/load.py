@@ -1,7 +1,5 @@
 """Holding torque of an arm at rest, and least Coulomb friction of its joints, from an estimate."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.model.base import BaseParameters

@@ -4,8 +4,6 @@ Forgetting replaces what it removes by the prior, so that the prior's part in th
 (`rt_core.online.elastic.update`).  The rest is the information of the rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ The samples of the link encoder have a known lag; its filter looks ahead by as m
 interpolation, so that all outputs belong to one instant of the motor encoder's clock.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.online.filters import filter_bank

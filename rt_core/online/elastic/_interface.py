@@ -1,7 +1,5 @@
 """Settings of the online estimator of an elastic joint, errors known from an off-line fit, and its report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated

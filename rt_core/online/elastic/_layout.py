@@ -1,7 +1,5 @@
 """Layout of the arrays of the online estimator of an elastic joint."""
 
-from __future__ import annotations
-
 # Scalars.
 STEP, LAST_T, TIME, MAX_GAP, MIN_VELOCITY, SMOOTHING, LIMIT, INERTIA, ZERO, FASTEST, RATIO = range(11)
 ALPHA, BETA, CONSTANT, LAM, A_TORQUE, A_SIGMA, A_BLOCK, A_POWER, INFLATION, ERROR2, MEAN_ERROR2 = range(11, 22)

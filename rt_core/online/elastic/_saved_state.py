@@ -1,7 +1,5 @@
 """Save and restore the estimate of an elastic joint; filters are not saved, but cleared as after a gap."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ before.  A row counts only if all its samples were measured, fast enough and, wi
 speed.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit

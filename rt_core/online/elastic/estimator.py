@@ -4,8 +4,6 @@ It uses the two rows of the last off-line stage (`rt_core.elastic`), of motor an
 the motor's alone.  Lag and zero of the encoders are given by an off-line fit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """History of the estimate of an elastic joint over a recording."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

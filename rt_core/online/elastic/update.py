@@ -7,8 +7,6 @@ and never below that of the prior, however poor the excitation (exponential rese
 their initial spread, so that their prior information is one: `d^3` is about 1e-9 where other columns are 1e3.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit, kernel

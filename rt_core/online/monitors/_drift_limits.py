@@ -13,8 +13,6 @@ The mean number of looks `t` until the first such run, from a value below the li
 for a run of K looks, with A the density of the step among the nodes below (b) and above (a).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

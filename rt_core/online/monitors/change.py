@@ -10,8 +10,6 @@ baseline of the residual, so that the next one can be found: the estimate of a p
 and its release is a change back to nothing.  All times are times of motion.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

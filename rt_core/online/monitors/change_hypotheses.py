@@ -16,8 +16,6 @@ temperature cannot be separated, and a change shared between both would reappear
 to friction at the reference temperature unless temperature has covered the span that shows a slope.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reports of a change of the arm: kind, text and plain data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

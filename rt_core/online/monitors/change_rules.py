@@ -1,7 +1,5 @@
 """Settings of the detector of changes, and what a cause has to keep to: no negative friction, no impossible payload."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

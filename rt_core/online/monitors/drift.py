@@ -19,8 +19,6 @@ reference; Lundberg's exponent r of such a walk gives the height `log(blocks unt
 with an allowance for the error of the reference: at most `_RESIDUAL_SHARE` of the false alarms are from the residual.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Kernels of the drift detector: compare the parameters, and process a block of one joint's residual."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit

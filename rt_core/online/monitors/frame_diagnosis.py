@@ -6,8 +6,6 @@ errors without such certainty (one clean recording in a hundred, and every real 
 what they move, as those of `identify`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.identification.estimate import EstimatorOptions

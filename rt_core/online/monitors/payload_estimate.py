@@ -4,8 +4,6 @@ A weak prior bounds the size of a payload: first moments and inertia about the f
 body of its mass half a metre away.  Where the motion hardly shows them, this keeps them from absorbing the mass.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -12,8 +12,6 @@ normal variables, however few blocks were learned from).  A one-sided CUSUM (Pag
 follows from the mean number of blocks between two false alarms, by a Markov chain (Brook, Evans 1972).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

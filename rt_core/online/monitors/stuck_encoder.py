@@ -5,8 +5,6 @@ does not explain it.  Under a brake, in contrast, the motor torque is constant. 
 all joints are wrong, so of several joints the one that stopped last is blamed.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass

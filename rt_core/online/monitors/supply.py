@@ -5,8 +5,6 @@ the estimator's counters are compared with those before: where hardly a sample p
 starved, and what most frames had is named.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 #: Length of a window [s], and in delays of the filters, whose length is two: a single gap leaves samples in each.

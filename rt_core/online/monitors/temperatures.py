@@ -1,7 +1,5 @@
 """Temperatures of the joints as frames report them, and those that an estimate is based on."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import kernel

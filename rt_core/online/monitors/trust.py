@@ -39,8 +39,6 @@ Before the first one there is nothing to compare with, however long one waits: d
 and velocities that the motion does not show, and joints that stand, say nothing either way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any

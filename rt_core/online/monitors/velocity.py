@@ -20,8 +20,6 @@ a window counts whose `P` is `sqrt(2/BIAS)*s` at least: of an encoder, whose ste
 `s` is what a polynomial leaves of the window's positions, which no smooth motion does; vibrations count as noise.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.polynomial.legendre import legvander
 from scipy.special import stdtrit

@@ -1,7 +1,5 @@
 """Information floor: the information that forgetting keeps, up to a share of the noise."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.online import _state as m

@@ -1,7 +1,5 @@
 """Conversions between a covariance and the triangular root of its information matrix."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.linalg.lapack import dtrtri
 

@@ -3,8 +3,6 @@
 They are the numbers of a vector `level`; of a rigid joint it is a view of its state.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit

@@ -1,7 +1,5 @@
 """Sums over rows of the active model's residual: power per joint, and products of features (`residual_evidence`)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import kernel

@@ -14,8 +14,6 @@ Row `j` of `Phi` starts at column `first[j]`, and `first` ascends: with each joi
 a column meets only the rows of its own and earlier joints, a third of the dense work.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import kernel

@@ -1,7 +1,5 @@
 """Update the parameters from a finished row per joint: forgetting, square-root update, noise levels; in place."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import jit, kernel

@@ -1,7 +1,5 @@
 """`thetad bridge`: show a running daemon in Foxglove, or describe it for ROS 2."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 from ipaddress import IPv4Address

@@ -1,7 +1,5 @@
 """`thetad control`: make a request of a running daemon."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from typing import Any

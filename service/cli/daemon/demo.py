@@ -1,7 +1,5 @@
 """`thetad demo`: the complete workflow with a simulated arm, compared with its true parameters."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`thetad keys`: the keys of a daemon and of its clients."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`thetad record`: start and stop the daemon's recorder, or record its frames on this machine."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`thetad serve`: run the daemon."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`thetad status`: state of a running daemon."""
 
-from __future__ import annotations
-
 import argparse
 
 from service.cli._common import EXIT_NO, EXIT_OK, add_run, columns, printed_json

@@ -1,7 +1,5 @@
 """`thetad recordings info`, `recover` and `export`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

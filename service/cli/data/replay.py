@@ -1,7 +1,5 @@
 """`thetad replay`: play a recording through a daemon of its own and show the estimates."""
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

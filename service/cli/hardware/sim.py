@@ -1,7 +1,5 @@
 """`thetad sim`: simulated hardware for rehearsals: servo drives on an Ethernet interface, a virtual cable, a PLC."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

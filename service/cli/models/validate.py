@@ -1,7 +1,5 @@
 """`thetad validate`: check how well a model predicts the torque of a recording."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Step `design`: a trajectory that determines the parameters, and another one for validation."""
 
-from __future__ import annotations
-
 import json
 import math
 from datetime import UTC, datetime

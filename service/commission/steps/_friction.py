@@ -1,7 +1,5 @@
 """Step `friction`: all joints at constant speeds, forth and back along one path; friction without a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

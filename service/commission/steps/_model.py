@@ -1,7 +1,5 @@
 """Steps `identify` and `validate`: run as jobs of the daemon, so that the model is kept and traceable."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Step `payload`: torque constants from a known payload, if only current is measured."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Step `run`: the designed trajectory, first slowly, then at full speed; and the one for validation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Steps `robot`: is the description complete enough for motion; `signals`: channels, rate and noise at rest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

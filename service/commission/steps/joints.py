@@ -1,7 +1,5 @@
 """Step `joints`: a small, slow motion of each joint checks signs, units and order of the signals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

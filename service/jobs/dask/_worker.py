@@ -4,8 +4,6 @@ A worker calls only `run`, `describe` and `keep`. They take bytes and return pla
 start is the runner: a job's parameters stay data.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

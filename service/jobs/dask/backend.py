@@ -4,8 +4,6 @@ Methods here return at once; the thread of `Cluster` does what takes time. Each 
 that the loss of that worker is known to end it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import contextlib

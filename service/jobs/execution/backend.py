@@ -1,7 +1,5 @@
 """Backends: the interface that the dispatcher uses, and the local one."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -1,7 +1,5 @@
 """Code version of a run: the same code on the same machine gives the same bits."""
 
-from __future__ import annotations
-
 import hashlib
 import platform
 from functools import cache

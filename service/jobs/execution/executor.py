@@ -1,7 +1,5 @@
 """Execution of queued jobs: claim, start a run, keep the lease, store the end."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

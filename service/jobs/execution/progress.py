@@ -1,7 +1,5 @@
 """Progress of jobs and estimates of the time left: an interval, or None."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Files between queue and runner: specification and outcome."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any, Literal

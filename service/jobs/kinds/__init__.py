@@ -6,8 +6,6 @@
 of `service.operations` and writes its results and report into the workspace.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

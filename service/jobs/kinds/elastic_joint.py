@@ -1,7 +1,5 @@
 """Spring and friction of an elastic joint, as `thetad identify --model elastic_joint` finds them."""
 
-from __future__ import annotations
-
 from service.operations.elastic.parameters import ElasticJointJob
 from service.operations.errors import OperationError
 from service.operations.kind import Kind, Outcome

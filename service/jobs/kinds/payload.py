@@ -1,7 +1,5 @@
 """Payload of an arm, from its model without payload and a recording with it, as `thetad payload` finds it."""
 
-from __future__ import annotations
-
 from service.operations.kind import Kind, Outcome, Parameters
 from service.operations.parameter_types import SPAN, Positive, Reference, SpanText, option
 from service.operations.workspace import Workspace

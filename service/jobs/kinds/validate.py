@@ -1,7 +1,5 @@
 """Validation of a model on a recording, as `thetad validate` does."""
 
-from __future__ import annotations
-
 from service.operations.kind import Kind, Outcome, Parameters
 from service.operations.parameter_types import SPAN, Reference, SpanText, option
 from service.operations.workspace import Workspace

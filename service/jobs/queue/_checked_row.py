@@ -5,8 +5,6 @@
 The checksum is of what follows it; of several copies of a row the one with the highest revision is the latest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

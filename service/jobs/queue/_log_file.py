@@ -3,8 +3,6 @@
 SQLite takes the first frame with a wrong checksum for the end of the log: one flipped bit undoes all later commits.
 """
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

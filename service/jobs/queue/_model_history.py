@@ -1,7 +1,5 @@
 """Models of each arm, and the history of the active one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from service.jobs.queue.state import JobStateError

@@ -1,7 +1,5 @@
 """Content-addressed files: each is stored once, never changes, and is found by its SHA-256."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -1,7 +1,5 @@
 """Operations on the queue, each in one transaction of the store; several processes may use one queue."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

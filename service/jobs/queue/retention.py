@@ -1,7 +1,5 @@
 """Retention: finished jobs are kept for a while, and files as long as jobs and models need them."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ The damaged file is renamed and never written again. Rows for a new one are read
 and by searching the bytes; those with a wrong checksum are dropped.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import sqlite3

@@ -15,8 +15,6 @@ machine stopped. They are counted separately, so that power cuts do not fail a j
 down is not tried forever.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

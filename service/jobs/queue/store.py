@@ -4,8 +4,6 @@ The file is in WAL mode: a commit is durable when it returns, and after a kill a
 beside `body` only serve to find it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Results of a calibration as plain data, as a table of residuals, and in one line."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Export of a calibrated arm as a URDF, and as a table of Denavit-Hartenberg rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from rt_core.calibration.result import Calibration

@@ -1,7 +1,5 @@
 """Nominal geometry of a robot file, as input of a calibration."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Table of measurements of a calibration: comma-separated values whose first line names the columns."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ Start with `fit`, which standardises inputs and outputs and holds out a fifth of
 state of the network that predicts these best is the result.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Early stopping: the state that best predicts held-out samples is kept, and training without progress ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar

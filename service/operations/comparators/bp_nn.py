@@ -1,7 +1,5 @@
 """Back-propagation network: two hidden layers of tanh, weight decay, trained by L-BFGS on all samples at once."""
 
-from __future__ import annotations
-
 import importlib
 import warnings
 from collections.abc import Callable

@@ -5,8 +5,6 @@ Every edge carries a function `w silu(x) + sum_k c_k B_k(x)`, every node adds up
 pass through tanh, which keeps them on the grid: the cost is a smooth function with an exact gradient.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass

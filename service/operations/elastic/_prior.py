@@ -1,7 +1,5 @@
 """Start of an online estimate of an elastic joint: computed from the off-line fit, kept in `elastic.json`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Whole arms with encoders on motors and links: elasticity of the joints, torque model, spring of each joint."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal

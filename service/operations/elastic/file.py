@@ -1,7 +1,5 @@
 """Reader of `elastic.json`: the joint, its drive, and the start of an online estimate."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NamedTuple

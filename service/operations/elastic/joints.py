@@ -1,7 +1,5 @@
 """Springs of all joints of an arm, each from one or more recordings, and the apparent lag of their link encoders."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Online estimate of an elastic joint over a recording, beside its off-line fit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Parameters of the identification of an elastic joint."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

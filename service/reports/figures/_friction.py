@@ -1,7 +1,5 @@
 """Figures of friction over velocity: data, fitted curve, 95 % band; over temperature, too; and at constant speeds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Figures of measured and predicted torque, and of the residual over velocity, by frequency and as a histogram."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.ticker import LogLocator
 

@@ -1,7 +1,5 @@
 """Figures of a calibration: errors in space, their sizes, and their directions."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.axes import Axes
 

@@ -1,7 +1,5 @@
 """Figures of an elastic joint: stiffness, friction over speed, residual, and the online estimate over time."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures of a designed trajectory and its search: use of the limits, determination of the parameters, cost."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

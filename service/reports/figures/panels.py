@@ -1,7 +1,5 @@
 """Common parts of all figures: colours, style, one panel per joint, PNG bytes."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Sequence

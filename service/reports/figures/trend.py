@@ -1,7 +1,5 @@
 """Figure of estimates over time, each with its 95 % band, and events."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -15,8 +15,6 @@ neglected, so that an iteration gains about three digits.  Motors are eliminated
 of the links' two stages.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import kernel

@@ -1,7 +1,5 @@
 """Motion of an arm with springs through sticking and sliding on both sides, as in `sim_backend.arm.integrate`."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import kernel

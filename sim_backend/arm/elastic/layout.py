@@ -1,7 +1,5 @@
 """Layout of the arrays that the kernels of an elastic arm add to those of `sim_backend.arm.layout`."""
 
-from __future__ import annotations
-
 from sim_backend.arm import layout
 
 # Sides of a joint.

@@ -1,7 +1,5 @@
 """The springs of an arm, and the motion of both sides of its joints, in the kernels' arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.model.dynamics import inverse_dynamics

@@ -3,8 +3,6 @@
 Drive and feed-forward are those of `sim_backend.arm.stepper`, on the motors' encoders, without a model of the springs.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.jit import kernel

@@ -1,7 +1,5 @@
 """A peer that damages what the PLC says: no frame is anything but what the PLC wrote, and it goes on by itself."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The driver against a simulated PLC: the contract of all drivers, values, notifications, motion."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

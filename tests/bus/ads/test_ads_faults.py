@@ -1,7 +1,5 @@
 """What goes wrong while the driver runs: nothing ends, all is counted, and nothing switches on by itself."""
 
-from __future__ import annotations
-
 import struct
 import time
 from collections.abc import Callable, Iterator

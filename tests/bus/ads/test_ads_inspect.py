@@ -1,7 +1,5 @@
 """Symbols and values of any type, as `thetad ads` shows and writes them, with and without data type upload."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

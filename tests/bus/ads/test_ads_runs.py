@@ -1,7 +1,5 @@
 """The daemon and `thetad ads` with a simulated PLC: runs with set positions sent ahead, refusals, values, faults."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is wrong at a start: one error each, that says what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The connection: each trap of pyads is one that the link does not step into; servers may lack services."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import time

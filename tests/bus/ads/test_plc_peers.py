@@ -1,7 +1,5 @@
 """Programs of others agree with the PLC: ads-client on Node.js, and Wireshark's dissector."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

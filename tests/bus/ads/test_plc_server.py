@@ -1,7 +1,5 @@
 """The server's clock and sockets: a late process, bad bytes, routes; and the command."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

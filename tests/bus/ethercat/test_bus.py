@@ -1,7 +1,5 @@
 """The sharp edges of pysoem, one by one: what `Bus` makes of them.  pysoem and the network interfaces are real."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -3,8 +3,6 @@
 Each answer has a number in all values of all drives: a frame whose values are of two answers would show.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time

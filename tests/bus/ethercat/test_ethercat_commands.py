@@ -1,7 +1,5 @@
 """`thetad ethercat` against simulated drives on a real interface, in a network namespace of this module's own."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Each fault by itself, at the driver: test_faults.py.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

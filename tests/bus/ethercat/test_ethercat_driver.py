@@ -1,7 +1,5 @@
 """The driver on simulated drives at a real interface: the contract of all drivers, values, motion, account."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Drives of other layouts on one bus, and a ring."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from typing import Any

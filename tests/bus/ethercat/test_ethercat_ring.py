@@ -1,7 +1,5 @@
 """Cable redundancy: a ring on two interfaces goes on with one cable broken."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs on EtherCAT drives: completed, aborted, and stopped by faults of drive and bus."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

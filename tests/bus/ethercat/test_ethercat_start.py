@@ -3,8 +3,6 @@
 Each way in which a start fails, at the driver: test_start.py.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """What happens on the bus while it runs: who is valid, what is said, and the way back without a restart."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Ten thousand damaged frames at a socket with the filter: what comes through is what is said to come through."""
 
-from __future__ import annotations
-
 import os
 import random
 import socket

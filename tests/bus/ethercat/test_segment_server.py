@@ -3,8 +3,6 @@
 Each run has a network namespace of its own, which goes with its processes.
 """
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """Starts that cannot succeed: one clear error each, in time, and the drives left alone or in INIT."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

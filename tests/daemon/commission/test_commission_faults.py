@@ -1,7 +1,5 @@
 """Commissioning of wrongly wired arms: the fault is named before the arm moves further."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """The recorder during commissioning, also after the command was killed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

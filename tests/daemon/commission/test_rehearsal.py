@@ -1,7 +1,5 @@
 """A complete commissioning of a simulated arm from its robot file: interrupted, killed and finished."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

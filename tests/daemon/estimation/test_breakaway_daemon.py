@@ -1,7 +1,5 @@
 """Breakaway friction in a daemon: in status, meta and snapshot, after a kill, and with `thetad replay`."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -3,8 +3,6 @@
 The history is shown by the command of docs/drift.md, as the page says.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """A model adopted by a daemon's estimator, a change of the arm, and the events of it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """An elastic joint estimated in a daemon, through a drop of stiffness and a restart."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

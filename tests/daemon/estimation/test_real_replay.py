@@ -1,7 +1,5 @@
 """Real recordings replayed at their own pace through a daemon."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """An encoder that sticks on an arm of a daemon: the event on the wire, and the estimate that is held."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

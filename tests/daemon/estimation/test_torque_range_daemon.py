@@ -1,7 +1,5 @@
 """Clipped torques: the estimator leaves them out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

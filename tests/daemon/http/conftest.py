@@ -1,7 +1,5 @@
 """What tests of a daemon's HTTP share: the daemon, its address, and a client of its control socket."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """HTTP of a daemon: health, refusals, and rude clients."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import time

@@ -1,7 +1,5 @@
 """/metrics of a daemon, and the documentation, alerts and dashboards that refer to it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

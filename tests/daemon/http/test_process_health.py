@@ -1,7 +1,5 @@
 """Health by HTTP while a process is stopped or killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """A daemon whose HTTP port is taken at first, and that answers by HTTP until its very end."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """`thetad jobs`, `events` and `models` against a daemon."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Jobs, recorder and saved state of a daemon on a full disk; the commands of docs/jobs.md print what it shows."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

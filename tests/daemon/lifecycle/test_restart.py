@@ -1,7 +1,5 @@
 """A daemon whose processes are killed, and one that ends when all is played: losses are counted, or there are none."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

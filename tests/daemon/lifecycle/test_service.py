@@ -1,7 +1,5 @@
 """The daemon as its systemd unit starts it: notifications, capabilities, watchdog, and restrictions."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A short soak of a whole daemon."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

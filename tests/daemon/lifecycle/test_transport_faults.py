@@ -1,7 +1,5 @@
 """Subscribers that stop, connect and leave, and SIGTERM under load."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -5,8 +5,6 @@ The locked packages are found there already, those that these tests run with, so
 that were compiled here from the same sources are taken along.  Both would take minutes.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

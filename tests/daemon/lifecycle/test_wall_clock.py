@@ -3,8 +3,6 @@
 The daemon's processes have a CLOCK_REALTIME of their own (`wall_clock.c`), which a file sets.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What tests of moved arms share: a daemon with commanded arms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The dashboard of a daemon in Chromium: views, live values, jobs, stops, a narrow screen, lost connections."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

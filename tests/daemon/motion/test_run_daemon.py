@@ -1,7 +1,5 @@
 """Runs in a daemon: permits, refusals before motion, and stops; and the command that runs a trajectory."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Faults during a run, and daemons that start and stop while drives are on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Hand guiding through a daemon: start, supervision by the estimator, and every way it ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """What tests of a daemon's sockets share: the daemon, and what must hold after an attack on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import psutil

@@ -1,7 +1,5 @@
 """Streams, requests and start-up errors of a daemon."""
 
-from __future__ import annotations
-
 import re
 import struct
 import time

@@ -1,7 +1,5 @@
 """HTTP interface of the dashboard: roles, refusals, lists, live values and slow readers."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import time

@@ -1,7 +1,5 @@
 """Oversized and endless messages and nonsense on every socket: the daemon stays up, its memory bounded."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import stat

@@ -1,7 +1,5 @@
 """Two thousand random messages to every socket, without and with keys; a million in a soak."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

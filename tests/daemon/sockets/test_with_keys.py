@@ -1,7 +1,5 @@
 """A daemon that requires keys: admission, roles, revocation, and restarts of the gateway."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

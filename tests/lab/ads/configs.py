@@ -1,7 +1,5 @@
 """An arm of three axes behind a PLC: what the PLC is made of, and the driver's configuration of the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

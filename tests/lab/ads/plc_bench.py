@@ -1,7 +1,5 @@
 """Simulated PLCs for the tests: nine axes of arm9, small buffers, time from 0."""
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A simulated PLC as a process of its own: changes of its settings as JSON in, its address as the first argument."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

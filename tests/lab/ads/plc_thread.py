@@ -1,7 +1,5 @@
 """A simulated PLC on TCP in a thread of the test, and requests to it by plain sockets."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

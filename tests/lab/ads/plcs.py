@@ -1,7 +1,5 @@
 """Simulated PLCs that answer on loopback, each at an address of its own."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """A server that lacks services, as other ADS servers do."""
 
-from __future__ import annotations
-
 from sim_backend.plc._codes import AdsError, Code
 from sim_backend.plc._notifications import Notifications
 from sim_backend.plc._plc import SimulatedPlc

@@ -1,7 +1,5 @@
 """Reading of a driver until something has happened, over time-outs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """A plain ADS client without sockets, from the protocol's description: requests as bytes, answers taken apart."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass, field
 

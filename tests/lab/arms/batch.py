@@ -1,7 +1,5 @@
 """A small arm with known parameters and exactly known torque, for the tests of the batch estimators."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

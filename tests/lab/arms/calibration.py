@@ -1,7 +1,5 @@
 """Arms, and their forward kinematics by textbook matrices, one element after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

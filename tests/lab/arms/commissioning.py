@@ -1,7 +1,5 @@
 """Motions there and back of a made-up arm, with friction, gravity and noise that are written down here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from typing import Any
 

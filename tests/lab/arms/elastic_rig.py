@@ -1,7 +1,5 @@
 """The harmonic-drive joint as the second of two in a recording, and its robot file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

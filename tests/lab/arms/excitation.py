@@ -1,7 +1,5 @@
 """Arms of two and three joints that designs are quick on, and what they do, in the slow and obvious way."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Arms of a daemon that can be guided, and a client that guides one."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

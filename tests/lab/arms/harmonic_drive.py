@@ -9,8 +9,6 @@ falls with speed (eq. 15) and that goes with the link's angle (eq. 18), for whic
     C1*tanh(dtheta_in/omega1) + C2*dtheta_in*exp(-|dtheta_in/omega_s|),     A1*sin theta_out + A2*cos theta_out
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any

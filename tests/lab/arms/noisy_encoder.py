@@ -1,7 +1,5 @@
 """The small arm's motion seen through noisy encoders, for the estimators that are to be less biased by them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache

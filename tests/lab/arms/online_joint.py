@@ -1,7 +1,5 @@
 """Online estimators of the harmonic-drive joint, and recordings for them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows of simulated arms, priors that are off, and what a fit needs, for the tests of the consistent estimators."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

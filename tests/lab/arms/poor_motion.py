@@ -1,7 +1,5 @@
 """Frames of the harmonic-drive joint that tell little: at rest, and at one speed under one load."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.types import FloatArray

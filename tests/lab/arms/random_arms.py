@@ -1,7 +1,5 @@
 """Random arms in every kind of description, each with a Pinocchio twin built from the textbook, not from our code."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Limits of a small arm to test with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arms for the tests of the simulation, each with an independently built Pinocchio twin."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 

@@ -1,7 +1,5 @@
 """The first joints of the simulated elastic arm: as a robot file, and moved for a while."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import cache

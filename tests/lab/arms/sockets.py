@@ -1,7 +1,5 @@
 """Postures that hold a ball in a socket, found by SciPy on Craig's closed form of a row's matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

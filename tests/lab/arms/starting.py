@@ -1,7 +1,5 @@
 """The simulated space arm in motion, then each of its first joints started from rest by itself, several times."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One joint that sticks and slips under a position controller: as plain as can be, apart from the product's own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import copysign, exp, pi, sin
 

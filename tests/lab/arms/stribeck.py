@@ -1,7 +1,5 @@
 """A three-joint arm with a friction law that has constants, and recordings of it with known torque."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arms whose friction follows temperature, and sweeps of the ambient temperature."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A bridge to Foxglove within the test's process."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What takes the part of a daemon: an arm with a turning and a sliding joint, on real sockets, in the wire format."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A Foxglove viewer without a screen: it speaks the protocol `foxglove.sdk.v1` over a real WebSocket."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

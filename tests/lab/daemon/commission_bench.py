@@ -1,7 +1,5 @@
 """A simulated arm for commissioning steps without a daemon, with directions and scales of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Small recordings and daemons to test with."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A control socket with keys in the test's own process, without a daemon behind it."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

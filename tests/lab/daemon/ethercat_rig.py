@@ -1,7 +1,5 @@
 """A small arm on EtherCAT for tests of the daemon: network name space, simulated drives, published messages."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -5,8 +5,6 @@ python -m tests.lab.daemon.ethercat_segment SEGMENT.toml
 Each line on stdin is a JSON list, a name and arguments, answered by one line on stdout; ends when stdin does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Hand guiding of a simulated arm, frame by frame on a virtual clock."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

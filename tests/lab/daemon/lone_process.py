@@ -1,7 +1,5 @@
 """A single process of a daemon; the test plays supervisor and acquisition."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

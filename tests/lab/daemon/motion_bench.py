@@ -1,7 +1,5 @@
 """Runs of a simulated arm, frame by frame on a virtual clock."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Commanded arms of a daemon, and a client that runs trajectories on them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -3,8 +3,6 @@
 Tests leave a shared daemon at work; counts such as restarts and events go on over all of them.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager

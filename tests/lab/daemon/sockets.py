@@ -1,7 +1,5 @@
 """Daemons to attack, with and without keys, whose arm replays a recording for ever."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import time

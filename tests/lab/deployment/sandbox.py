@@ -4,8 +4,6 @@
 unit's.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,7 +1,5 @@
 """The units of deploy/ as systemd reads them, and a daemon started as they say."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

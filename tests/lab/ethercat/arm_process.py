@@ -3,8 +3,6 @@
 python -m tests.lab.ethercat.arm_process DEVICE,... INTERFACE [FAR_END]
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """Configurations to test with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from drivers.ethercat.config import EthercatConfig

@@ -1,7 +1,5 @@
 """Random and spoilt layouts, and random images through the driver's decoding."""
 
-from __future__ import annotations
-
 import math
 import random
 import struct

@@ -1,7 +1,5 @@
 """What Wireshark reads in captured frames, by its programs dumpcap and tshark."""
 
-from __future__ import annotations
-
 import subprocess
 from collections import Counter
 from dataclasses import dataclass

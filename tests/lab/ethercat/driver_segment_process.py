@@ -3,8 +3,6 @@
 Arguments: a JSON object.  Each line on stdin is a JSON list, a name and arguments, answered by one line on stdout.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A `DriveGroup` of two drives without a bus: inputs as bytes, outputs as numbers."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

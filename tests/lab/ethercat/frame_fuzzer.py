@@ -1,7 +1,5 @@
 """Random and spoilt frames for a segment, after power-on and while drives run."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections import Counter

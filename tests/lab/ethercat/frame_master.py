@@ -1,7 +1,5 @@
 """A master by frames, without an interface: brings the slaves of a segment up and exchanges process data."""
 
-from __future__ import annotations
-
 import struct
 
 from sim_backend.ethercat import registers as reg

@@ -7,8 +7,6 @@ aborts, which come as messages of the service "SDO request": nothing here is ref
 because on a line it waits for the whole time-out after each broadcast, some hundred times in a scan.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import sys

@@ -1,7 +1,5 @@
 """Programs in a network namespace of their own, and processes that are told what to do."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

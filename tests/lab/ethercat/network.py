@@ -1,7 +1,5 @@
 """A network name space with veth pairs for the tests of a module, and segments in processes of their own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

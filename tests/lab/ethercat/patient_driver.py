@@ -1,7 +1,5 @@
 """The driver, opened again where the machine was elsewhere while SOEM waited its 2 ms for a reply."""
 
-from __future__ import annotations
-
 import time
 
 from drivers.driver import DriverError

@@ -6,8 +6,6 @@ The session uses services, is refused some, starts anew, exchanges process data 
 synchronised clocks, and takes one drive out of OP.  CAPTURE names the file for the frames that pass.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import sys

@@ -1,7 +1,5 @@
 """A segment of generic drives moving an arm."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from drivers.files.robots.file import load_robot

@@ -1,7 +1,5 @@
 """A device that does little: AL states at once, outputs returned as inputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from sim_backend.ethercat import registers as r

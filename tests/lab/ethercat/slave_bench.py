@@ -1,7 +1,5 @@
 """One slave on the bench: a master that accesses its memory as the data link layer would, without frames."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Damage to EtherCAT frames, drawn by a seed: what is sent in place of one."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 

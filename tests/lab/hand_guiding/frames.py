@@ -1,7 +1,5 @@
 """Frames made by hand for a controller without an arm."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A simulated arm under zero-force control: noise, quantisation and delay between measurement and torque."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

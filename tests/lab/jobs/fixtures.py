@@ -1,7 +1,5 @@
 """Two small arms and recordings of them, made once for all tests of jobs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A job's folder and its runner, and an arm that is small enough to be quick with."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

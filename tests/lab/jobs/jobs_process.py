@@ -1,7 +1,5 @@
 """The real jobs process with its real runners, without the rest of a daemon: the test takes the supervisor's part."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Jobs to be disturbed, and what of their results must be the same as if nobody had."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A file system of a few megabytes, mounted for a test; needs root."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

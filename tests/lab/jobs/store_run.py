@@ -3,8 +3,6 @@
 python -m tests.lab.jobs.store_run commit|make|claim FILE [ARGUMENTS]
 """
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import sys

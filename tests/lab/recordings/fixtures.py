@@ -1,7 +1,5 @@
 """Recordings of simulated arms and models identified from them, made once for all tests of the commands."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Recordings to test with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A short log in all formats, its mappings, and a robot, for tests of the import."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

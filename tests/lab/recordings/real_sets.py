@@ -1,7 +1,5 @@
 """The real sets as their mapping and robot files say, without the service."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

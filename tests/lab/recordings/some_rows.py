@@ -1,7 +1,5 @@
 """Made-up rows of made-up arms, for the tests of reports and figures."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.identification.rows import Rows

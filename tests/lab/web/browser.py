@@ -1,7 +1,5 @@
 """A real browser, headless, that looks at a daemon's dashboard and keeps every complaint."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Asking a daemon by HTTP, and waiting for what it answers."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import time

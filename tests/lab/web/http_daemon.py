@@ -1,7 +1,5 @@
 """A daemon for tests of HTTP: an arm at work, and one at the end of its recording."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass

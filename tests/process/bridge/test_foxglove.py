@@ -1,7 +1,5 @@
 """The bridge to Foxglove: a publisher on real sockets, a viewer on a real WebSocket, and what stands between them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

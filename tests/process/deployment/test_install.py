@@ -1,7 +1,5 @@
 """`thetad deploy install`: what it says it would do, what it does in another root, and what it leaves alone."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import pwd

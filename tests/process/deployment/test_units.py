@@ -1,7 +1,5 @@
 """The units and the other files of deploy/, judged by systemd's own tools and by this kernel."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`thetad doctor` on this host, beside what the system tells by other ways; and its lines beside the page on them."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource

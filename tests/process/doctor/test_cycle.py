@@ -1,7 +1,5 @@
 """A cycle that is tried: what its process gets, and what its lateness means."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 

@@ -4,8 +4,6 @@ Every job that was acknowledged must be there after each restart, and end with t
 disturbs it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from functools import partial

@@ -1,7 +1,5 @@
 """Runs on a real Dask cluster of this machine: the same bytes as locally, nothing lost with a worker or scheduler."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Drift is reported: the arm is identified again from its last frames, and a better model becomes the active one."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The runner as a process: what it leaves, what it takes from itself, and how it ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The queue's file: what was committed is there after a kill, and what is wrong with it or its disk is said."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import random

@@ -1,7 +1,5 @@
 """A disk that is read-only, a queue that is damaged or locked, a lease that ran out; jobs that loop or crash."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The replay driver: contract, pace, gaps, loops, bad recordings."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the checks make of results: which tests have passed, failed, or no verdict because the machine was elsewhere."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests and files that pages name exist, and the tests run in CI; every fault has one; every alarm is listed."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Console output in the documentation: its comparison with what commands print, and that they all parse."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Dependencies, version, commands and packages of the repository."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The UR10's robot file: it loads, its links are bodies, and its geometry is that of the nominal table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

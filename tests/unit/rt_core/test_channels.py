@@ -1,7 +1,5 @@
 """Channels against themselves: what is no motion is found, with its samples, and motion is never taken for it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import signal

@@ -1,7 +1,5 @@
 """Compiled code is renewed when anything it was made from changes, or it is damaged."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

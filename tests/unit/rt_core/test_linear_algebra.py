@@ -1,7 +1,5 @@
 """Singular values and least squares, also where LAPACK's first way does not converge."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

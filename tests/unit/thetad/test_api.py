@@ -1,7 +1,5 @@
 """The Python API: arrays in and out, the same results as the commands, and the examples of the documents."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """Blocks decoded field by field to joint-side SI units, each of a ring once and in order, or counted as lost."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import struct

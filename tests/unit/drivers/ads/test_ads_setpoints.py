@@ -1,7 +1,5 @@
 """`SetpointStream`: one point for each cycle, in overlapping buffers, without jumps."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`PlcClock` and `Timeline`: times and numbers of samples over set clocks and restarts."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`AxisGroup`: enabling, limits and stops, without a PLC; refusals of `AdsConfig`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

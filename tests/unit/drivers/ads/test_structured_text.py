@@ -1,7 +1,5 @@
 """The PLC's generated files match the layout; function block and example use existing names."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

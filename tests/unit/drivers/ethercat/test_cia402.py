@@ -1,7 +1,5 @@
 """`DriveControl` against a drive written from the transitions of the standard."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

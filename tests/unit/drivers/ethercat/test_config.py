@@ -1,7 +1,5 @@
 """`EthercatConfig`: defaults and refusals; differences between the configured network and the one that was found."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Deadlines, counts of cycles, histograms, validity of inputs, and the lock to a clock that drifts and jumps."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`DriveGroup`: targets, extrapolation of a late loop, limits, enabling, missing inputs."""
 
-from __future__ import annotations
-
 import struct
 from copy import deepcopy
 

@@ -1,7 +1,5 @@
 """PDO layouts: decoding, the SDOs that map them, what a drive maps; counts and SI units, against values by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

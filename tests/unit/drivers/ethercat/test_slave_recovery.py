@@ -1,7 +1,5 @@
 """`SlaveRecovery` against a slave that follows the AL state machine."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

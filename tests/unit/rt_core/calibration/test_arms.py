@@ -1,7 +1,5 @@
 """Several arms measured by one instrument, whose truth is known: geometry, tools, bases, places of the instrument."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

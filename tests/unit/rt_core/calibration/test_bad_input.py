@@ -1,7 +1,5 @@
 """Measurements with a mistake in them, wrong units too: found, named, and handled or refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Placements between arms and stations, against errors drawn with a covariance that is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import least_squares

@@ -1,7 +1,5 @@
 """Calibration of arms whose true geometry is known, the published one (KIN), and how far predictions may be off."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

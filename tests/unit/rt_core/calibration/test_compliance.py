@@ -1,7 +1,5 @@
 """Joints that give way to what they hold against gravity."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The error model against textbook matrices and differences; commands for targets, and jumps between them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation

@@ -1,7 +1,5 @@
 """What poses can determine: known counts, structures, and the rank of a model that leaves nothing out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

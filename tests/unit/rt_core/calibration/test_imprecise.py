@@ -1,7 +1,5 @@
 """Parameters that noise amplifies are given up, but for those that the poses need."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

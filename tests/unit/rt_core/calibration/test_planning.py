@@ -1,7 +1,5 @@
 """Where to measure: spiral, inverse kinematics, plan and choice."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Distances from fixed points, and a ball in sockets: no instrument knows where the robot's base is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Priors: they count as information, and what they carry is told from what the poses show."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 The poses of the 30 per cent that test are drawn with a stated seed.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

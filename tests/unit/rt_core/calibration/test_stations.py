@@ -1,7 +1,5 @@
 """One arm measured from several places, or at several points of its tool in turns: an offset and a base for each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

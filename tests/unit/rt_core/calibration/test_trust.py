@@ -1,7 +1,5 @@
 """A result that looks better than it is, and what is then said."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

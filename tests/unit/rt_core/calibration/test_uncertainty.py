@@ -1,7 +1,5 @@
 """Standard deviations, also where errors of successive poses are alike; losses with one weight a pose."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

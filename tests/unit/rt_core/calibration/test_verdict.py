@@ -1,7 +1,5 @@
 """Verdicts, each by the branch that gives it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

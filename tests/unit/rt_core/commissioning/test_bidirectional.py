@@ -1,7 +1,5 @@
 """Motions there and back, and two of them along one path compared at the places that both have."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

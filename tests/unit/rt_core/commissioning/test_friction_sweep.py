@@ -1,7 +1,5 @@
 """Friction from a sweep of a simulated arm whose friction is known, and laws through points of known friction."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

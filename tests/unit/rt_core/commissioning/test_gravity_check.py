@@ -1,7 +1,5 @@
 """Gravity along small motions: a joint inverted in all its signals is never called right."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What frames at rest and a small motion tell of signs, units and order: each fault is found as what it is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Torque constants from a known payload: gravity by Pinocchio, current by a simulated arm that carries it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Torque of a whole arm with elastic joints: base parameters, recovery, and the choice against rigid joints."""
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import replace
 from functools import cache

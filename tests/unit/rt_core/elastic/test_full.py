@@ -1,7 +1,5 @@
 """All friction of a harmonic drive, by speed and by angle, and the hysteresis that spring and friction leave."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Table III of Sun et al. through the simulated arm, and the elastic axes of a KUKA KR300."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

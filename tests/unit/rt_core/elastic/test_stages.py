@@ -1,7 +1,5 @@
 """The off-line stages on the figures of Sun et al.; lag and zero between the two encoders."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

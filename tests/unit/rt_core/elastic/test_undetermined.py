@@ -1,7 +1,5 @@
 """What data do not determine has no value, and a reason; which samples become a row."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

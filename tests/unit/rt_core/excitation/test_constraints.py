@@ -1,7 +1,5 @@
 """Margins and excesses against brute force, prior torque against the simulated arm, tip against the link frames."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

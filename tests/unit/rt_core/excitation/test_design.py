@@ -1,7 +1,5 @@
 """Whole designs: they keep every limit on a finer grid, repeat to the bit, are better than chance, or say why not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The Fourier series: its formula, its derivatives, rest at both ends, and what it does between samples."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

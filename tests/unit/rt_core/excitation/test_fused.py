@@ -1,7 +1,5 @@
 """The fused evaluation against the clear one, and exact derivatives of all of it against differences, to 1e-6."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import get_args

@@ -1,7 +1,5 @@
 """Designs by derivatives: below published condition numbers, within every limit on a finer grid, the same each time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Measures of excitation against NumPy on a regressor built from torques; extreme eigenvalues against LAPACK."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

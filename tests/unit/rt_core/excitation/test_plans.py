@@ -1,7 +1,5 @@
 """Designs that follow others: after what is known, to validate on, with as many harmonics as it takes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

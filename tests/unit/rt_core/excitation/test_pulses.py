@@ -1,7 +1,5 @@
 """Steps and pulses: exact derivatives, limits between samples, room made for them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a check cannot see is named: parts of the torque, coupled motors, the tip, bodies and pairs of bodies."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Capsules of a URDF cover its shapes, on the links that carry them."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

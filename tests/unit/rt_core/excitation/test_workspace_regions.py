@@ -1,7 +1,5 @@
 """Distances of segments against brute force, places against link frames, margins against samples."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 A hand goes on pushing after the alarm, and no brake closes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

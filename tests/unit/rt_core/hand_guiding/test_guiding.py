@@ -3,8 +3,6 @@
 With sensor noise, 20-bit encoders and a cycle of delay between measurement and torque.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

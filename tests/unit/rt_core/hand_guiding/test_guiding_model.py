@@ -1,7 +1,5 @@
 """What the controller takes from an identified model, against Pinocchio and written laws."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

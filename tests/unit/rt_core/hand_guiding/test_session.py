@@ -1,7 +1,5 @@
 """The course of a session: taking over, ramps, limits, samples that do not come, refusals."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

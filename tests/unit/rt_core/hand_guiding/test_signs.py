@@ -1,7 +1,5 @@
 """Signs, frames and sizes of every part of the torque, by hand on single joints and against Pinocchio."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whatever comes in, torque that goes out is finite and keeps to its limit and rate; damping keeps to the delay."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is wrong with data or robot file is named where it leaves little, and nothing is named otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Essential parameters: what drops, what never does, and what it costs in prediction."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Every batch method by one call: what it finds, and what it says to data it can do nothing with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Friction curves against known friction: every law, coupled motors, filters, and where there is nothing to show."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

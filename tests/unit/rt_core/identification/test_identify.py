@@ -1,7 +1,5 @@
 """Identification of simulated arms, and the verdicts on recordings that do not fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Instrumental variables against the textbook formula, and their bias and intervals under encoder noise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

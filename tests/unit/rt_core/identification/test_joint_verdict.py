@@ -1,7 +1,5 @@
 """The verdict on each joint, from made-up statuses and from recordings with something wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """OLS, WLS and IWLS from triangles against NumPy and SciPy on the stacked rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

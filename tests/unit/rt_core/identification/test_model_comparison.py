@@ -1,7 +1,5 @@
 """Comparing two models' residuals: how often chance is taken for better, and whether better is found."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.signal import lfilter

@@ -1,7 +1,5 @@
 """Reduced data against the literal rows: any parameters, any constants, any friction law."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

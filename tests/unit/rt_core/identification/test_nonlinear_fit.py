@@ -1,7 +1,5 @@
 """The whole fit: recovery with intervals, both formulations, and honest answers where data say nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Any

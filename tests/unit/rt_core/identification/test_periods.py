@@ -1,7 +1,5 @@
 """Averages over periods: noise falls with their number, only whole periods count, clocks may be a little off."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The consistent fit against an independent solver, on poor data, on impossible data, and on bad input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

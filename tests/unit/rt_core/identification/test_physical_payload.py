@@ -1,7 +1,5 @@
 """Payloads in simulation: intervals hold the truth, the result is a real body, and what is open is said."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Consistent fits of real arms, against least squares and published figures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

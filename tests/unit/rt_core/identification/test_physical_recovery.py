@@ -1,7 +1,5 @@
 """A full set of consistent links from base parameters alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

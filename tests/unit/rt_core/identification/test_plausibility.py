@@ -1,7 +1,5 @@
 """A small residual is not enough: corrupted channels must not pass for a good identification."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Preparing signals: no delay, uneven and missing samples, and refusals that say where."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.signal import butter, sosfiltfilt

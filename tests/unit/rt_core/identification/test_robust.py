@@ -1,7 +1,5 @@
 """M-estimates against plain reweighting, their efficiency and intervals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.signal import lfilter

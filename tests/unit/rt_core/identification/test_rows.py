@@ -1,7 +1,5 @@
 """Rows of the regression against plain NumPy: the full regressor, filtered and decimated column by column."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

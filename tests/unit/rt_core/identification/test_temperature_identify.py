@@ -1,7 +1,5 @@
 """Friction over temperature from recordings: values, intervals, what narrow and missing temperatures leave open."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Total least squares against the SVD and Van Huffel's elimination, its bias under encoder noise, and poor data."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.signal import butter, sosfiltfilt

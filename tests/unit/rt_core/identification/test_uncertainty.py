@@ -1,7 +1,5 @@
 """Stated uncertainties against simulation: noise that is correlated in time, data with holes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.signal import butter, lfilter, sosfiltfilt, welch

@@ -1,7 +1,5 @@
 """Base parameters: their number against the rank of Pinocchio's regressor, their meaning against the torque."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

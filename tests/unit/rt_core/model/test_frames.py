@@ -1,7 +1,5 @@
 """Link parameters from one description to another, against Pinocchio's torque; DH tables against textbook matrices."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Friction laws: their formulas as written, their columns, and what a robot file says of them."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from pathlib import Path
 

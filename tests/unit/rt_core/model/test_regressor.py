@@ -1,7 +1,5 @@
 """The regressor and the inverse dynamics against Pinocchio."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

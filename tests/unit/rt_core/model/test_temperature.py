@@ -1,7 +1,5 @@
 """Columns that follow temperature, and what is said of a use outside the ranges of an identification."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

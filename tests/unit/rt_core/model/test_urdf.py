@@ -1,7 +1,5 @@
 """URDF chains against Pinocchio, refusals, and the way back to a URDF."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

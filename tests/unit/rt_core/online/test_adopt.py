@@ -1,7 +1,5 @@
 """A batch model as the prior of the online estimate, with what it knows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

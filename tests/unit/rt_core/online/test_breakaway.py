@@ -1,7 +1,5 @@
 """Breakaway friction by starts from rest: against joints whose truth is known, and what is no start of that kind."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache

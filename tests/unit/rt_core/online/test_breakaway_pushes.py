@@ -1,7 +1,5 @@
 """What is no start: pushes while a torque drifts, stands still or is coarse, and what lies below Coulomb friction."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

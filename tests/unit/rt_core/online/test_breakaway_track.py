@@ -1,7 +1,5 @@
 """What is made of starts: both directions, changes, age over clocks and restarts, saved states, and how often."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

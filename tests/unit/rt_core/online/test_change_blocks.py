@@ -1,7 +1,5 @@
 """The detector of changes on made-up rows: what it says and keeps, without an arm around it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

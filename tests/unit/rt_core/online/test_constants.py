@@ -1,7 +1,5 @@
 """Friction whose constants come from a batch model: the online core carries the linear part on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The detector of drift: its rate of false alarms on simulated noise, and what it sees."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The online estimate of an elastic joint is never surer than its rows: start, range seen, bad frames, gaps, rates."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

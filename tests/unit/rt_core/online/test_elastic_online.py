@@ -1,7 +1,5 @@
 """The online estimate of an elastic joint: truth found from wrong values, what is unknown said, nothing winds up."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import exp
 

@@ -1,7 +1,5 @@
 """A saved state of the online estimate of an elastic joint: goes on where it was, or is refused as a whole."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The online estimator against its plain oracle, and what it promises about its input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

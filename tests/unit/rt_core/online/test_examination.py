@@ -1,7 +1,5 @@
 """Examinations of the estimator's own frames: errors that are there from the first one, and do not show online."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The CUSUM on residuals: its parts against SciPy and simulation, and the rate of its false alarms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import norm

@@ -1,7 +1,5 @@
 """The filter bank against exact derivatives and SciPy; evidence against sums over plain rows, and least squares."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

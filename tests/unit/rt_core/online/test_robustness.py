@@ -1,7 +1,5 @@
 """Whatever frames arrive: the estimate stays finite, the information positive definite, and nothing is raised."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

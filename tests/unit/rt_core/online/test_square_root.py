@@ -1,7 +1,5 @@
 """The square-root kernels against NumPy, and the information floor: forgetting keeps it, and it adds nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Which encoder sticks, as the watch sees it, with what an estimate would say given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The online estimator with friction that follows temperature: it learns the slope, and stands still without one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

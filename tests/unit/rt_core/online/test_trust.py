@@ -1,7 +1,5 @@
 """What speaks against an estimate: noise, signs, links that have left what they were; and when it is believed again."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What every optimiser of the family keeps to."""
 
-from __future__ import annotations
-
 from itertools import pairwise, product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Levenberg-Marquardt against SciPy and a naive one, and the hybrid's returns to the swarm."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import least_squares, lsq_linear

@@ -1,7 +1,5 @@
 """Bounds, starts, settings and the problem made from a residual function."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

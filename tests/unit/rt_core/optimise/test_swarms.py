@@ -1,7 +1,5 @@
 """Whole searches of the swarms and of the genetic algorithm against slow, obvious NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

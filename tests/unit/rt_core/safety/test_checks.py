@@ -1,7 +1,5 @@
 """Each limit on commands, trajectories and feedback: what breaks it is named, and what keeps it passes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

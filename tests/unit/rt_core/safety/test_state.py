@@ -1,7 +1,5 @@
 """Who may move the arm: only with a permit that is good, as long as it is, and never by itself after a stop."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule

@@ -1,7 +1,5 @@
 """A source that lacks what the robot needs is refused; clipped torques, and joints that moved unseen, are invalid."""
 
-from __future__ import annotations
-
 import errno
 from collections import deque
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What of a daemon's messages a viewer gets to see."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What ROS 2 is told: the description of the topics, and the example that converts, without ROS."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

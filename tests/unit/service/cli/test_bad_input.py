@@ -3,8 +3,6 @@
 Each kind of configuration, robot file, mapping and log that is refused: see the tests of what reads it.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`thetad calibrate --arm` with two arms and a tracker, and `compensate` at own base and tip, whose truth is known."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`thetad poses`, `calibrate` and `compensate` one after the other, on an arm whose truth is known."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`thetad commission`: what it refuses before anything starts, and the arm that a rehearsal simulates."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`thetad identify --joints`: elastic, rigid, or what the data call for."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`thetad identify --model elastic_joint`: what the job of this kind finds, with a verdict, a report and one error."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Presets of the environment in a robot file: ground, vacuum, microgravity."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`thetad excite` as a user runs it: what it writes agrees with itself, and what cannot be designed is refused."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

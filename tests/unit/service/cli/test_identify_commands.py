@@ -1,7 +1,5 @@
 """`thetad identify` and `thetad validate` on simulated arms: the contract, the truth, and the gravity trap."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What users type about jobs, and what they read: values, times, tables."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

@@ -1,7 +1,5 @@
 """`thetad keys`: the commands as they are typed, and what the files are worth afterwards."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

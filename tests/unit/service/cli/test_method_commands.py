@@ -1,7 +1,5 @@
 """`thetad identify` with other methods, friction constants in model files, and `thetad compare`, as users run them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

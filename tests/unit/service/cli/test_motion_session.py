@@ -1,7 +1,5 @@
 """Commands that move an arm and are interrupted, and commands about jobs where no daemon answers."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Literal, cast
 

@@ -1,7 +1,5 @@
 """`thetad payload` on simulated arms: intervals hold the truth, the unknown is not said, wrong input is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Real recordings through the command line alone, with the files that the project comes with."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable
 from dataclasses import dataclass

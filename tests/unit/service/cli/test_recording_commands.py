@@ -1,7 +1,5 @@
 """`thetad import` and `thetad recordings`, as their arguments and outputs go."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

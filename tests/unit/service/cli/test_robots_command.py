@@ -1,7 +1,5 @@
 """`thetad robots`: what a newcomer asks before there is any recording."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`thetad identify` and `thetad validate` over temperature: -40 to +60 degC, and beyond what was seen."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

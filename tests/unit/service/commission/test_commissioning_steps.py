@@ -1,7 +1,5 @@
 """The order of steps and their folder: what is over stays, what failed is done again, other requests are refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

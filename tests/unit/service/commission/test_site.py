@@ -1,7 +1,5 @@
 """What commissioning makes of an arm's answers: late permits, lost runs, recorders that a killed call has left on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Who moves how far: unattended a joint whose scale nobody knows goes a tenth, and no arm begins from elsewhere."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The configuration: every mistake is named with its file, its key and, if misspelt, the likely one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

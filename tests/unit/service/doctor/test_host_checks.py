@@ -1,7 +1,5 @@
 """What is said about kernel, processors, limits, clock and card of hosts that are made of files."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is said about folders, disks, keys and ports: real ones, made for it."""
 
-from __future__ import annotations
-
 import ast
 import os
 import socket

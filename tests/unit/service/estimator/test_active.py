@@ -1,7 +1,5 @@
 """The active model of an estimator over restarts: adopted once, compared on, and checked as it is read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The active model of a daemon's arm beyond the temperatures that it was identified at, and guiding by it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Breakaway friction of simulated arms, by the estimate's own knowledge of what holds the links."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Elastic joints of a configuration: what is refused, and an estimate that goes back to what it was."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """An encoder that sticks on an arm that somebody else moves is told, and the estimate is what it was before."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """An arm's recent frames are examined in a process beside the loop, and what it finds is told."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

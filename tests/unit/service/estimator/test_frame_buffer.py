@@ -1,7 +1,5 @@
 """Windows of live frames: the ring, and what of it is written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the estimator answers to guiding: its active model as a controller's, or why there is none that holds."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """What the estimator tells beside the estimate: parameters and friction as the robot's description has them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

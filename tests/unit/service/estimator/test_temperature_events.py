@@ -1,7 +1,5 @@
 """Temperatures that cannot be, of invalid joints, and too far apart: online and in batch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Events and status of doubt and of frames that are of no use."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """The mirror's thread between real sockets: what it passes on, and that it hears nothing while nobody looks."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

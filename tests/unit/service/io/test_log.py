@@ -1,7 +1,5 @@
 """Logging waits for nobody: a real process whose stderr, a pipe, is not read."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """State files: written whole, checked when read."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Trajectories from files: what a design writes is read to the bit, and everything else is named."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Files kept by their content: once, unchanged, and never used when damaged."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

@@ -1,7 +1,5 @@
 """Jobs of kind `calibrate`: from a table of measurements to a corrected arm, or to one clear sentence."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

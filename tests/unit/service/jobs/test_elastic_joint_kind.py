@@ -1,7 +1,5 @@
 """Jobs of kind `elastic_joint`: from a recording to parameters, or to one clear sentence."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Jobs that design excitation: usable, repeatable, also in parts, after earlier motions, and with shapes kept apart."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

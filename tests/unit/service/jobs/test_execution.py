@@ -1,7 +1,5 @@
 """Starting jobs, where what is wrong with one holds up no other, and the time that is left."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """When an arm is identified again by itself, and that a payload or a faulty sensor is no reason."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each kind of job gives what its command gives, the same bytes again; parts give the whole; nonsense is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Judging a model on data that it was not fitted to, against the one that is active."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

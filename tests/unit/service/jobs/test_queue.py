@@ -1,7 +1,5 @@
 """What a queue promises to those who share it: dependents, parts, models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

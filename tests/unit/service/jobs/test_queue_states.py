@@ -1,7 +1,5 @@
 """Anything that can be done with a queue, in any order, against a model in a few maps; the file is reopened at will."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path

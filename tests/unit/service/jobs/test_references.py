@@ -1,7 +1,5 @@
 """What texts name as recordings, models and paths: what is found, what is refused, and never a key."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the jobs process answers, without the process."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Saving what can be read of a damaged queue: everything outside of the damage, in its newest state."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3

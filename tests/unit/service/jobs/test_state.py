@@ -1,7 +1,5 @@
 """The life of a job as pure functions: what is allowed, what is refused, and what holds whatever happens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

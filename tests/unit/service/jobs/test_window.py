@@ -1,7 +1,5 @@
 """A window of live frames is read as a file of the recorder with the same frames would be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

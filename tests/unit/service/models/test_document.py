@@ -1,7 +1,5 @@
 """The model file: what goes in comes out, and nothing but a whole and consistent file is read."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re

@@ -1,7 +1,5 @@
 """`thetad models diff` against the figures in the files, and which recordings a model was fitted to."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Exported models give the identified torque: as a Python module with nothing but Python, and as a URDF."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

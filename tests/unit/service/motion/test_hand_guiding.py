@@ -1,7 +1,5 @@
 """Guiding a simulated arm by hand, frame by frame: takeover, hand, and how each reason brings it to a hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Frames that are lost while an arm moves, on drives that hold, extrapolate, or are sent set positions ahead."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import replace
 

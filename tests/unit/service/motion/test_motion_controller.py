@@ -1,7 +1,5 @@
 """Runs on a simulated arm, frame by frame: what is commanded, and how each fault stops it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The motion that drives follow: continuous from where the arm stands, within limits, stopped by what goes wrong."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

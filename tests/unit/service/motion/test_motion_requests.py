@@ -1,7 +1,5 @@
 """Who may move a simulated arm, and which runs are refused before anything moves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Requests of every type and magnitude: each has one answer, and the process that moves the arm goes on."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a run is judged by ahead: limits from the files, and torque, of every robot, against an independent model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

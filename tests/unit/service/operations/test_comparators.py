@@ -1,7 +1,5 @@
 """Comparator networks: they learn, they repeat themselves, they refuse what they cannot use."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 

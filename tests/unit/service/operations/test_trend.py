@@ -1,7 +1,5 @@
 """Estimates over time with events, and a recording averaged over its periods."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A true geometry that is given: to the simulated tracker, and to the simulated arm."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The wire format: what goes in comes out, and any bytes decode or raise `WireError`."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from typing import Any

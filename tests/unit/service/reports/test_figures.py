@@ -1,7 +1,5 @@
 """Figures: a picture whatever the data, and the figures that they state."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO

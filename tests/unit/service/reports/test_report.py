@@ -1,7 +1,5 @@
 """Reports: complete, verdict first, self-contained, and safe whatever things are called."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import replace
 from html.parser import HTMLParser

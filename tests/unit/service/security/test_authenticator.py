@@ -1,7 +1,5 @@
 """Who connects to a protected socket: registered keys, and nobody while the authenticator is not at work."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

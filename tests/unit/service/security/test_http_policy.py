@@ -1,7 +1,5 @@
 """Who may ask for what by HTTP; and that the supervisor does not take the web process at its word."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 from unittest import mock

@@ -1,7 +1,5 @@
 """Keys and the registry of clients in files: written for one user alone, and read only if they still are."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

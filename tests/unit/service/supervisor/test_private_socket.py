@@ -1,7 +1,5 @@
 """What the processes of a daemon say to the supervisor, where it cannot be read or sent."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """A process that is silent because others have the processors does not hang; real processes, a real scheduler."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What the supervisor says to systemd and when, and epochs that grow whatever becomes of clock and file."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Connections by HTTP over real sockets: who takes no answer is hung up on, or makes room for others."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """Parts of the dashboard by themselves: what is told when, what may be named, what a number looks like."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

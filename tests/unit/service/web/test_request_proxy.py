@@ -1,7 +1,5 @@
 """Questions on behalf of who asks by HTTP: how often they are put, what becomes of those without an answer."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """What makes an arm not ready, from what the processes have said; and who may ask by HTTP."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

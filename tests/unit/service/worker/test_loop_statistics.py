@@ -1,7 +1,5 @@
 """Durations of a loop in bins, as by sorting, and memory that was free and goes back to the system."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Arms with springs in their joints, against Pinocchio, SciPy's integrator, energy, and rigid arms."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every friction law in the simulated arm: against the regressor that a fit uses, and against closed forms."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Outside forces: `J' f` with a Jacobian from finite differences, work and energy, times, refusals."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The simulated arm against independent physics: Pinocchio, SciPy's integrator, closed forms."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

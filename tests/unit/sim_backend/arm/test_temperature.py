@@ -1,7 +1,5 @@
 """Temperature in the simulated arm: heat, a scripted ambient temperature, and friction that follows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

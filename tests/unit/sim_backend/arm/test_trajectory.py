@@ -1,7 +1,5 @@
 """Set trajectories against the formula, their limits and derivatives; Paul profiles in whole strokes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Object dictionary: types, access, ranges, complete access; PDO mapping and assignment; images."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """The simulated arm that follows commands: enabling and disabling, following, refusals, faults."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

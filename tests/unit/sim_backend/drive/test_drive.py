@@ -1,7 +1,5 @@
 """The CiA 402 drive: state machine, modes, stops, supervision; on the objects of a shipped device."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """The arm moved by drive commands: equations of motion at every sample, brakes, modes, limits, divergence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The short way through a drive's cycle is the long one, to the last bit, whatever happens in between."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

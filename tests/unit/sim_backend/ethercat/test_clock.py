@@ -1,7 +1,5 @@
 """Local clocks, receive times, drift compensation and the SYNC0 grid, by the steps that a master takes."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

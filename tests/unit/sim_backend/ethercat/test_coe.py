@@ -1,7 +1,5 @@
 """SDO transfers of every kind, SDO information and emergencies, against messages written out by hand."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A slave's states, checks and errors, its process data, watchdog and power cycle."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 

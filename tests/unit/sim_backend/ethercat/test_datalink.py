@@ -1,7 +1,5 @@
 """Frames and datagrams by known bytes, and the compiled data link by hand where a number is known."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Fault scripts: what they may say, when faults are due, and what each does to a segment of drives."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from unittest.mock import Mock, call

@@ -1,7 +1,5 @@
 """The mailbox: counters, repeated requests and replies, errors, a full queue, any bytes at all."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """Process data through frames: working counters, lost SYNC0 and frames, and set positions that are late or missing."""
 
-from __future__ import annotations
-
 import random
 import struct
 from functools import partial

@@ -1,7 +1,5 @@
 """Device profiles: those that come with the package, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.resources import files
 from math import lcm

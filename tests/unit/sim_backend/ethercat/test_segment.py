@@ -1,7 +1,5 @@
 """Topology, steps, faults: frames and times in, frames out; any bytes in them, and the segment works on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

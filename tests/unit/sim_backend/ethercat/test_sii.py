@@ -1,7 +1,5 @@
 """The EEPROM: its content read back as a master does, and its command register."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

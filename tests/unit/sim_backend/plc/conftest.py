@@ -1,7 +1,5 @@
 """A simulated PLC at time 0, its variables, and a client."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.ads.plc_bench import Variables, make, parsed, positions

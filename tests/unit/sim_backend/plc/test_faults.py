@@ -1,7 +1,5 @@
 """Faults of the PLC, one by one, and their schedule; descriptions of PLCs that are refused."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

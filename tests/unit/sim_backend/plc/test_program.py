@@ -1,7 +1,5 @@
 """The PLC program as its clients see it: samples in the units of the axes, ring, heartbeat, set positions, stops."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

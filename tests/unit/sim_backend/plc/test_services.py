@@ -1,7 +1,5 @@
 """Requests and answers byte by byte, and any bytes at all: the PLC answers, or closes the connection."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """Import: units, signs, offsets, motor side, torque from current; refused factors between units, and warnings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

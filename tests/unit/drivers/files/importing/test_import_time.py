@@ -1,7 +1,5 @@
 """Import: time stamps of all units and origins, rates, repetitions, gaps."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Import: formats, layouts, atomic output; bad data, refused or masked; the shipped mappings on their recordings."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

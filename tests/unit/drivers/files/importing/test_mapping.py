@@ -1,7 +1,5 @@
 """Mapping files of logs and of measured poses: lookup, refusals, and units."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Recordings: round trip, reading by the mcap package, refusals."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

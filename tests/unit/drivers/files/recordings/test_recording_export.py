@@ -1,7 +1,5 @@
 """Exports of a recording, read by other packages and compared with their own output."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Joining of recordings of one arm, and spans: parsing and bounds."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

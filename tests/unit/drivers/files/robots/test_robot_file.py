@@ -1,7 +1,5 @@
 """Robot files: shipped robots, kinematics, identity, lookup, the manual, and refusals with the text of each."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict, replace
