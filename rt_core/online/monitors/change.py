@@ -42,8 +42,8 @@ BLOCK_S, BLOCK_PERIODS = 0.5, 5.0
 _MAX_BLOCKS = 120  # kept for the time before an alarm
 _USED = 0.5  # of a block's rows that a joint needs to take part
 #: Motion before friction or a sensor is blamed [s].  In few poses a fault that no hypothesis describes, as an encoder's
-#: offset or scale, looks like one of them: of 144 simulated runs with such faults 9 had a wrong cause after 3 s, 2 after
-#: 8 s, and none from 10 s on (`benchmarks/fault_cases.py`, 3 arms, 8 motions of each).
+#: offset or scale, looks like one of them: of 144 simulated runs with such faults 9 had a wrong cause after 3 s, 2
+#: after 8 s, and none from 10 s on (`benchmarks/fault_cases.py`, 3 arms, 8 motions of each).
 _SENSOR_S = 12.0
 _BACK = 0.2  # share of a cause below which it counts as gone
 
