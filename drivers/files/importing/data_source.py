@@ -5,6 +5,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from drivers.files.importing._mapping import ImportFailedError, Ref
 from rt_core.types import FloatArray, IntArray
@@ -68,3 +71,43 @@ class DataSource(ABC):
         hint = f"did you mean {lower[close[0]]!r}? " if close else ""
         shown = ", ".join(names[:40]) + (f", and {len(names) - 40} more" if len(names) > 40 else "")
         return f"{hint}present are: {shown or 'none'}"
+
+
+class ArraySource(DataSource):
+    """Named arrays: NPZ, NPY with fields, MATLAB, a recording."""
+
+    def __init__(self, path: Path, names: list[str], read: Callable[[str], Any]) -> None:
+        super().__init__(path)
+        self._names = names
+        self._read = read
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arrays."""
+        return self._names
+
+    def load(self, refs: Iterable[Ref]) -> dict[Ref, FloatArray | IntArray]:
+        """Load arrays; raises `DataError` for text, complex numbers, objects."""
+        found: dict[Ref, FloatArray | IntArray] = {}
+        for ref in refs:
+            name = str(ref)
+            match = INDEXED.fullmatch(name)
+            if name in self._names or match is None:
+                found[ref] = self._numbers(name)
+                continue
+            array = self._numbers(match[1])
+            index = int(match[2])
+            if array.ndim != 2 or index >= array.shape[1]:
+                raise DataError(
+                    f"{self.path}: {name}: array {match[1]!r} has shape {array.shape}, no column {index} (from 0)"
+                )
+            found[ref] = array[:, index]
+        return found
+
+    def _numbers(self, name: str) -> FloatArray | IntArray:
+        array = np.asarray(self._read(name))
+        if array.dtype.kind in "iu":
+            return array.astype(np.int64)
+        if array.dtype.kind in "fb":
+            return array.astype(np.float64)
+        raise DataError(f"{self.path}: array {name!r} holds {array.dtype}, not real numbers")

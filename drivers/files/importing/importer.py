@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from drivers.files.importing._channels import Channels, read_channels
-from drivers.files.importing._data_files import ArraySource, open_data
+from drivers.files.importing._data_files import open_data
 from drivers.files.importing._mapping import ImportFailedError, Mapping, MappingError, load_mapping, parse_mapping
 from drivers.files.importing.checks import (
     check_increasing,
@@ -20,7 +20,7 @@ from drivers.files.importing.checks import (
     timing,
     unit_of_time,
 )
-from drivers.files.importing.data_source import DataError, DataNotFoundError, DataSource, Progress
+from drivers.files.importing.data_source import ArraySource, DataError, DataNotFoundError, DataSource, Progress
 from drivers.files.importing.units import find_unit
 from drivers.files.recordings.recording import (
     Recording,
@@ -75,7 +75,7 @@ def import_recording(
     data: str | Path, mapping: Mapping | str | Path, out: str | Path, *, force: bool = False,
     progress: Progress | None = None,
 ) -> ImportResult:  # fmt: skip
-    """Import `data` (CSV or other text, NPZ, NPY, MAT, MCAP) by `mapping` into the new recording `out`, atomically.
+    """Import `data` by `mapping` into the new recording `out`, atomically; formats: docs/recordings.md.
 
     `mapping` may be a path or name; `force` replaces `out` if it exists; `progress` is called with the fraction done.
     Raises `MappingError` if the mapping cannot be read, or does not fit its robot; `DataError` or `DataNotFoundError`
@@ -123,7 +123,8 @@ def load_data(
     robot = _robot(mapping) if robot is None else robot
     masking = content.missing == "mask"
     if isinstance(data, str | Path):
-        source, sha256 = open_data(path, content.csv, masking, progress), _sha256(path)
+        source = open_data(path, content.csv, masking, progress)
+        path, sha256 = source.path, _sha256(source.path)  # of a bag's folder, the file in it
     else:
         source, sha256 = ArraySource(path, [*data], data.__getitem__), ""
     channels = read_channels(source, mapping, robot)

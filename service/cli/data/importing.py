@@ -19,7 +19,8 @@ _BIG_BYTES = 20 * 2**20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("data", metavar="DATA", type=Path, help="the log: .csv .txt .tsv .dat .npz .npy .mat .mcap")
+    known = ".csv .txt .tsv .dat .npz .npy .mat .h5 .hdf5 .parquet .mcap .db3"
+    parser.add_argument("data", metavar="DATA", type=Path, help=f"the log, or the folder of a ROS 2 bag: {known}")
     parser.add_argument(
         "--mapping", "-m", metavar="M", required=True, help="mapping file, or a name in configs/mappings"
     )

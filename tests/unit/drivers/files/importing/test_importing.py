@@ -4,12 +4,18 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 
+import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.io
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
 
+from drivers.files.importing._data_files import SUFFIXES
 from drivers.files.importing.data_source import DataError, DataNotFoundError
 from drivers.files.importing.importer import ImportFailedError, import_recording, load_data
 from drivers.files.recordings.recording import RecordingError, read_recording
@@ -89,6 +95,60 @@ def test_npy_mat_and_recordings(tmp_path: Path) -> None:
     same(load_data(tmp_path / "log.mat", mapping(NPZ, *in_mat))[0])
     import_recording(npz(tmp_path), mapping(NPZ), tmp_path / "first.mcap")
     same(load_data(tmp_path / "first.mcap", mapping(NPZ))[0])
+
+
+def test_hdf5_and_matlab_7_3(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "log.h5", "w") as file:
+        for name, array in (("t", T), ("q", Q), ("dq", DQ), ("tau", TAU)):
+            file[f"arm/{name}"] = array
+        file["table"] = np.rec.fromarrays([T, Q[:, 0]], names=["t", "q1"])
+    grouped = [(f'"{name}"', f'"arm/{name}"') for name in ("t", "q", "dq", "tau")]
+    same(load_data(tmp_path / "log.h5", mapping(NPZ, *grouped))[0])
+    same(load_data(tmp_path / "log.h5", mapping(NPZ, ('"t"', '"table.t"'), *grouped[1:]))[0])
+    with h5py.File(tmp_path / "log.mat", "w", userblock_size=512) as file:  # by columns, after a header
+        for name, array in (("t", T[:, None]), ("q", Q), ("dq", DQ), ("tau", TAU)):
+            file[f"log/{name}"] = array.T
+        file["#refs#/a"] = np.zeros(3)
+    with (tmp_path / "log.mat").open("r+b") as raw:
+        raw.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    same(load_data(tmp_path / "log.mat", mapping(NPZ, *[(a, b.replace("arm/", "log.")) for a, b in grouped]))[0])
+    with pytest.raises(DataError, match=r"names column 'q', which is absent; present are: log\.dq, log\.q"):
+        load_data(tmp_path / "log.mat", mapping(NPZ))
+
+
+def test_parquet(tmp_path: Path) -> None:
+    lists = {name: pa.array(list(array)) for name, array in (("q", Q), ("dq", DQ), ("tau", TAU))}
+    dates = pa.array(np.round(1e9 * T).astype(np.int64) + 1_700_000_000_000_000_000).cast(pa.timestamp("ns", "UTC"))
+    path = tmp_path / "log.parquet"
+    for stamps in (pa.array(T), dates):
+        pq.write_table(pa.table({"t": stamps, **lists}), path)
+        same(load_data(path, mapping(NPZ))[0])
+    cells = {f"q_{j + 1}": pa.array(Q[:, j], mask=np.arange(N) == 3) for j in range(2)}
+    pq.write_table(pa.table({"t": pa.array(T), **cells, **lists, "mode": ["a"] * N}), path)
+    with pytest.raises(DataError, match="is NaN at sample 3"):
+        load_data(path, mapping(NPZ, ('"q"\nunit', '"q_{joint}"\nunit')))
+    with pytest.raises(DataError, match="'mode' holds object, not real numbers"):
+        load_data(path, mapping(NPZ, ('"tau"', '"mode"')))
+
+
+def test_a_bag_of_ros_2_in_sqlite(tmp_path: Path) -> None:
+    store, kind = get_typestore(Stores.ROS2_JAZZY), "sensor_msgs/msg/JointState"
+    state, header, time = (store.types[name] for name in (kind, "std_msgs/msg/Header", "builtin_interfaces/msg/Time"))
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.SQLITE3) as bag:
+        topic = bag.add_connection("/joint_states", kind, typestore=store)
+        for t, q, dq, tau in zip(T, Q, DQ, TAU, strict=True):
+            t_ns = round(1e9 * t)
+            stamp = time(sec=t_ns // 10**9, nanosec=t_ns % 10**9)
+            message = state(header(stamp, "base"), ["a", "b"], q, dq, tau)
+            bag.write(topic, t_ns, store.serialize_cdr(message, kind))
+    named = [('"q"\nunit', '"position"\nunit'), ('"dq"', '"velocity"'), ('"tau"', '"effort"')]
+    for path in (tmp_path / "bag", tmp_path / "bag" / "bag.db3"):
+        recording = load_data(path, mapping(NPZ, *named))[0]
+        same(recording)
+        assert recording.meta.source == "bag.db3"
+    (tmp_path / "cut.db3").write_bytes((tmp_path / "bag" / "bag.db3").read_bytes()[:5000])
+    with pytest.raises(DataError, match="not a complete ROS 2 bag"):
+        load_data(tmp_path / "cut.db3", mapping(NPZ, *named))
 
 
 def test_columns_of_arrays_and_transposed(tmp_path: Path) -> None:
@@ -206,10 +266,14 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "log.xlsx").write_bytes(b"PK")
     with pytest.raises(DataError, match=r"format '\.xlsx' is not known; known are \.csv"):
         load_data(tmp_path / "log.xlsx", mapping(NPZ))
-    for suffix in (".csv", ".npz", ".npy", ".mat", ".mcap"):
+    for suffix in SUFFIXES:
         (tmp_path / f"empty{suffix}").write_bytes(b"")
         with pytest.raises(DataError, match="is empty"):
             load_data(tmp_path / f"empty{suffix}", mapping(NPZ))
+    for suffix in (".h5", ".mat", ".parquet", ".db3"):
+        (tmp_path / f"other{suffix}").write_bytes(b"no such format" * 99)
+        with pytest.raises(DataError, match="not a complete"):
+            load_data(tmp_path / f"other{suffix}", mapping(NPZ))
     for text, message in (("time,q_1\n", "no row of numbers"), ("# nothing\n\n", "no rows")):
         (tmp_path / "log.csv").write_text(text)
         with pytest.raises(DataError, match=message):
