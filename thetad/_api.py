@@ -119,9 +119,9 @@ class Model:
             for joint in map(int, np.flatnonzero(outside.any(axis=0))):
                 yield f"joint {joint + 1} is outside {lower[joint]} to {upper[joint]} degC, {where}"
 
-    def to_urdf(self) -> str:
-        """Return a URDF with the identified links and friction."""
-        return to_urdf(self.file)[0]
+    def to_urdf(self, into: File | None = None) -> str:
+        """Return a URDF with the identified links and friction; `into`, a file, is one in which they are replaced."""
+        return to_urdf(self.file, None if into is None else Path(into).read_text(encoding="utf-8-sig"))[0]
 
     def to_python(self) -> str:
         """Return a module with `torque(q, dq, ddq)` that needs nothing but Python."""

@@ -3,12 +3,14 @@
 import math
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from xml.parsers import expat
 
 import numpy as np
 
-from rt_core.model.inertia import mass_com_inertia, six
+from rt_core.model.inertia import is_physical, mass_com_inertia, six
 from rt_core.model.robot import JointDynamics, RobotModel
-from rt_core.model.urdf import UrdfError
+from rt_core.model.urdf import UrdfError, chain_from_urdf
 from rt_core.types import FloatArray
 
 
@@ -116,3 +118,127 @@ def urdf_from_model(
     ET.SubElement(tip, "child", link=links[-1])
     ET.indent(robot)
     return '<?xml version="1.0"?>\n' + ET.tostring(robot, encoding="unicode") + "\n"
+
+
+_TAG = re.compile(rb"""<(?:[^<>"']|"[^"]*"|'[^']*')*>""")
+#: Tolerances within which two chains are the same: positions [m] and elements of rotations.
+_SAME_PLACE = 1e-6
+
+
+@dataclass
+class _Span:
+    """An element of a text: bytes from `begin` to `end`, those of its first tag, and its children by tag."""
+
+    begin: int
+    head: int = 0  # end of the first tag
+    end: int = 0
+    children: dict[str, "_Span"] = field(default_factory=dict)  # the first of each
+
+
+def _spans(text: bytes) -> dict[tuple[str, str], _Span]:
+    """Return the links and joints of a URDF by tag and name."""
+    found: dict[tuple[str, str], _Span] = {}
+    stack: list[_Span] = []
+    parser = expat.ParserCreate("utf-8")
+
+    def end_of_tag(at: int) -> int:
+        tag = _TAG.match(text, at)
+        if tag is None:
+            raise UrdfError("malformed XML")
+        return tag.end()
+
+    def begin(tag: str, attributes: dict[str, str]) -> None:
+        at = parser.CurrentByteIndex
+        span = _Span(at, end_of_tag(at))
+        if stack:
+            stack[-1].children.setdefault(tag, span)
+        if len(stack) == 1:
+            found.setdefault((tag, attributes.get("name", "").strip()), span)
+        stack.append(span)
+
+    def end(_: str) -> None:
+        span, at = stack.pop(), parser.CurrentByteIndex
+        span.end = span.head if text[span.head - 2 : span.head] == b"/>" else end_of_tag(at)
+
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.Parse(text, True)
+    return found
+
+
+def urdf_with(
+    text: str, model: RobotModel, inertial: FloatArray, dynamics: JointDynamics, *, base_link: str | None = None,
+    tip_link: str | None = None, comment: str = "",
+) -> str:  # fmt: skip
+    """Return a URDF with `<inertial>` of the moving links and `<dynamics>` of the joints replaced, all else as it is.
+
+    What hangs on a moving link by itself, as a tool or a gripper's fingers, keeps its `<inertial>`, and the link has
+    the rest of `inertial`.
+
+    Parameters
+    ----------
+    text : str
+        The URDF; `base_link` and `tip_link` are the ends of the arm in it, as for `chain_from_urdf`.
+    model : RobotModel
+        The arm, with the joints of the URDF.
+    inertial : (n, 10) array
+        Parameters of each moving link with all that it carries, about the link frames.
+    dynamics : JointDynamics
+        Its viscous and Coulomb friction are written.
+    comment : str
+        Comment before the end of the file.
+
+    Raises
+    ------
+    UrdfError
+        If the URDF cannot be read or is of another arm, a link has first moments but no mass, or what hangs on a
+        link has more inertia than `inertial` has room for.
+    """
+    chain = chain_from_urdf(text, base_link=base_link, tip_link=tip_link)
+    names = [joint.name for joint in model.joints]
+    if [joint.name for joint in chain.joints] != names:
+        raise UrdfError(f"its joints are {', '.join(j.name for j in chain.joints)}, the model's {', '.join(names)}")
+    for ours, theirs in zip(model.joints, chain.joints, strict=True):
+        pairs = ((ours.rotation, theirs.rotation), (ours.translation, theirs.translation), (ours.axis, theirs.axis))
+        if ours.kind != theirs.kind or any(np.abs(a - b).max() > _SAME_PLACE for a, b in pairs):
+            raise UrdfError(f'joint "{ours.name}" is placed otherwise than in the model')
+    raw = text.encode()
+    spans, edits = _spans(raw), list[tuple[int, int, bytes]]()
+    for j, (name, link) in enumerate(zip(names, chain.links, strict=True)):
+        own = chain_from_urdf(_without_inertial(text, link), base_link=base_link, tip_link=tip_link)
+        parent, rest = ET.Element("link"), inertial[j] - own.inertial[j]
+        if is_physical(inertial[j]) and not is_physical(rest):
+            raise UrdfError(f'link "{link}": with what hangs on it, it has less inertia than that alone; correct that')
+        _add_inertial(parent, link, rest)
+        friction = {"damping": _number(dynamics.viscous[j]), "friction": _number(dynamics.coulomb[j])}
+        new = (("link", link, parent[0]), ("joint", name, ET.Element("dynamics", friction)))
+        edits += [_edit(raw, spans[tag, of], element) for tag, of, element in new]
+    closing = raw.rindex(b"</")
+    if comment:
+        edits.append((closing, closing, f"<!-- {re.sub(r'-(?=-)', '- ', comment)} -->\n".encode()))
+    for begin, end, new_text in sorted(edits, reverse=True):
+        raw = raw[:begin] + new_text + raw[end:]
+    return raw.decode()
+
+
+def _without_inertial(text: str, link: str) -> str:
+    root = ET.fromstring(text)
+    for element in root.findall("link"):
+        found = element.find("inertial")
+        if (element.get("name") or "").strip() == link and found is not None:
+            element.remove(found)
+    return ET.tostring(root, encoding="unicode")
+
+
+def _edit(raw: bytes, span: _Span, element: ET.Element) -> tuple[int, int, bytes]:
+    """Return begin, end and text of what replaces an element's child of this tag, or is added to it."""
+    line = raw.rfind(b"\n", 0, span.begin) + 1
+    indent = raw[line : span.begin] if raw[line : span.begin].isspace() or line == span.begin else b""
+    ET.indent(element, level=0)
+    inner = b"\n".join(indent + b"  " + part for part in ET.tostring(element).splitlines())
+    old = span.children.get(element.tag)
+    if old is not None:
+        return old.begin, old.end, inner.lstrip()
+    if span.end == span.head:  # <link name="x"/>
+        opened = raw[span.begin : span.head - 2].rstrip() + b">\n" + inner + b"\n" + indent
+        return span.begin, span.end, opened + b"</" + raw[span.begin + 1 :].split(None, 1)[0] + b">"
+    return span.head, span.head, b"\n" + inner

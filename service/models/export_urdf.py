@@ -11,7 +11,7 @@ from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, LAW_OFFSET
 from rt_core.model.inertia import is_physical
 from rt_core.model.parameters import friction_constants, standard_parameters
 from rt_core.model.robot import JointDynamics, RobotModel
-from rt_core.model.urdf_writer import urdf_from_model
+from rt_core.model.urdf_writer import urdf_from_model, urdf_with
 from rt_core.types import FloatArray
 from service.models.document import ModelFile, ModelFileError
 
@@ -82,14 +82,14 @@ def joint_effects(model: RobotModel, base: BaseParameters, phi: FloatArray) -> J
     return effects
 
 
-def to_urdf(model_file: ModelFile) -> tuple[str, list[str]]:
-    """Return the URDF of an identified arm, and warnings.
+def to_urdf(model_file: ModelFile, into: str | None = None) -> tuple[str, list[str]]:
+    """Return the URDF of an identified arm, and warnings; with `into`, a URDF of the arm, that with new parameters.
 
     The link parameters give exactly the identified torque, with friction, rotor inertia and offset added. Every link is
     possible wherever such links exist (see `consistent_parameters`); otherwise, because of noise, some may be
     impossible, and warnings name them. Warnings also name negative friction, which a URDF cannot hold.
 
-    Raises `ValueError` if a link cannot be written: no mass, but a first moment.
+    Raises `ValueError` if a link cannot be written (no mass, but a first moment), or `into` is of another arm.
     """
     model, base = model_file.robot.model, model_file.base
     phi = full_parameters(model_file)
@@ -128,7 +128,10 @@ def to_urdf(model_file: ModelFile) -> tuple[str, list[str]]:
             for j in np.flatnonzero(values < 0.0)
         ]
         np.maximum(values, 0.0, out=values)
-    return urdf_from_model(model, links, effects, comment=comment), warnings
+    if into is None:
+        return urdf_from_model(model, links, effects, comment=comment), warnings
+    ends = {key: model_file.robot.source.get(key) for key in ("base_link", "tip_link")}
+    return urdf_with(into, model, links, effects, comment=comment, **ends), warnings
 
 
 def plain_text(text: str) -> str:

@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("model", metavar="MODEL", help=_MODEL)
     export.add_argument("--format", choices=("yaml", "urdf", "python"), required=True, help="what to write")
     export.add_argument("--output", "-o", metavar="FILE", type=Path, help="where to (default: standard output)")
+    export.add_argument(
+        "--into", metavar="URDF", type=Path, help="urdf: a URDF of the arm; only inertials and friction are replaced"
+    )
     add_daemon_flags(export)
     export.set_defaults(run=run_export)
     diff = add_action(actions, "diff", "what differs between two models, in standard deviations", HELP)
@@ -106,15 +109,19 @@ def run_export(args: argparse.Namespace) -> int:
 
     path = model_path(args.model, args)
     model = load_model(path)
+    if args.into is not None and args.format != "urdf":
+        raise CliError(f"--into is for --format urdf, not {args.format}")
     if args.format == "yaml":
         text = path.read_text(encoding="utf-8")
     elif args.format == "python":
         text = to_python(model)
     else:
         try:
-            text, warnings = to_urdf(model)
+            text, warnings = to_urdf(model, None if args.into is None else args.into.read_text(encoding="utf-8-sig"))
+        except OSError as error:
+            raise CliError(f"{args.into}: cannot be read: {error.strerror or error}") from error
         except ValueError as error:
-            raise CliError(f"{args.model}: cannot be written as URDF: {error}") from error
+            raise CliError(f"{args.into or args.model}: cannot be written as URDF: {error}") from error
         for warning in warnings:
             fail(f"warning: {warning}")
     if args.output is None:

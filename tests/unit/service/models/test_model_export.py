@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -21,7 +22,9 @@ from rt_core.model.friction import LAW_LINK
 from rt_core.model.inertia import from_pseudo_inertia, is_physical, pseudo_inertia
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
-from rt_core.model.robot import RobotModel
+from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.model.urdf import UrdfError, chain_from_urdf
+from rt_core.model.urdf_writer import urdf_from_model
 from service.models.document import ModelFile, ModelFileError, load_model
 from service.models.export_python import to_python
 from service.models.export_urdf import (
@@ -269,6 +272,12 @@ def test_commands(space6_model: Path, tmp_path: Path) -> None:
 
     assert thetad("models", "export", space6_model, "--format", "yaml").out == space6_model.read_text()
     thetad("models", "export", space6_model, "--format", "python", "-o", space6_model / "x.py").refused("x.py")
+    own = Path("configs/robots/space6.urdf")
+    done = thetad("models", "export", space6_model, "--format", "urdf", "--into", own)
+    assert (done.code, done.out) == (0, to_urdf(model, own.read_text())[0])
+    assert "Geometry and limits of the simulated arm" in done.out
+    thetad("models", "export", space6_model, "--format", "python", "--into", own).refused("--into is for")
+    thetad("models", "export", space6_model, "--format", "urdf", "--into", tmp_path / "x.urdf").refused("No such file")
     assert thetad("models", "export", space6_model, "--format", "matlab").code == 2
 
     found = thetad("models", "show", space6_model, "--json").json
@@ -277,6 +286,55 @@ def test_commands(space6_model: Path, tmp_path: Path) -> None:
     for row in found["parameters"]:
         assert row["expression"] in shown
     assert found["data"]["sha256"] in shown
+
+
+TOOL = (
+    '<link name="tool"><inertial><origin xyz="0 0 0.1"/><mass value="0.2"/>'
+    '<inertia ixx="1e-3" ixy="0" iyy="1e-3" ixz="0" iyz="0" izz="1e-3"/></inertial></link>'
+    '<joint name="mount" type="fixed"><parent link="tip_link"/><child link="tool"/></joint>'
+)
+
+
+@pytest.mark.parametrize(("n", "seed", "prismatic"), [(2, 2, 1.0), (5, 3, 0.3)])
+def test_an_own_urdf_keeps_all_but_inertials_and_friction(n: int, seed: int, prismatic: float, tmp_path: Path) -> None:
+    model = random_arm(n, seed, prismatic=prismatic)
+    assert model.inertial is not None
+    found = model_file(model)
+    own = urdf_from_model(model, np.ones(model.inertial.shape) * [1.0, 0, 0, 0, 1, 0, 1, 0, 0, 1])
+    own = own.replace("<axis", "<!-- a > b -->\n  <axis").replace("</robot>", f"<material name='grün'/>{TOOL}</robot>")
+    own = re.sub(r'(?s)(<link name="[^"]*_link")>\s*<inertial>.*?</inertial>\s*</link>', r"\1/>", own, count=1)
+    text, warnings = to_urdf(found, own)
+    assert warnings == []
+    chain, (links, effects) = chain_from_urdf(text, tip_link="tip_link"), found_links(found)
+    np.testing.assert_allclose(chain.inertial, links, rtol=1e-9, atol=1e-12)
+    assert chain.dynamics is not None
+    np.testing.assert_allclose([chain.dynamics.viscous, chain.dynamics.coulomb], [effects.viscous, effects.coulomb])
+    states = random_states(model)
+    close(urdf_torque(text, model, states) + beside_links(found, states), expected(found, states))
+    assert TOOL in text
+    assert without_parameters(own) == without_parameters(text)
+    again, _ = to_urdf(found, text)
+    assert re.sub(r"<!-- identified by.*?-->\n", "", again) == re.sub(r"<!-- identified by.*?-->\n", "", text)
+    heavy = own.replace('value="0.2"', 'value="200"')
+    other = own.replace(f'"{model.joints[0].name}"', '"other"')
+    moved = re.sub(r'xyz="\S+', 'xyz="9.5', own, count=1)
+    for bad, message in ((heavy, "less inertia than"), (other, "its joints are"), (moved, "placed otherwise")):
+        with pytest.raises(UrdfError, match=message):
+            to_urdf(found, bad)
+
+
+def without_parameters(urdf: str) -> str:
+    root = ET.fromstring(urdf.replace(TOOL, ""), ET.XMLParser(target=ET.TreeBuilder(insert_comments=True)))
+    for element in root.iter():
+        for child in list(element):
+            if child.tag in ("inertial", "dynamics") or (child.text or "").startswith(" identified by"):
+                element.remove(child)
+    return ET.canonicalize(ET.tostring(root), strip_text=True, with_comments=True)
+
+
+def found_links(found: ModelFile) -> tuple[np.ndarray, JointDynamics]:
+    phi = full_parameters(found)
+    return links_of(found, phi), joint_effects(found.robot.model, found.base, phi)
 
 
 def test_physical_model_from_a_recording(arm7_physical: Path, tmp_path: Path) -> None:
