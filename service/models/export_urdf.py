@@ -6,10 +6,11 @@ import numpy as np
 
 from rt_core.identification.physical.recovery import complete_parameters
 from rt_core.linear_algebra import lstsq
-from rt_core.model.base import BaseParameters
+from rt_core.model.base import BaseParameters, link_torque
 from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, LAW_OFFSET
 from rt_core.model.inertia import is_physical
 from rt_core.model.parameters import friction_constants, standard_parameters
+from rt_core.model.regressor import regressor
 from rt_core.model.robot import JointDynamics, RobotModel
 from rt_core.model.urdf_writer import urdf_from_model, urdf_with
 from rt_core.types import FloatArray
@@ -19,15 +20,18 @@ from service.models.document import ModelFile, ModelFileError
 _ASSUMED_LINK = np.array([1.0, 0.0, 0.0, 0.0, 0.004, 0.0, 0.004, 0.0, 0.0, 0.004])
 #: A mass below this is rounding [kg].
 _NO_MASS = 1e-9
+_STATES = 500
 #: Relative tolerance, to the largest, within which two sets of base parameters give the same torque.
 _SAME = 1e-10
 
 
-def consistent_parameters(model_file: ModelFile) -> FloatArray | None:
-    """Return standard parameters (P,) with the model's base parameters and physically possible links.
+def possible_parameters(model_file: ModelFile) -> tuple[FloatArray, float]:
+    """Return standard parameters (P,) with physically possible links, and how far they are from the model's torque.
 
-    Those of the model file where its method gives them, else the nearest ones to the robot file's links; None if no
-    possible links have these base parameters. Raises `ModelFileError` if the file's own set does not have them.
+    They are those of the model file where its method gives them, else the nearest to the robot file's links that have
+    the model's base parameters; the distance is then 0.  Where no possible links have them, they are the nearest by the
+    estimate's covariance, and the distance is the root mean square difference of the base parameters in standard
+    deviations. Raises `ModelFileError` if the file's own set does not have the base parameters.
     """
     base, theta = model_file.base, model_file.theta
     if model_file.standard is not None:
@@ -35,17 +39,31 @@ def consistent_parameters(model_file: ModelFile) -> FloatArray | None:
             raise ModelFileError(
                 f"{model_file.path}: field standard does not belong to theta; the file is damaged or was edited"
             )
-        return model_file.standard
+        return model_file.standard, 0.0
     # an undetermined parameter has no variance in the file, and keeps its value like the others
     known = bool((np.diag(model_file.covariance) > 0.0).all())
     found = complete_parameters(base, model_file.robot.model, theta, model_file.covariance if known else None)
-    return found.phi if found.exact and _same(base.theta(found.phi), theta) else None
+    exact = found.exact and _same(base.theta(found.phi), theta)
+    return found.phi, 0.0 if exact else found.deviation
 
 
-def full_parameters(model_file: ModelFile) -> FloatArray:
-    """Return the standard parameters (P,) for a URDF, with possible links where there are any."""
-    found = consistent_parameters(model_file)
-    return standard_from_base(model_file.robot.model, model_file.base, model_file.theta) if found is None else found
+def torque_change(model_file: ModelFile, phi: FloatArray) -> float:
+    """Return by how much the torque of standard parameters (P,) differs from the model's, as a share of it.
+
+    Root mean squares over random states within the joints' limits, at up to half their velocity.
+    """
+    model, base, rng = model_file.robot.model, model_file.base, np.random.default_rng(0)
+    lower, upper, speed = np.array([[j.lower, j.upper, j.velocity] for j in model.joints]).T
+    limited = np.isfinite(lower) & np.isfinite(upper)
+    lower, upper = np.where(limited, lower, -np.pi), np.where(limited, upper, np.pi)
+    dq = 0.5 * np.where(np.isfinite(speed), speed, 1.0)
+    shape = (_STATES, model.n)
+    states = rng.uniform(lower, upper, shape), rng.uniform(-dq, dq, shape), rng.uniform(-4.0 * dq, 4.0 * dq, shape)
+    load = link_torque(model, base, model_file.theta, *states) if base.layout.has_load else None
+    warm = None if model.friction.temperature == "none" else np.full(shape, 20.0)
+    Y = regressor(model, base.layout, *states, load=load, temperature=warm)
+    size = float(np.linalg.norm(Y @ model_file.theta))
+    return float(np.linalg.norm(Y @ (base.theta(phi) - model_file.theta))) / size if size > 0.0 else 0.0
 
 
 def _same(a: FloatArray, b: FloatArray) -> bool:
@@ -82,17 +100,22 @@ def joint_effects(model: RobotModel, base: BaseParameters, phi: FloatArray) -> J
     return effects
 
 
-def to_urdf(model_file: ModelFile, into: str | None = None) -> tuple[str, list[str]]:
+def to_urdf(
+    model_file: ModelFile, into: str | None = None, *, allow_impossible: bool = False
+) -> tuple[str, list[str]]:  # fmt: skip
     """Return the URDF of an identified arm, and warnings; with `into`, a URDF of the arm, that with new parameters.
 
-    The link parameters give exactly the identified torque, with friction, rotor inertia and offset added. Every link is
-    possible wherever such links exist (see `consistent_parameters`); otherwise, because of noise, some may be
-    impossible, and warnings name them. Warnings also name negative friction, which a URDF cannot hold.
+    The link parameters give the identified torque, with friction, rotor inertia and offset added, and every link is
+    possible. Where noise has carried the model beyond all possible links, the torque is that of the nearest ones, and a
+    warning says by how much it changes; with `allow_impossible` it is the model's, and warnings name the impossible
+    links. Warnings also name negative friction, which a URDF cannot hold.
 
     Raises `ValueError` if a link cannot be written (no mass, but a first moment), or `into` is of another arm.
     """
     model, base = model_file.robot.model, model_file.base
-    phi = full_parameters(model_file)
+    phi, distance = possible_parameters(model_file)
+    if distance and allow_impossible:
+        phi, distance = standard_from_base(model, base, model_file.theta), 0.0
     links = np.zeros((model.n, 10))
     for c in np.flatnonzero(base.standard.law == LAW_LINK):
         links[base.standard.source[c] // 10, base.standard.source[c] % 10] = phi[c]
@@ -104,6 +127,12 @@ def to_urdf(model_file: ModelFile, into: str | None = None) -> tuple[str, list[s
         for i, joint in enumerate(model.joints)
         if not is_physical(links[i])
     ]
+    if distance:
+        warnings.insert(
+            0, "noise has carried the model beyond all possible links: the nearest are written, "
+            f"{distance:.2g} standard deviations away, whose torque is {100 * torque_change(model_file, phi):.2g} % off (random states within "
+            "the limits); --allow-impossible keeps the torque, `thetad identify --method physical` fits possible links",
+        )  # fmt: skip
     rest = [
         f"{base.standard.names[c]} = {phi[c]:.9g} {base.standard.units[c]}"
         for c in np.flatnonzero(base.standard.law != LAW_LINK)

@@ -37,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--into", metavar="URDF", type=Path, help="urdf: a URDF of the arm; only inertials and friction are replaced"
     )
+    export.add_argument(
+        "--allow-impossible", action="store_true", help="urdf: keep the torque, even where that needs impossible links"
+    )
     add_daemon_flags(export)
     export.set_defaults(run=run_export)
     diff = add_action(actions, "diff", "what differs between two models, in standard deviations", HELP)
@@ -117,7 +120,8 @@ def run_export(args: argparse.Namespace) -> int:
         text = to_python(model)
     else:
         try:
-            text, warnings = to_urdf(model, None if args.into is None else args.into.read_text(encoding="utf-8-sig"))
+            into = None if args.into is None else args.into.read_text(encoding="utf-8-sig")
+            text, warnings = to_urdf(model, into, allow_impossible=args.allow_impossible)
         except OSError as error:
             raise CliError(f"{args.into}: cannot be read: {error.strerror or error}") from error
         except ValueError as error:

@@ -27,13 +27,7 @@ from rt_core.model.urdf import UrdfError, chain_from_urdf
 from rt_core.model.urdf_writer import urdf_from_model
 from service.models.document import ModelFile, ModelFileError, load_model
 from service.models.export_python import to_python
-from service.models.export_urdf import (
-    consistent_parameters,
-    full_parameters,
-    joint_effects,
-    standard_from_base,
-    to_urdf,
-)
+from service.models.export_urdf import joint_effects, possible_parameters, standard_from_base, to_urdf
 from tests.lab.arms.simulated import random_arm, twin
 from tests.lab.command_line import thetad
 
@@ -114,6 +108,12 @@ def test_python_module(n: int, seed: int, prismatic: float, coupled: bool) -> No
     close(run_bare(to_python(off), states), expected(off, states))
 
 
+def full_parameters(found: ModelFile) -> np.ndarray:
+    """Standard parameters with the torque of a model, of possible bodies where there are any."""
+    phi, distance = possible_parameters(found)
+    return standard_from_base(found.robot.model, found.base, found.theta) if distance else phi
+
+
 def links_of(found: ModelFile, phi: np.ndarray) -> np.ndarray:
     """(n, 10) link parameters in standard parameters (P,)."""
     standard = found.base.standard
@@ -142,7 +142,7 @@ def beside_links(found: ModelFile, states: tuple[np.ndarray, ...]) -> np.ndarray
 def check_urdf(found: ModelFile, folder: Path, seed: int = 0) -> tuple[np.ndarray, list[str]]:
     """Assert that the URDF loads to the same torque, here and in Pinocchio; links as read, and warnings."""
     model = found.robot.model
-    text, warnings = to_urdf(found)
+    text, warnings = to_urdf(found, allow_impossible=True)
     states = random_states(model, seed)
     phi = full_parameters(found)
     close(found.base.mapping @ phi, found.theta)
@@ -184,7 +184,7 @@ def test_possible_bodies_are_found_where_there_are_any(
         truth.inertial, np.eye(4) + 0.1 * rng.normal(size=(n, 4, 4)), strict=True)])  # fmt: skip
     found = model_file(replace(truth, inertial=off), exact.theta)
     np.testing.assert_allclose(found.base.mapping, exact.base.mapping)
-    assert consistent_parameters(found) is not None
+    assert possible_parameters(found)[1] == 0.0
     links, warnings = check_urdf(found, tmp_path, seed)
     assert all(is_physical(link) for link in links)
     assert warnings == []
@@ -213,9 +213,20 @@ def test_a_consistent_model_is_written_as_it_is(tmp_path: Path) -> None:
 def test_a_disturbed_model_is_named() -> None:
     model = random_arm(5, 6, prismatic=0.0)
     wild = identified(model, 3, size=2.0)
-    text, warnings = to_urdf(wild)
+    text, warnings = to_urdf(wild, allow_impossible=True)
     assert len(ET.fromstring(text).findall("link/inertial")) == model.n
-    assert consistent_parameters(wild) is None
+    near, told = to_urdf(wild)
+    assert chain_from_urdf(near).unphysical == ()
+    of = re.fullmatch(
+        r".*the nearest are written, (\S+) standard deviations away, whose torque is (\S+) % off.*", told[0]
+    )
+    assert of is not None
+    phi, distance = possible_parameters(wild)
+    assert float(of[1]) == pytest.approx(distance, rel=0.1)
+    states = random_states(model)
+    off = regressor(model, wild.base.standard, *states) @ phi - expected(wild, states)
+    np.testing.assert_allclose(chain_from_urdf(near).inertial, links_of(wild, phi), rtol=1e-9, atol=1e-9)
+    assert np.linalg.norm(off) == pytest.approx(float(of[2]) / 100.0 * np.linalg.norm(expected(wild, states)), rel=0.5)
     links = links_of(wild, standard_from_base(model, wild.base, wild.theta))
     bad = [joint.name for joint, link in zip(model.joints, links, strict=True) if not is_physical(link)]
     assert bad
@@ -267,7 +278,9 @@ def test_commands(space6_model: Path, tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, "")
     text, warnings = to_urdf(model)
     assert (tmp_path / "a" / "arm.urdf").read_text() == text
-    assert [line.startswith("thetad: warning: link ") for line in done.err.splitlines()] == [True] * len(warnings)
+    assert done.err.splitlines() == [f"thetad: warning: {warning}" for warning in warnings]
+    done = thetad("models", "export", space6_model, "--format", "urdf", "--allow-impossible")
+    assert (done.code, done.out) == (0, to_urdf(model, allow_impossible=True)[0])
     assert "Ia1 = " in text
 
     assert thetad("models", "export", space6_model, "--format", "yaml").out == space6_model.read_text()
