@@ -130,8 +130,9 @@ def to_urdf(
     if distance:
         warnings.insert(
             0, "noise has carried the model beyond all possible links: the nearest are written, "
-            f"{distance:.2g} standard deviations away, whose torque is {100 * torque_change(model_file, phi):.2g} % off (random states within "
-            "the limits); --allow-impossible keeps the torque, `thetad identify --method physical` fits possible links",
+            f"{distance:.2g} standard deviations away, whose torque is {100 * torque_change(model_file, phi):.2g} % off "
+            "(random states within the limits); --allow-impossible keeps the torque, "
+            "`thetad identify --method physical` fits possible links",
         )  # fmt: skip
     rest = [
         f"{base.standard.names[c]} = {phi[c]:.9g} {base.standard.units[c]}"
