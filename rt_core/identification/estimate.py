@@ -241,7 +241,7 @@ class _Job:
             use = rows.use & other.use
             exact = np.isin(base.layout.law, _EXACT)
             rows = replace(rows, use=use)
-            solution = solve_total(rows.Y, rows.tau, use, noise_covariance(plain.Y, other.Y, use, exact)).solution
+            solution = solve_total(rows.Y, rows.tau, use, noise_covariance(plain.Y, other.Y, use, exact))
             uncertainty = estimate_covariance(rows, solution)
         elif options.method == "iv":
             calm = smoothed(self.signals, _INSTRUMENT_BAND * self.settings.cutoff_hz, self.settings)

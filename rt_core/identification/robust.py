@@ -84,14 +84,11 @@ def _gradient(Y: FloatArray, psi: FloatArray, columns: IntArray, factor: float, 
         out[columns[c]] += factor * total
 
 
-def solve_robust(
-    Y: FloatArray, tau: FloatArray, use: BoolArray, loss: Loss = "bisquare", prior: FloatArray | None = None, *,
-    tolerance: float = _TOLERANCE, limit: int = _LIMIT,
-) -> RobustSolution:  # fmt: skip
+def solve_robust(Y: FloatArray, tau: FloatArray, use: BoolArray, loss: Loss = "bisquare") -> RobustSolution:
     """M-estimate of the base parameters from `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n).
 
     Starts from OLS, continues with Huber's convex loss and scales that follow the residuals, and ends with `loss` and
-    fixed scales, when no combination of parameters moves by more than `tolerance` of its standard deviation.
+    fixed scales, when no combination of parameters moves by more than 1e-5 of its standard deviation.
 
     Raises
     ------
@@ -105,8 +102,7 @@ def solve_robust(
     triangles = compress(Y, tau, use)
     check_row_count(triangles, p)
     check_torque(tau, use)
-    start = np.zeros(p) if prior is None else np.asarray(prior, dtype=np.float64)
-    stack = Stack(triangles, p, start)
+    stack = Stack(triangles, p)
     columns = [t.columns for t in triangles]
     Y = np.ascontiguousarray(Y)
     target = np.ascontiguousarray(np.where(use, tau, 0.0).T)
@@ -128,7 +124,7 @@ def solve_robust(
     stage: Loss | None = None  # None: Huber's loss, and scales that follow the residuals
     converged = False
     iteration = 1
-    for iteration in range(2, limit + 2):
+    for iteration in range(2, _LIMIT + 2):
         u = residual / scale[:, None]
         weights = np.where(used, weight(u, stage or "huber"), 0.0)
         gradient = np.zeros(p)
@@ -136,7 +132,7 @@ def solve_robust(
             _gradient(Y[j], weights[j] * u[j], columns[j], 1.0 / scale[j], gradient)
         moved = float(np.abs(root.T @ gradient).max())
         if (np.abs(scale - factored_with) > _REFACTOR_SCALE * scale).any() or moved > _REFACTOR_STEP * last:
-            weighted = Stack(compress(Y, tau, use, weights.T), p, start)
+            weighted = Stack(compress(Y, tau, use, weights.T), p)
             factor, factored_with = weighted.decomposed(scale, iteration), scale
             root = factor.inverse_root
             moved = float(np.abs(root.T @ gradient).max())
@@ -147,7 +143,7 @@ def solve_robust(
             scale = robust_scale(residual, used, factor.leverage)
             if moved <= _ROUGH or iteration > _ROUGH_LIMIT:
                 stage, last = loss, np.inf
-        elif moved <= tolerance:
+        elif moved <= _TOLERANCE:
             converged = True
             break
     u = residual / scale[:, None]

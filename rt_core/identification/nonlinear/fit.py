@@ -88,10 +88,9 @@ class NonlinearFit:
 def fit_torque(
     model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings, *,
     method: SearchMethod = "separable", formulation: Formulation = "separable", weights: Method = "wls",
-    sigma: FloatArray | None = None, seed: int = 0, starts: int = 8,
-    bounds: Mapping[str, tuple[float, float]] | None = None, search: Settings | None = None,
-    budget: Budget | None = None, callback: Callback | None = None, start_s: float = -np.inf, stop_s: float = np.inf,
-    load_theta: FloatArray | None = None,
+    seed: int = 0, starts: int = 8, bounds: Mapping[str, tuple[float, float]] | None = None,
+    search: Settings | None = None, budget: Budget | None = None, callback: Callback | None = None,
+    start_s: float = -np.inf, stop_s: float = np.inf, load_theta: FloatArray | None = None,
 ) -> NonlinearFit:  # fmt: skip
     """Fit base parameters and velocity constants to the rows with `start_s <= t < stop_s`.
 
@@ -106,8 +105,6 @@ def fit_torque(
         box around the model's own values.
     weights : {"ols", "wls", "iwls"}
         Of the joints, as in `least_squares.solve`; the full formulation takes them from the middle of the range.
-    sigma : (n,) float64 or None
-        Standard deviations to divide by instead.
     seed, search, budget, callback
         For the optimiser; the defaults are those of Jing et al.
     bounds : mapping or None
@@ -120,17 +117,12 @@ def fit_torque(
     DataError
         If the signals are not finite, or there are no more rows than unknowns.
     ValueError
-        For bounds of an unknown parameter, an unknown formulation, a method that does not fit it, `sigma` that is not
-        `n` positive values, or no starts.
+        For bounds of an unknown parameter, an unknown formulation, a method that does not fit it, or no starts.
     """
     if formulation not in get_args(Formulation):
         raise ValueError(f"unknown formulation {formulation!r}: choose from {', '.join(get_args(Formulation))}")
     if starts < 1:
         raise ValueError(f"the search needs at least one start, not {starts}")
-    if sigma is not None:
-        sigma = np.asarray(sigma, dtype=np.float64)
-        if sigma.shape != (model.n,) or not ((sigma > 0.0) & np.isfinite(sigma)).all():
-            raise ValueError(f"sigma must be {model.n} finite values above zero, one a joint, not {sigma}")
     for number, piece in enumerate(signals.pieces):
         for name in ("q", "dq", "ddq", "tau"):
             if not np.isfinite(getattr(piece, name)).all():
@@ -146,17 +138,17 @@ def fit_torque(
         if method == "separable":
             raise ValueError("the full formulation needs an optimiser: choose method lm, pso_lm or another of them")
         result, held = search_full(
-            data, method=method, weights=weights, sigma=sigma, seed=seed, bounds=other, settings=search,
-            budget=budget, callback=callback,
+            data, method=method, weights=weights, seed=seed, bounds=other, settings=search, budget=budget,
+            callback=callback,
         )  # fmt: skip
     else:
         if other:
             raise ValueError(f"bounds for {sorted(other)[0]!r}: the separable formulation searches constants only")
         result = search_separable(
-            data, method=method, weights=weights, sigma=sigma, starts=starts, seed=seed, settings=search,
-            budget=budget, callback=callback,
+            data, method=method, weights=weights, starts=starts, seed=seed, settings=search, budget=budget,
+            callback=callback,
         )  # fmt: skip
-    kept = None if formulation == "full" or sigma is not None else weights
+    kept = None if formulation == "full" else weights
     return conclude(data, result, signals, settings, weights=kept, bounded=bool(own), held=held, limits=other)
 
 

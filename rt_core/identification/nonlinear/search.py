@@ -60,6 +60,8 @@ def search_separable(
 ) -> SearchResult:  # fmt: skip
     """Find the constants of least cost, everything else eliminated; arguments as in `fit_torque`.
 
+    `sigma` (n,) are standard deviations to divide by instead of `weights`.
+
     With the weights of the result, methods in `DESCENDING` continue to the minimum, and those in `SWEEPING` to the
     lowest that a sweep finds.  For the others only the weights are renewed: a descent would hide their own result.
     """
@@ -132,15 +134,15 @@ def _multistart(
 
 
 def search_full(
-    data: CompressedTorque, *, method: Name, weights: Method = "wls", sigma: FloatArray | None = None, seed: int = 0,
-    bounds: Mapping[str, tuple[float, float]] | None = None, start: FloatArray | None = None,
-    settings: Settings | None = None, budget: Budget | None = None, callback: Callback | None = None,
+    data: CompressedTorque, *, method: Name, weights: Method = "wls", seed: int = 0,
+    bounds: Mapping[str, tuple[float, float]] | None = None, settings: Settings | None = None,
+    budget: Budget | None = None, callback: Callback | None = None,
 ) -> tuple[SearchResult, tuple[str, ...]]:  # fmt: skip
     """Search all standard parameters and constants at once; also return the names of parameters held by a bound."""
-    spread = weights_at(data, data.box.mean(axis=0), weights) if sigma is None else sigma
+    spread = weights_at(data, data.box.mean(axis=0), weights)
     objective = FullObjective(data, spread)
     problem = objective.problem(bounds)
-    outcome = optimise(method, problem, settings, budget, seed=seed, x0=start, callback=callback)
+    outcome = optimise(method, problem, settings, budget, seed=seed, callback=callback)
     P = len(data.base.standard)
     gradient, normal = objective.normal_equations(outcome.x)
     held = held_back(outcome.at_bound, outcome.x, problem.lower, problem.upper, gradient, normal)
