@@ -42,17 +42,16 @@ def solve_general(matrix: FloatArray, x: FloatArray) -> bool:
 
 
 @kernel
-def accelerate_loaded(
-    force: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray, scalars: FloatArray,
-    mode: FloatArray, level: FloatArray, v: FloatArray, a: FloatArray, matrices: FloatArray, scratch: FloatArray,
-) -> bool:  # fmt: skip
-    """Compute accelerations with fixed modes, and rows `LOAD` and `WEIGHT` of `scratch`; False if singular."""
+def accelerate_loaded(arrays: at.ArmArrays, force: FloatArray, v: FloatArray, a: FloatArray) -> bool:
+    """Compute accelerations `a` with fixed modes, and rows `LOAD` and `WEIGHT` of `scratch`; False if singular."""
     n = a.shape[0]
+    parameters, terms, coupling = arrays.parameters, arrays.terms[0], arrays.coupling
+    matrices, scratch, mode = arrays.matrices, arrays.scratch, arrays.state[at.MODE]
     mass, copy, load_mass = matrices[at.MASS], matrices[at.COPY], matrices[at.LOAD_MASS]
-    load, weight = scratch[at.LOAD], scratch[at.WEIGHT]
+    load, weight, level = scratch[at.LOAD], scratch[at.WEIGHT], scratch[at.LEVEL]
     bias, load_bias, side = scratch[at.BIAS], scratch[at.LOAD_BIAS], scratch[at.SIDE]
-    coupled = scalars[at.COUPLED] != 0.0
-    first = int(scalars[at.DRY_END])
+    coupled = arrays.scalars[at.COUPLED] != 0.0
+    first = int(arrays.scalars[at.DRY_END])
     for i in range(n):
         if mode[i] == 2.0:  # no dry friction, or smoothed
             weight[i] = 0.0
