@@ -166,7 +166,7 @@ def arm_rows(
 def identify_elastic_arm(
     recording: Recording, robot: RobotFile, model: RobotModel, rows: ArmRows, noise: FloatArray,
     settings: SignalSettings, *, span: Span | None = None, comparison: Comparison | None = None,
-    rigid: Identification | None = None, created: str | None = None,
+    rigid: Identification | None = None,
 ) -> ElasticArm:  # fmt: skip
     """Fit the torque of an arm with elastic joints, and each joint's spring; `DataError` if there are too few rows.
 
@@ -196,7 +196,7 @@ def identify_elastic_arm(
             for j, spring in enumerate(stiffness)
             if rests[j].any() and apart[j] != "told"
         )  # fmt: skip
-    created = datetime.now(UTC).isoformat(timespec="seconds") if created is None else created
+    created = datetime.now(UTC).isoformat(timespec="seconds")
     document = _document(recording, robot, settings, span, fit, comparison, stiffness, verdict, reasons, seen, created)
     return ElasticArm(robot, recording, settings, span, fit, comparison, stiffness, verdict, reasons, document)
 
