@@ -98,7 +98,7 @@ def test_both_formulations_have_the_same_minimum_as_scipy() -> None:
         "lm", objective.problem(bounds), Settings(scaling="diagonal", mu_start=1e-4), Budget(lm_iterations=200), x0=near
     )
     assert not full.at_bound.any()
-    phi, x = np.split(full.x, [len(base.standard)])
+    x = full.x[len(base.standard) :]
     np.testing.assert_allclose(x, found.x, rtol=1e-5)
 
     rows = data.rows
