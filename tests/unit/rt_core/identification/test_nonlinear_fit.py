@@ -11,7 +11,7 @@ from scipy.optimize import least_squares
 from rt_core.identification.nonlinear.compressed import compress_torque
 from rt_core.identification.nonlinear.fit import NonlinearFit, fit_torque
 from rt_core.identification.nonlinear.full import FullObjective
-from rt_core.identification.nonlinear.search import search_separable
+from rt_core.identification.nonlinear.search import Search, search_separable
 from rt_core.identification.preprocess import Signals
 from rt_core.identification.rows import build_rows, row_filter, standing_velocity
 from rt_core.identification.uncertainty import estimate_covariance
@@ -29,7 +29,7 @@ def fit_arm(arm: RobotModel | None = None, signals: Signals | None = None, **opt
     """Fit an arm to a recording of its own; by default the Stribeck arm and a minute."""
     arm = stribeck_arm() if arm is None else arm
     signals = recording(arm) if signals is None else signals
-    return fit_torque(arm, base_parameters(arm), signals, settings_of(arm), **options)
+    return fit_torque(arm, base_parameters(arm), signals, settings_of(arm), Search(**options))
 
 
 fitted = cache(fit_arm)  # without arguments: the fit that several tests look at
@@ -90,7 +90,7 @@ def test_both_formulations_have_the_same_minimum_as_scipy() -> None:
     arm = stribeck_arm()
     base, settings, signals = base_parameters(arm), settings_of(arm), recording(arm, seconds=30.0)
     data = compress_torque(arm, base, signals, settings)
-    found = search_separable(data, sigma=SIGMA)
+    found = search_separable(data, Search(), SIGMA)
     objective = FullObjective(data, SIGMA)
     near = np.concatenate((base.phi(true_theta(arm)), np.log([0.06, 0.035, 0.09])))
     bounds = {name: (-50.0, 50.0) for name in base.standard.names}
@@ -167,7 +167,7 @@ def test_a_linear_parameter_at_its_bound_leaves_a_full_search_without_uncertaint
 
 @pytest.mark.parametrize(("formulation", "iterations", "excess"), [("full", 20, 100.0), ("separable", 3, 1.0)])
 def test_a_search_that_is_not_done_states_no_uncertainty(formulation: str, iterations: int, excess: float) -> None:
-    few = {"budget": Budget(swarm_iterations=iterations), "search": Settings(particles=20), "seed": 1}
+    few = {"budget": Budget(swarm_iterations=iterations), "settings": Settings(particles=20), "seed": 1}
     arm = stribeck_arm()
     fit = fit_arm(arm, recording(arm, seconds=30.0), method="pso_linear", formulation=formulation, **few)
     assert not fit.converged
@@ -201,9 +201,9 @@ def test_law_without_constants() -> None:
     arm = replace(stribeck_arm(), friction=Friction())
     base, settings = base_parameters(arm), settings_of(arm)
     signals = recording(arm, seconds=30.0)
-    linear = fit_torque(arm, base, signals, settings, weights="ols")
+    linear = fit_torque(arm, base, signals, settings, Search(weights="ols"))
     assert linear.constants == ()
-    full = fit_torque(arm, base, signals, settings, weights="ols", method="pso_lm", formulation="full")
+    full = fit_torque(arm, base, signals, settings, Search("pso_lm", "full", "ols"))
     assert full.converged
     assert full.cost == pytest.approx(linear.cost, rel=1e-4)
     z = (linear.solution.theta - true_theta(arm)) / linear.std
