@@ -11,34 +11,8 @@ linear for given signs of `L`, which are found by repeated solution.
 from rt_core.jit import kernel
 from rt_core.types import FloatArray
 from sim_backend.arm import layout as at
+from sim_backend.arm._lu import factor, substitute
 from sim_backend.arm.friction import dry_level, effect
-
-
-@kernel
-def solve_general(matrix: FloatArray, x: FloatArray) -> bool:
-    """Solve `matrix @ x = x` in place by elimination with row pivoting; False if (n, n) `matrix` is singular."""
-    n = x.shape[0]
-    for k in range(n):
-        pivot = k
-        for i in range(k + 1, n):
-            if abs(matrix[i, k]) > abs(matrix[pivot, k]):
-                pivot = i
-        if not abs(matrix[pivot, k]) > 0.0:
-            return False
-        if pivot != k:
-            for j in range(k, n):
-                matrix[k, j], matrix[pivot, j] = matrix[pivot, j], matrix[k, j]
-            x[k], x[pivot] = x[pivot], x[k]
-        for i in range(k + 1, n):
-            factor = matrix[i, k] / matrix[k, k]
-            for j in range(k + 1, n):
-                matrix[i, j] -= factor * matrix[k, j]
-            x[i] -= factor * x[k]
-    for k in range(n - 1, -1, -1):
-        for j in range(k + 1, n):
-            x[k] -= matrix[k, j] * x[j]
-        x[k] /= matrix[k, k]
-    return True
 
 
 @kernel
@@ -88,8 +62,9 @@ def accelerate_loaded(arrays: at.ArmArrays, force: FloatArray, v: FloatArray, a:
             a[i] = force[i] - signed * load_bias[i]
             if mode[i] != 2.0:
                 a[i] -= mode[i] * level[i]
-        if not solve_general(copy, a):
+        if not factor(copy, arrays.pivots):
             return False
+        substitute(copy, arrays.pivots, a)
         turned = False
         for i in range(n):
             load[i] = load_bias[i]

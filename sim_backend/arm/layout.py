@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rt_core.types import FloatArray
+from rt_core.types import FloatArray, IntArray
 
 # Rows of the state (ROWS, n): motor coordinates referred to the joint side.
 X, V, A, U, MODE, FRICTION, INTEGRAL, TEMPERATURE, X_SET, V_SET, FEED = range(11)
@@ -61,4 +61,5 @@ class ArmArrays(NamedTuple):
     vectors: FloatArray
     matrices: FloatArray
     scratch: FloatArray
+    pivots: IntArray  # (n,)
     work: FloatArray  # (n, FORWARD_WORK)

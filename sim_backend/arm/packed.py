@@ -350,7 +350,7 @@ class PackedArm:
             np.ascontiguousarray(np.hstack((model.geometry, inertial))), np.array(model.gravity, dtype=np.float64), p,
             self._terms, self._coupling, self._scalars, self._state, np.zeros((layout.VECTORS, self.n)),
             np.zeros((layout.MATRICES, self.n, self.n)), np.zeros((layout.SCRATCH_ROWS, self.n)),
-            np.zeros((self.n, FORWARD_WORK)),
+            np.zeros(self.n, dtype=np.int64), np.zeros((self.n, FORWARD_WORK)),
         )  # fmt: skip
 
 
