@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg as la
 
 from rt_core.calibration._chain import Criterion, Elements, totals
-from rt_core.calibration._robust import LOSSES, Loss, losses, tuning, weights
+from rt_core.calibration._robust import LOSSES, losses, tuning
 from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import Method
@@ -20,6 +20,7 @@ from rt_core.optimise.problem import Problem
 from rt_core.optimise.registry import optimise
 from rt_core.optimise.run import SearchOutcome, SearchProgress
 from rt_core.optimise.settings import KIN, Budget, Name, Settings
+from rt_core.robust_loss import Loss, loss_weights
 from rt_core.types import FloatArray, IntArray
 
 #: PSO of DYN and KIN has a decreasing inertia weight.
@@ -99,7 +100,7 @@ class Objective:
         x = self.complete(free)
         r = self.model.residual(self.sample, x) / self.per_row
         u = np.linalg.norm(r, axis=1)
-        root = np.sqrt(weights(u, self.loss, self.limit))[:, None]
+        root = np.sqrt(loss_weights(u, self.loss, self.limit))[:, None]
         J = (root / self.per_row)[:, :, None] * self.model.jacobian(self.sample, x, self.free)
         J = J.reshape(-1, self.free.size)
         gradient, normal, total = J.T @ (root * r).ravel(), J.T @ J, float(losses(u, self.loss, self.limit).sum())

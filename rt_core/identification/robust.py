@@ -17,14 +17,13 @@ import numpy as np
 
 from rt_core.identification.least_squares import Solution, Stack, check_row_count, check_torque, compress
 from rt_core.jit import kernel
+from rt_core.robust_loss import OUTLYING_WEIGHT, loss_slopes, loss_weights
 from rt_core.statistics import NORMAL_MAD
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 Loss = Literal["bisquare", "huber"]
 #: Residual, in standard deviations, from which rows lose weight: 95 % efficiency without outliers.
 TUNING: dict[Loss, float] = {"bisquare": 4.685, "huber": 1.345}
-#: Weight below which a row counts as an outlier.
-OUTLYING_WEIGHT = 0.25
 _TOLERANCE = 1e-5
 _LIMIT = 200
 _ROUGH = 0.1  # the convex loss only has to reach the right basin ...
@@ -44,22 +43,6 @@ class RobustSolution:
     weights: FloatArray  # (K, n) between 0 and 1; zero for rows not in use
     outlying: FloatArray  # (n,) share of each joint's rows that count as outliers
     converged: bool
-
-
-def weight(u: FloatArray, loss: Loss) -> FloatArray:
-    """Return the weight `psi(u) / u` of standardised residuals."""
-    x = np.abs(u) / TUNING[loss]
-    if loss == "huber":
-        return 1.0 / np.maximum(x, 1.0)
-    return np.where(x < 1.0, (1.0 - x**2) ** 2, 0.0)
-
-
-def slope(u: FloatArray, loss: Loss) -> FloatArray:
-    """Return the derivative of `psi` at standardised residuals."""
-    x = np.abs(u) / TUNING[loss]
-    if loss == "huber":
-        return (x <= 1.0).astype(np.float64)
-    return np.where(x < 1.0, (1.0 - x**2) * (1.0 - 5.0 * x**2), 0.0)
 
 
 @kernel
@@ -126,7 +109,8 @@ def solve_robust(Y: FloatArray, tau: FloatArray, use: BoolArray, loss: Loss = "b
     iteration = 1
     for iteration in range(2, _LIMIT + 2):
         u = residual / scale[:, None]
-        weights = np.where(used, weight(u, stage or "huber"), 0.0)
+        now: Loss = stage or "huber"
+        weights = np.where(used, loss_weights(np.abs(u), now, TUNING[now]), 0.0)
         gradient = np.zeros(p)
         for j in range(n):
             _gradient(Y[j], weights[j] * u[j], columns[j], 1.0 / scale[j], gradient)
@@ -147,7 +131,7 @@ def solve_robust(Y: FloatArray, tau: FloatArray, use: BoolArray, loss: Loss = "b
             converged = True
             break
     u = residual / scale[:, None]
-    weights = np.where(used, weight(u, loss), 0.0)
+    weights = np.where(used, loss_weights(np.abs(u), loss, TUNING[loss]), 0.0)
     final = stack.decomposed(scale / np.sqrt(_mean_slope(u, used, loss)), iteration)
     outlying = ((weights < OUTLYING_WEIGHT) & used).sum(axis=1) / np.maximum(used.sum(axis=1), 1)
     solution = replace(final, theta=theta, sigma=scale, weighted_with=scale)
@@ -165,5 +149,5 @@ def robust_scale(residual: FloatArray, use: BoolArray, leverage: FloatArray) -> 
 
 
 def _mean_slope(u: FloatArray, use: BoolArray, loss: Loss) -> FloatArray:
-    mean = np.where(use, slope(u, loss), 0.0).sum(axis=1) / np.maximum(use.sum(axis=1), 1)
+    mean = np.where(use, loss_slopes(np.abs(u), loss, TUNING[loss]), 0.0).sum(axis=1) / np.maximum(use.sum(axis=1), 1)
     return np.asarray(np.maximum(mean, _MIN_SLOPE))
