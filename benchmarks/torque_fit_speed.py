@@ -15,7 +15,7 @@ from scipy.optimize import least_squares
 from drivers.files.robots.file import load_robot
 from rt_core.identification.nonlinear.compressed import CompressedTorque, compress_torque
 from rt_core.identification.nonlinear.full import FullObjective
-from rt_core.identification.nonlinear.search import search_separable
+from rt_core.identification.nonlinear.search import Search, search_separable
 from rt_core.identification.nonlinear.separable import SeparableObjective
 from rt_core.identification.preprocess import SignalPiece, Signals, SignalSettings
 from rt_core.model.base import BaseParameters, base_parameters, link_torque
@@ -242,12 +242,12 @@ def separable(samples: int = 5000, starts: int = 8) -> dict[str, Any]:
 
     def fit() -> tuple[CompressedTorque, FloatArray]:
         data = compressed(model, base, signals, settings)
-        return data, search_separable(data, sigma=SIGMA, starts=starts).x
+        return data, search_separable(data, Search(starts=starts), SIGMA).x
 
     data, x = fit()
     own = float(SeparableObjective(data, SIGMA).costs(x[None])[0])
     own_s = float(np.median([_seconds(fit, 1) for _ in range(3)]))
-    search_s = _seconds(lambda: search_separable(data, sigma=SIGMA, starts=starts), 3)
+    search_s = _seconds(lambda: search_separable(data, Search(starts=starts), SIGMA), 3)
     stacked = Stacked(model, base, signals, load)
     rng = np.random.default_rng(0)
     problem = FullObjective(data, SIGMA).problem()

@@ -18,7 +18,7 @@ LOOP_PAUSE_S = 1.0
 
 
 class ReplayDriver(OpenedInWith):
-    """Driver that plays a recording, or the `span` of it; `robot` is needed if the file holds several.
+    """Driver that plays a recording, or the `span` of it.
 
     Frames have their recorded time and values.  `seq` starts at 0 and skips cycles that the recording lost.  Each frame
     has a fixed deadline on CLOCK_MONOTONIC, so that the pace does not drift; a late reader receives what it missed
@@ -28,9 +28,8 @@ class ReplayDriver(OpenedInWith):
     """
 
     def __init__(
-        self, path: str | Path, speed: float | Literal["max"] = 1.0, span: Span | None = None, loop: bool = False,
-        robot: str | None = None,
-    ) -> None:  # fmt: skip
+        self, path: str | Path, speed: float | Literal["max"] = 1.0, span: Span | None = None, loop: bool = False
+    ) -> None:
         if speed != "max" and not (
             isinstance(speed, (int, float)) and not isinstance(speed, bool) and math.isfinite(speed) and speed > 0.0
         ):
@@ -40,7 +39,6 @@ class ReplayDriver(OpenedInWith):
         self._ns_per_ns = None if speed == "max" else 1.0 / float(speed)
         self._span = span
         self._loop = loop
-        self._robot = robot
         self._recording: Recording | None = None
         self._seq: IntArray = np.zeros(0, dtype=np.int64)
         self._index = 0
@@ -55,7 +53,7 @@ class ReplayDriver(OpenedInWith):
         """
         self._require_closed()
         try:
-            recording = read_recording(self.path, self._span, self._robot)
+            recording = read_recording(self.path, self._span)
         except (RecordingError, SpanError) as error:
             raise DriverConfigError(f"replay: {error}") from error
         # Continue the count where the recorded one starts again (the source was restarted).

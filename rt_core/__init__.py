@@ -7,12 +7,12 @@ is a model.  `excitation` designs motions for identification, `calibration` find
 whether an arm may move, and `hand_guiding` lets a person move it.
 
 Below these stand `optimise` (bounded minimisation), `validation` (torque error per joint), `linear_algebra`,
-`settings` (with bounds), `statistics`, `jit` with `kernel_cache` (how numba compiles and caches), and `types`.  A
-package imports only from those below it; the order is in `pyproject.toml`.
+`settings` (with bounds), `statistics`, `robust_loss`, `jit` with `kernel_cache` (how numba compiles and caches), and
+`types`.  A package imports only from those below it; the order is in `pyproject.toml`.
 """
 
 __all__ = [
     "calibration", "channels", "commissioning", "elastic", "excitation", "hand_guiding", "identification", "jit",
-    "kernel_cache", "linear_algebra", "model", "online", "optimise", "safety", "settings", "statistics", "types",
-    "validation",
+    "kernel_cache", "linear_algebra", "model", "online", "optimise", "robust_loss", "safety", "settings", "statistics",
+    "types", "validation",
 ]  # fmt: skip

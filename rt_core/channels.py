@@ -112,15 +112,14 @@ def jumps(x: FloatArray, t: FloatArray | None = None, max_rate: float = np.inf) 
 
 
 def position_faults(
-    t: FloatArray, q: FloatArray, turns: Sequence[float], *, valid: BoolArray | None = None,
-    max_velocity: FloatArray | None = None,
-) -> list[ChannelFault]:  # fmt: skip
+    t: FloatArray, q: FloatArray, turns: Sequence[float], *, max_velocity: FloatArray | None = None
+) -> list[ChannelFault]:
     """Return what is wrong with recorded positions.
 
     Parameters
     ----------
     t, q : (N,) and (N, n) float64
-        Time [s] and positions; values that are not finite or not `valid` are left out.
+        Time [s] and positions; values that are not finite are left out.
     turns : sequence of n floats
         One turn of each joint in the unit of `q`, 0 if it does not turn.
     max_velocity : (n,) float64 or None
@@ -128,8 +127,7 @@ def position_faults(
     """
     found: list[ChannelFault] = []
     for j in range(q.shape[1]):
-        good = np.isfinite(q[:, j]) if valid is None else np.isfinite(q[:, j]) & valid[:, j]
-        index = np.flatnonzero(good)
+        index = np.flatnonzero(np.isfinite(q[:, j]))
         x = q[index, j]
         limit = np.inf if max_velocity is None else float(max_velocity[j])
         at = jumps(x, t[index], limit)

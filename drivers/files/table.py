@@ -1,9 +1,12 @@
 """Bases of the tables of files and of requests, numbers in them, and the text of what is wrong with them."""
 
 import difflib
+import tomllib
 import types
+from collections.abc import Callable
 from dataclasses import is_dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -12,6 +15,7 @@ Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 _MAX_ERRORS = 20  # described of one table
+TableT = TypeVar("TableT", bound=BaseModel)
 
 
 class StrictTable(BaseModel):
@@ -33,6 +37,30 @@ class Table(StrictTable):
                 if getattr(self, radians) is not None:
                     raise ValueError(f"{radians} and {name} are both given; keep one")
         return self
+
+
+def read_file(path: Path, error_type: Callable[[str], Exception]) -> bytes:
+    """Return the content of a file; raises `error_type`, which names it."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise error_type(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def parse_toml(data: bytes, label: object, error_type: Callable[[str], Exception]) -> dict[str, Any]:
+    """Return the content of a TOML file; raises `error_type`, which begins with `label`."""
+    try:
+        return tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise error_type(f"{label}: not valid TOML: {error}") from error
+
+
+def check_table(kind: type[TableT], content: object, label: object, error_type: Callable[[str], Exception]) -> TableT:
+    """Return the table of type `kind` with this content; raises `error_type`, which begins with `label`."""
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise error_type(f"{label}: {describe(error, kind)}") from error
 
 
 def describe(error: ValidationError, kind: Any, where: str = "") -> str:

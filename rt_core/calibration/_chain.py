@@ -10,6 +10,7 @@ Transforms are packed as rotation (9, row-major) and translation (3).  Positions
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,17 +23,42 @@ TX, TY, TZ, RX, RY, RZ, TURN = range(7)
 SQUARES, HUBER, BISQUARE = range(3)
 
 
+class Elements(NamedTuple):
+    """Elements of a chain."""
+
+    code: IntArray  # (E,) kind
+    place: IntArray  # (E,) placement
+    column: IntArray  # (E,) parameter; -1: none
+    nominal: FloatArray  # (E,) value
+    turn: FloatArray  # (E, 9) rotation of the elements `TURN`
+
+
+class Postures(NamedTuple):
+    """Postures of `n` joints, and measurements."""
+
+    revolute: BoolArray  # (n,)
+    q: FloatArray  # (N, n)
+    cosine: FloatArray  # (N, n)
+    sine: FloatArray  # (N, n)
+    measured: FloatArray  # (N, 12)
+
+
+class Criterion(NamedTuple):
+    """Loss of a pose's residual."""
+
+    scale: FloatArray  # (2,) of positions and rotations
+    loss: int
+    tuning: float
+    width: int  # of the residual
+
+
 @jit
-def assemble(
-    code: IntArray, place: IntArray, column: IntArray, nominal: FloatArray, turn: FloatArray, x: FloatArray,
-    placements: FloatArray, screws: FloatArray,
-) -> None:  # fmt: skip
+def assemble(elements: Elements, x: FloatArray, placements: FloatArray, screws: FloatArray) -> None:
     """Multiply the elements into `placements` (n + 1, 12), and write each parameter's screw in its placement.
 
-    Of each element `code`, `place`, `column` (-1: none) and `nominal` (E,) are kind, placement, parameter and nominal
-    value, `turn` (E, 9) the rotation of the elements `TURN`; `x` (P,) are errors.  A screw of `screws` (P, 6) is axis
-    and origin in the frame at the start of the placement.
+    `x` (P,) are errors.  A screw of `screws` (P, 6) is axis and origin in the frame at the start of the placement.
     """
+    code, place, column, nominal, turn = elements
     placements[:] = 0.0
     for k in range(placements.shape[0]):
         placements[k, 0] = placements[k, 4] = placements[k, 8] = 1.0
@@ -183,38 +209,26 @@ def columns(
             J[c, 5] = w2 - 0.5 * e2 + factor * (r[3] * e1 - r[4] * e0)
 
 
-@jit
-def loss_and_weight(square: float, loss: int, tuning: float) -> tuple[float, float]:
-    """Return `rho(u)` and `psi(u) / u` at `u^2 = square`, where `rho = u^2` near zero."""
-    if loss == SQUARES:
-        return square, 1.0
-    if loss == HUBER:
-        if square <= tuning * tuning:
-            return square, 1.0
-        u = math.sqrt(square)
-        return 2.0 * tuning * u - tuning * tuning, tuning / u
-    y = 1.0 - square / (tuning * tuning)
-    if y <= 0.0:
-        return tuning * tuning / 3.0, 0.0
-    return tuning * tuning / 3.0 * (1.0 - y * y * y), y * y
-
-
 @kernel
-def standardised_square(r: FloatArray, scale: FloatArray) -> float:
-    """Return the squared length of a residual `r` (k,), positions over `scale[0]`, rotations over `scale[1]`."""
-    total = 0.0
+def pose_loss(r: FloatArray, criterion: Criterion) -> float:
+    """Return the loss `rho(u)` of the standardised length `u` of a residual `r` (k,), where `rho = u^2` near zero."""
+    scale, loss, tuning, _ = criterion
+    square = 0.0
     for i in range(r.shape[0]):
         u = r[i] / scale[i // 3]
-        total += u * u
-    return total
+        square += u * u
+    if loss == SQUARES:
+        return square
+    if loss == HUBER:
+        return square if square <= tuning * tuning else 2.0 * tuning * math.sqrt(square) - tuning * tuning
+    y = max(1.0 - square / (tuning * tuning), 0.0)
+    return tuning * tuning / 3.0 * (1.0 - y * y * y)
 
 
 @kernel
-def residuals(
-    placements: FloatArray, revolute: BoolArray, q: FloatArray, cosine: FloatArray, sine: FloatArray,
-    measured: FloatArray, out: FloatArray,
-) -> None:  # fmt: skip
-    """Fill `out` (N, k) with the residuals of poses `measured` (N, 12) at postures `q` (N, n)."""
+def residuals(placements: FloatArray, postures: Postures, out: FloatArray) -> None:
+    """Fill `out` (N, k) with the residuals of all poses."""
+    revolute, q, cosine, sine, measured = postures
     frames = np.empty((q.shape[1] + 2, 12))
     turn = np.empty(9)
     for i in range(q.shape[0]):
@@ -235,10 +249,11 @@ def poses(
 
 @kernel
 def jacobian(
-    placements: FloatArray, screws: FloatArray, place: IntArray, rotary: BoolArray, free: IntArray, revolute: BoolArray,
-    q: FloatArray, cosine: FloatArray, sine: FloatArray, measured: FloatArray, out: FloatArray,
+    placements: FloatArray, screws: FloatArray, place: IntArray, rotary: BoolArray, free: IntArray, postures: Postures,
+    out: FloatArray,
 ) -> None:  # fmt: skip
     """Fill `out` (N, p, k) with the derivatives of the residuals with respect to the parameters `free` (p,)."""
+    revolute, q, cosine, sine, measured = postures
     frames = np.empty((q.shape[1] + 2, 12))
     turn = np.empty(9)
     r = np.empty(out.shape[2])
@@ -249,79 +264,27 @@ def jacobian(
 
 
 @kernel
-def normal_equations(
-    placements: FloatArray, screws: FloatArray, place: IntArray, rotary: BoolArray, free: IntArray, revolute: BoolArray,
-    q: FloatArray, cosine: FloatArray, sine: FloatArray, measured: FloatArray, scale: FloatArray, loss: int,
-    tuning: float, gradient: FloatArray, normal: FloatArray, k: int,
-) -> float:  # fmt: skip
-    """Write `J'Wr` (p,) and `J'WJ` (p, p) of the standardised residuals; return the sum of their losses."""
-    p = free.shape[0]
-    frames = np.empty((q.shape[1] + 2, 12))
-    turn = np.empty(9)
-    r = np.empty(k)
-    J = np.empty((p, k))
-    rows = np.empty((k, p))
-    gradient[:] = 0.0
-    normal[:] = 0.0
-    total = 0.0
-    for i in range(q.shape[0]):
-        walk(placements, revolute, q[i], cosine[i], sine[i], frames)
-        difference(frames[q.shape[1] + 1], measured[i], k, turn, r)
-        cost, weight = loss_and_weight(standardised_square(r, scale), loss, tuning)
-        total += cost
-        if weight == 0.0:
-            continue
-        columns(frames, screws, place, rotary, free, r, J)
-        for a in range(k):
-            factor = math.sqrt(weight) / scale[a // 3]
-            error = factor * r[a]
-            row = rows[a]
-            for c in range(p):
-                row[c] = factor * J[c, a]
-            for c in range(p):
-                gradient[c] += row[c] * error
-            for c in range(p):
-                target, value = normal[c], row[c]
-                for d in range(c + 1):
-                    target[d] += value * row[d]
-    for c in range(p):
-        for d in range(c):
-            normal[d, c] = normal[c, d]
-    return total
-
-
-@kernel
-def cost(
-    placements: FloatArray, revolute: BoolArray, q: FloatArray, cosine: FloatArray, sine: FloatArray,
-    measured: FloatArray, scale: FloatArray, loss: int, tuning: float, k: int,
-) -> float:  # fmt: skip
-    """Return the sum of the losses of the standardised residuals."""
-    frames = np.empty((q.shape[1] + 2, 12))
-    turn = np.empty(9)
-    r = np.empty(k)
-    total = 0.0
-    for i in range(q.shape[0]):
-        walk(placements, revolute, q[i], cosine[i], sine[i], frames)
-        difference(frames[q.shape[1] + 1], measured[i], k, turn, r)
-        total += loss_and_weight(standardised_square(r, scale), loss, tuning)[0]
-    return total
-
-
-@kernel
 def totals(
-    code: IntArray, place: IntArray, column: IntArray, nominal: FloatArray, turn: FloatArray, x: FloatArray,
-    free: IntArray, points: FloatArray, revolute: BoolArray, q: FloatArray, cosine: FloatArray, sine: FloatArray,
-    measured: FloatArray, scale: FloatArray, loss: int, tuning: float, k: int, out: FloatArray,
+    elements: Elements, postures: Postures, criterion: Criterion, x: FloatArray, free: IntArray, points: FloatArray,
+    out: FloatArray,
 ) -> None:  # fmt: skip
     """Fill `out` (m,) with the sums of losses at `points` (m, p) of the errors `free` (p,), the others as in `x` (P,).
 
-    The other arguments are those of `assemble` and `cost`.
+    The sum is over the standardised residuals of all poses.
     """
+    revolute, q, cosine, sine, measured = postures
     placements = np.empty((revolute.shape[0] + 1, 12))
     screws = np.zeros((x.shape[0], 6))
+    frames = np.empty((q.shape[1] + 2, 12))
+    turn = np.empty(9)
+    r = np.empty(criterion.width)
     errors = x.copy()
     for i in range(points.shape[0]):
         for c in range(free.shape[0]):
             errors[free[c]] = points[i, c]
-        assemble(code, place, column, nominal, turn, errors, placements, screws)
-        out[i] = cost(placements, revolute, q, cosine, sine, measured, scale, loss, tuning, k)
+        assemble(elements, errors, placements, screws)
+        out[i] = 0.0
+        for j in range(q.shape[0]):
+            walk(placements, revolute, q[j], cosine[j], sine[j], frames)
+            difference(frames[q.shape[1] + 1], measured[j], criterion.width, turn, r)
+            out[i] += pose_loss(r, criterion)

@@ -6,6 +6,7 @@ final convergence is quadratic (Sugihara, IEEE Transactions on Robotics 2011, 27
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from rt_core.calibration._chain import difference, walk
 from rt_core.calibration.error_model import ErrorModel
 from rt_core.jit import jit
 from rt_core.model.dh import DhRow
+from rt_core.model.forward import solve_definite
 from rt_core.model.robot import Joint
 from rt_core.types import BoolArray, FloatArray
 
@@ -42,12 +44,29 @@ def joint_jacobian(frames: FloatArray, revolute: BoolArray, J: FloatArray) -> No
             J[3, k] = J[4, k] = J[5, k] = 0.0
 
 
+class Chain(NamedTuple):
+    """An arm, and the range of its joints."""
+
+    placements: FloatArray  # (n + 1, 12)
+    revolute: BoolArray  # (n,)
+    lower: FloatArray  # (n,)
+    upper: FloatArray  # (n,)
+
+
+class Target(NamedTuple):
+    """Where the measured frame is to be."""
+
+    frame: FloatArray  # (12,)
+    width: int  # coordinates: 3 of the position, or all 6
+    length: float  # weight of the angles [m]
+    tolerance: float  # [m]
+
+
 @jit
-def descend(
-    placements: FloatArray, revolute: BoolArray, lower: FloatArray, upper: FloatArray, target: FloatArray, width: int,
-    length: float, iterations: int, tolerance: float, q: FloatArray,
-) -> float:  # fmt: skip
-    """Move `q` (n,) until 3 (position) or 6 coordinates, `width`, of the measured frame are at `target` (12,)."""
+def descend(chain: Chain, target: Target, q: FloatArray) -> float:
+    """Move `q` (n,) to `target`; return the remaining distance."""
+    placements, revolute, lower, upper = chain
+    frame, width, length, tolerance = target
     n = q.shape[0]
     frames = np.empty((n + 2, 12))
     turn = np.empty(9)
@@ -57,11 +76,11 @@ def descend(
     g = np.empty(n)
     cosine, sine = np.empty(n), np.empty(n)
     norm = math.inf
-    for step in range(iterations + 1):
+    for step in range(_ITERATIONS + 1):
         for k in range(n):
             cosine[k], sine[k] = math.cos(q[k]), math.sin(q[k])
         walk(placements, revolute, q, cosine, sine, frames)
-        difference(frames[n + 1], target, width, turn, r)
+        difference(frames[n + 1], frame, width, turn, r)
         joint_jacobian(frames, revolute, J)
         square = 0.0
         for i in range(width):
@@ -71,7 +90,7 @@ def descend(
             for k in range(n):
                 J[i, k] *= factor
         norm = math.sqrt(square)
-        if norm < tolerance or step == iterations:
+        if norm < tolerance or step == _ITERATIONS:
             return norm
         for a in range(n):
             g[a] = 0.0
@@ -83,20 +102,8 @@ def descend(
                     total += J[i, a] * J[i, b]
                 A[a, b] = total
             A[a, a] += _DAMPING * square + _MIN_DAMPING
-        for a in range(n):  # Cholesky, in place
-            for b in range(a + 1):
-                total = A[a, b]
-                for c in range(b):
-                    total -= A[a, c] * A[b, c]
-                A[a, b] = math.sqrt(max(total, 1e-300)) if a == b else total / A[b, b]
-        for a in range(n):
-            for c in range(a):
-                g[a] -= A[a, c] * g[c]
-            g[a] /= A[a, a]
-        for a in range(n - 1, -1, -1):
-            for c in range(a + 1, n):
-                g[a] -= A[c, a] * g[c]
-            g[a] /= A[a, a]
+        if not solve_definite(A, g):
+            return norm
         largest = 0.0
         for a in range(n):
             largest = max(largest, abs(g[a]))
@@ -124,12 +131,12 @@ def inverse_kinematics(
     The target is a `position` (3,) [m] and a `rotation` (3, 3), None for any, of the arm with errors `x` (P,). Rotation
     angles are weighted by `length` [m].  A target out of reach has an error far above `tolerance`.
     """
-    target = np.append(np.eye(3).ravel() if rotation is None else np.ravel(rotation), position)
+    frame = np.append(np.eye(3).ravel() if rotation is None else np.ravel(rotation), position)
     lower, upper = limits_of(model)
     q = np.clip(np.array(start, dtype=np.float64), lower, upper)
     placements, _ = model.assembled(x)
     width = 3 if rotation is None else 6
-    left = descend(placements, model.revolute, lower, upper, target, width, length, _ITERATIONS, tolerance, q)
+    left = descend(Chain(placements, model.revolute, lower, upper), Target(frame, width, length, tolerance), q)
     return q, float(left)
 
 
@@ -137,10 +144,10 @@ def postures_at(model: ErrorModel, x: FloatArray, q: FloatArray, points: FloatAr
     """Return postures (N, n) near `q` (N, n) with the measured frame at `points` (N, 3) [m], without joint limits."""
     placements, _ = model.assembled(x)
     wide = np.full(q.shape[1], np.inf)
+    chain = Chain(placements, model.revolute, -wide, wide)
     found = np.array(q, dtype=np.float64)
     for posture, point in zip(found, points, strict=True):
-        target = np.append(np.eye(3).ravel(), point)
-        descend(placements, model.revolute, -wide, wide, target, 3, 1.0, _ITERATIONS, _EXACT, posture)
+        descend(chain, Target(np.append(np.eye(3).ravel(), point), 3, 1.0, _EXACT), posture)
     return found
 
 

@@ -5,28 +5,16 @@ for `k` normal coordinates, `(E[psi'/k + (1 - 1/k) psi/u])^2 / (E[psi^2]/k) = 0.
 """
 
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 import scipy
 
 from rt_core.calibration._chain import BISQUARE, HUBER, SQUARES
+from rt_core.robust_loss import Loss, loss_slopes, loss_weights
 from rt_core.types import FloatArray
 
-Loss = Literal["squares", "huber", "bisquare"]
 LOSSES: dict[str, int] = {"squares": SQUARES, "huber": HUBER, "bisquare": BISQUARE}
 EFFICIENCY = 0.95
-#: Weight below which a pose counts as an outlier.
-OUTLYING_WEIGHT = 0.25
-
-
-def weights(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
-    """Return `psi(u) / u` of standardised lengths `u` (N,)."""
-    if loss == "squares":
-        return np.ones_like(u)
-    if loss == "huber":
-        return limit / np.maximum(u, limit)
-    return np.where(u < limit, (1.0 - (u / limit) ** 2) ** 2, 0.0)
 
 
 def losses(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
@@ -38,22 +26,12 @@ def losses(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
     return limit * limit / 3.0 * (1.0 - np.maximum(1.0 - (u / limit) ** 2, 0.0) ** 3)
 
 
-def slopes(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
-    """Return `psi'(u)` of standardised lengths `u` (N,)."""
-    if loss == "squares":
-        return np.ones_like(u)
-    if loss == "huber":
-        return (u <= limit).astype(np.float64)
-    y = (u / limit) ** 2
-    return np.where(u < limit, (1.0 - y) * (1.0 - 5.0 * y), 0.0)
-
-
 def efficiency(loss: Loss, limit: float, width: int) -> float:
     """Return the efficiency at the normal distribution in `width` coordinates, by quadrature over chi."""
     u = np.linspace(0.0, 12.0, 4001)
     density = scipy.stats.chi.pdf(u, width)
-    w = weights(u, loss, limit)
-    slope = np.trapezoid((slopes(u, loss, limit) / width + (1.0 - 1.0 / width) * w) * density, u)
+    w = loss_weights(u, loss, limit)
+    slope = np.trapezoid((loss_slopes(u, loss, limit) / width + (1.0 - 1.0 / width) * w) * density, u)
     power = np.trapezoid((w * u) ** 2 * density, u) / width
     return float(slope**2 / power)
 
@@ -89,8 +67,8 @@ def scale_efficiency(width: int, loss: Loss) -> float:
 
 def mean_slope(u: FloatArray, loss: Loss, limit: float, width: int) -> float:
     """Return the mean derivative of `psi` in a coordinate at standardised lengths `u` (N,), at least 0.1."""
-    w = weights(u, loss, limit)
-    return max(float(np.mean(slopes(u, loss, limit) / width + (1.0 - 1.0 / width) * w)), 0.1)
+    w = loss_weights(u, loss, limit)
+    return max(float(np.mean(loss_slopes(u, loss, limit) / width + (1.0 - 1.0 / width) * w)), 0.1)
 
 
 def variance_factor(u: FloatArray, loss: Loss, limit: float, width: int, parameters: float) -> float:
@@ -98,6 +76,6 @@ def variance_factor(u: FloatArray, loss: Loss, limit: float, width: int, paramet
 
     `u` (N,) are standardised lengths, `parameters` the number estimated.
     """
-    w = weights(u, loss, limit)
+    w = loss_weights(u, loss, limit)
     rows = u.size * width
     return float(np.sum((w * u) ** 2)) / max(rows - parameters, 1) / mean_slope(u, loss, limit, width) ** 2

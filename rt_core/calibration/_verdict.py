@@ -10,6 +10,7 @@ from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.fit import Objective
 from rt_core.calibration.prediction import NOTHING
 from rt_core.calibration.result import Verdict
+from rt_core.robust_loss import Loss
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 #: Significance level of an improvement.
@@ -41,7 +42,7 @@ def judged(
     (N, k), one a distinct posture, have the variance of a pose's error, also of a socket at the mean of its poses.
     """
     model, free = objective.model, objective.free
-    loss: robust.Loss = "squares" if objective.loss == "squares" else "bisquare"
+    loss: Loss = "squares" if objective.loss == "squares" else "bisquare"
     rows = objective.sample.width * len(objective.sample)
     spent = objective.spent()
 

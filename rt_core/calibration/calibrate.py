@@ -16,7 +16,6 @@ from functools import partial
 
 import numpy as np
 
-from rt_core.calibration import _robust as robust
 from rt_core.calibration import input_checks as checks
 from rt_core.calibration import result as results
 from rt_core.calibration._alignment import in_first_frame, leave_one_out, tested_poses, with_sockets
@@ -46,6 +45,7 @@ from rt_core.calibration.selection import Observability
 from rt_core.calibration.settings import MAX, CalibrationError, CalibrationSettings
 from rt_core.calibration.uncertainty import prior_share, statistics, with_held
 from rt_core.optimise.run import SearchOutcome
+from rt_core.robust_loss import OUTLYING_WEIGHT, loss_weights
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 _CONVERGED_STEP = 0.1  # of a standard deviation
@@ -222,7 +222,7 @@ def _shown_errors(model: ErrorModel, sample: Sample, use: BoolArray, x: FloatArr
 def _weights(objective: Objective, residual: FloatArray) -> FloatArray:
     """Return the weights (N,) of poses with these residuals (N, k)."""
     u = np.linalg.norm(residual / objective.per_row, axis=1)
-    return robust.weights(u, objective.loss, objective.limit)
+    return loss_weights(u, objective.loss, objective.limit)
 
 
 def _result(
@@ -261,7 +261,7 @@ def _result(
     scale = scales_of(objective, objective.spent())
     weights = _weights(objective, even * after)
     judged_errors = after if judge is objective else _shown_errors(model, sample, use, judge.x)
-    outlying = _weights(judge, even * judged_errors) < robust.OUTLYING_WEIGHT
+    outlying = _weights(judge, even * judged_errors) < OUTLYING_WEIGHT
     if sample.width < 6:
         scale[1] = np.nan
     held = {item.name for item in fixed if item.reason == "excluded"}
@@ -278,7 +278,7 @@ def _result(
         verdict, reasons = "undetermined", (SIZE_UNKNOWN,)
     if doubts.dominant and verdict != "undetermined":
         verdict, reasons = "outliers", (outliers_reason(len(doubts.poses)),)
-    given_up = int((weights[use] < robust.OUTLYING_WEIGHT).sum())
+    given_up = int((weights[use] < OUTLYING_WEIGHT).sum())
     if given_up > MAX_OUTLYING * use.sum() and verdict in ("ok", "not_converged", "no_gain", "overfit"):
         verdict, reasons = "outliers", (given_up_reason(given_up, int(use.sum())),)
     build = np.where(model.of_arm & ~np.isin(model.names, list(held)), _build_deviations(model, settings), 0.0)

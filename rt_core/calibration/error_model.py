@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rt_core.calibration._chain import assemble, jacobian, poses, residuals
+from rt_core.calibration._chain import Elements, Postures, assemble, jacobian, poses, residuals
 from rt_core.calibration.elements import ALONG, FRAME, SENSOR, ZERO, Builder, add_joints, add_rows
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.sample import Sample, Spacing
@@ -99,7 +99,7 @@ class ErrorModel:
         placements = np.empty((self.revolute.size + 1, 12))
         screws = np.zeros((self.size, 6))
         value, turn, x = self._at_station(station, x)
-        assemble(self.code, self.place, self.column, value, turn, x, placements, screws)
+        assemble(Elements(self.code, self.place, self.column, value, turn), x, placements, screws)
         return placements, screws
 
     def _at_station(self, station: int, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -164,9 +164,9 @@ class ErrorModel:
         chain = chain[of_chain]
         out = np.empty((len(sample), chain.size, max(sample.width, 3)))
         for rows, placements, screws in self._groups(sample.head, sample.station, x):
-            where = (sample.q[rows], sample.cosine[rows], sample.sine[rows], sample.measured[rows])
-            part = np.empty((len(where[0]), *out.shape[1:]))
-            jacobian(placements, screws, self.parameter_place, self.rotary, chain, self.revolute, *where, part)
+            where = self.postures(sample, rows)
+            part = np.empty((len(where.q), *out.shape[1:]))
+            jacobian(placements, screws, self.parameter_place, self.rotary, chain, where, part)
             out[rows] = part
         for column in np.flatnonzero(of_head[of_chain]):
             out[sample.head != 1 + (free[of_chain][column] - self.first_head) // 3, column] = 0.0
@@ -243,6 +243,10 @@ class ErrorModel:
                 own[-1, 9:] += offset @ axes
                 yield head == h if here is None else (head == h) & here, own, screws
 
+    def postures(self, sample: Sample, rows: BoolArray | slice = slice(None)) -> Postures:
+        """Return some rows of a sample for the kernels."""
+        return Postures(self.revolute, sample.q[rows], sample.cosine[rows], sample.sine[rows], sample.measured[rows])
+
     def _deflected(self, sample: Sample, x: FloatArray) -> Sample:
         """Return the sample at the deflected postures."""
         if not self.compliance or sample.load is None:
@@ -282,15 +286,15 @@ class ErrorModel:
     def _from_points(self, sample: Sample, x: FloatArray) -> FloatArray:
         """Return the residual (N, 3) or (N, 6) from the measured pose or the fixed point."""
         sample = self._deflected(sample, x)
-        measured = sample.measured
         if sample.point is not None:
-            measured = measured.copy()
+            measured = sample.measured.copy()
             measured[:, 9:] = self.places(x)[sample.point]
+            sample = replace(sample, measured=measured)
         out = np.empty((len(sample), max(sample.width, 3)))
         for rows, placements, _ in self._groups(sample.head, sample.station, x):
-            where = (sample.q[rows], sample.cosine[rows], sample.sine[rows], measured[rows])
-            part = np.empty((len(where[0]), out.shape[1]))
-            residuals(placements, self.revolute, *where, part)
+            where = self.postures(sample, rows)
+            part = np.empty((len(where.q), out.shape[1]))
+            residuals(placements, where, part)
             out[rows] = part
         return out
 
@@ -305,7 +309,8 @@ class ErrorModel:
         place = np.zeros(int(inside.sum()), dtype=np.int64)
         packed = np.empty((1, 12))
         screws = np.zeros((self.size, 6))
-        assemble(self.code[inside], place, self.column[inside], value[inside], turn[inside], x, packed, screws)
+        elements = Elements(self.code[inside], place, self.column[inside], value[inside], turn[inside])
+        assemble(elements, x, packed, screws)
         return packed[0, :9].reshape(3, 3), packed[0, 9:]
 
     def with_frame(self, which: str, rotation: FloatArray, translation: FloatArray) -> ErrorModel:

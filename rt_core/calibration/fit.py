@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg as la
 
-from rt_core.calibration._chain import cost, normal_equations, totals
-from rt_core.calibration._robust import LOSSES, Loss, losses, tuning, weights
+from rt_core.calibration._chain import Criterion, Elements, totals
+from rt_core.calibration._robust import LOSSES, losses, tuning
 from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import Method
@@ -20,6 +20,7 @@ from rt_core.optimise.problem import Problem
 from rt_core.optimise.registry import optimise
 from rt_core.optimise.run import SearchOutcome, SearchProgress
 from rt_core.optimise.settings import KIN, Budget, Name, Settings
+from rt_core.robust_loss import Loss, loss_weights
 from rt_core.types import FloatArray, IntArray
 
 #: PSO of DYN and KIN has a decreasing inertia weight.
@@ -77,31 +78,32 @@ class Objective:
     def total(self, free: FloatArray) -> float:
         """Return the sum of the losses at `free` (p,)."""
         x = self.complete(free)
-        if self._dense:
-            r = self.model.residual(self.sample, x) / self.per_row
-            return float(losses(np.linalg.norm(r, axis=1), self.loss, self.limit).sum() + self._known(x))
-        placements, _ = self.model.assembled(x)
-        s = self.sample
-        arguments = (s.q, s.cosine, s.sine, s.measured, self.scale, LOSSES[self.loss], self.limit, s.width)
-        return float(cost(placements, self.model.revolute, *arguments) + self._known(x))
+        r = self.model.residual(self.sample, x) / self.per_row
+        return float(losses(np.linalg.norm(r, axis=1), self.loss, self.limit).sum() + self._known(x))
 
     def costs(self, X: FloatArray) -> FloatArray:
         """Return the cost (m,) of points (m, p)."""
-        if self._dense or self.informed:
+        m, s = self.model, self.sample
+        if self.informed or any(part is not None for part in (s.point, s.load, s.head, s.station)):
             found = np.array([self.total(x) for x in X])
         else:
-            m, s = self.model, self.sample
             found = np.empty(len(X))
-            points = np.ascontiguousarray(X, dtype=np.float64)
-            chain = (m.code, m.place, m.column, m.value, m.turn, self.x, self.free, points, m.revolute)
-            what = (s.q, s.cosine, s.sine, s.measured, self.scale, LOSSES[self.loss], self.limit, s.width)
-            totals(*chain, *what, found)
+            totals(
+                Elements(m.code, m.place, m.column, m.value, m.turn), m.postures(s),
+                Criterion(self.scale, LOSSES[self.loss], self.limit, s.width), self.x, self.free,
+                np.ascontiguousarray(X, dtype=np.float64), found,
+            )  # fmt: skip
         return np.asarray(np.sqrt(found / len(self.sample)) * self.scale[0])
 
     def normal(self, free: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         """Return `J'Wr` (p,), `J'WJ` (p, p) and the sum of the losses at `free` (p,)."""
         x = self.complete(free)
-        gradient, normal, total = self._dense_normal(x) if self._dense else self._packed_normal(x)
+        r = self.model.residual(self.sample, x) / self.per_row
+        u = np.linalg.norm(r, axis=1)
+        root = np.sqrt(loss_weights(u, self.loss, self.limit))[:, None]
+        J = (root / self.per_row)[:, :, None] * self.model.jacobian(self.sample, x, self.free)
+        J = J.reshape(-1, self.free.size)
+        gradient, normal, total = J.T @ (root * r).ravel(), J.T @ J, float(losses(u, self.loss, self.limit).sum())
         if self.informed:
             r, J = self.knowledge(x)
             J = J[:, self.free]
@@ -119,36 +121,12 @@ class Objective:
         return float(self.free.size - np.trace(la.lstsq(scaled, known.T @ known, cond=1e-15, check_finite=False)[0]))
 
     @property
-    def _dense(self) -> bool:
-        """Whether the sample is of a kind that the kernels do not support."""
-        s = self.sample
-        return s.point is not None or s.load is not None or s.head is not None or s.station is not None
-
-    @property
     def informed(self) -> bool:
         """Whether there are priors or spacings."""
         return self.prior is not None or bool(self.model.spacings)
 
     def _known(self, x: FloatArray) -> float:
         return float(np.sum(self.knowledge(x)[0] ** 2)) if self.informed else 0.0
-
-    def _packed_normal(self, x: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        model, s = self.model, self.sample
-        placements, screws = model.assembled(x)
-        gradient, normal = np.empty(self.free.size), np.empty((self.free.size, self.free.size))
-        total = normal_equations(
-            placements, screws, model.parameter_place, model.rotary, self.free, model.revolute, s.q, s.cosine, s.sine,
-            s.measured, self.scale, LOSSES[self.loss], self.limit, gradient, normal, s.width,
-        )  # fmt: skip
-        return gradient, normal, float(total)
-
-    def _dense_normal(self, x: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        r = self.model.residual(self.sample, x) / self.per_row
-        u = np.linalg.norm(r, axis=1)
-        root = np.sqrt(weights(u, self.loss, self.limit))[:, None]
-        J = (root / self.per_row)[:, :, None] * self.model.jacobian(self.sample, x, self.free)
-        J = J.reshape(-1, self.free.size)
-        return J.T @ (root * r).ravel(), J.T @ J, float(losses(u, self.loss, self.limit).sum())
 
 
 def gauss_newton_step(gradient: FloatArray, normal: FloatArray) -> FloatArray:

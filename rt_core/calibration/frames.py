@@ -13,6 +13,7 @@ from rt_core.calibration.identifiability import identifiability
 from rt_core.calibration.prediction import NOTHING
 from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import CalibrationSettings
+from rt_core.robust_loss import Loss
 from rt_core.types import FloatArray
 
 #: Range of base, tool, fixed points and sensor: they may be anywhere.
@@ -64,7 +65,7 @@ def settled(
 
     `alive` is called at each step; an exception ends the fit.
     """
-    loss: robust.Loss = "huber" if settings.robust else "squares"
+    loss: Loss = "huber" if settings.robust else "squares"
     objective = replace(objective, loss=loss)
     follow = settings.robust or objective.sample.width == 6 or objective.informed
     if follow:

@@ -8,8 +8,7 @@ at least half of the largest one, so that rounding does not choose.
 A prior is one more row, `1 / sigma` of that parameter against the noise of a coordinate, so that a parameter with a
 prior is always free.
 
-Measures of the poses are the condition number of the scaled columns, and the observability index
-`O1 = (s_1 ... s_p)^(1/p) / sqrt(N)` of the singular values in m and rad (Borm and Menq 1991).
+A measure of the poses is the condition number of the scaled columns.
 """
 
 from collections.abc import Collection
@@ -64,7 +63,6 @@ class Identifiability:
     free: IntArray  # (p,) indices of these; p is the rank
     fixed: tuple[Fixed, ...]  # all others
     condition_number: float  # of the scaled columns of `free`
-    observability: float  # the index O1
 
     @property
     def rank(self) -> int:
@@ -81,10 +79,10 @@ def triangle(J: FloatArray, extra: FloatArray | None = None) -> FloatArray:
 
 
 def identifiability(
-    model: ErrorModel, sample: Sample, x: FloatArray | None = None, *, excluded: Collection[str] = (),
-    prior: FloatArray | None = None, noise: float = NOISE,
+    model: ErrorModel, sample: Sample, *, excluded: Collection[str] = (), prior: FloatArray | None = None,
+    noise: float = NOISE,
 ) -> Identifiability:  # fmt: skip
-    """Find the parameters that the postures of `sample` determine near the errors `x` (P,), by default zero.
+    """Find the parameters that the postures of `sample` determine near the nominal arm.
 
     They depend only on the postures, whether orientation is measured, and the standard deviations `prior` (P,),
     infinite without a prior, relative to the `noise` of a coordinate.  Parameters in `excluded` are held.
@@ -94,17 +92,16 @@ def identifiability(
     ValueError
         If an excluded name is unknown.
     """
-    x = np.zeros(model.size) if x is None else x
     unknown = [name for name in excluded if name not in model.names and name not in model.replaced]
     if unknown:
         model.index(unknown[0])
-    R = _triangle_of(model, sample, x)
+    R = _triangle_of(model, sample, np.zeros(model.size))
     if prior is not None:
         R = np.vstack((R, np.diag(noise / prior)))
     allowed = np.array([name not in excluded for name in model.names])
     free, fixed = _independent(model, R, allowed, len(sample))
     fixed += [Fixed(old, "parallel_axes", ((new, 1.0),)) for old, new in model.replaced.items()]
-    return Identifiability(free, tuple(fixed), condition_number(R[:, free]), observability(R[:, free], len(sample)))
+    return Identifiability(free, tuple(fixed), condition_number(R[:, free]))
 
 
 def shows_size(
@@ -154,14 +151,6 @@ def condition_number(R: FloatArray) -> float:
         return 1.0
     s = la.svdvals(R / np.linalg.norm(R, axis=0))
     return float(s[0] / s[-1]) if s[-1] > 0.0 else float("inf")
-
-
-def observability(R: FloatArray, count: int) -> float:
-    """Return the index O1 of `R` (m, p), the Jacobian of `count` poses or its triangle; 0 if singular or empty."""
-    if R.shape[1] == 0:
-        return 0.0
-    s = la.svdvals(R)
-    return float(np.exp(np.log(s).mean()) / np.sqrt(count)) if s[-1] > 0.0 else 0.0
 
 
 def stand_ins(

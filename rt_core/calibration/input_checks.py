@@ -1,6 +1,7 @@
 """Checks of the input of a calibration: shapes, finite values, plausible sizes."""
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from rt_core.calibration.elements import FRAME
 from rt_core.calibration.error_model import ErrorModel
@@ -103,7 +104,7 @@ def _of_poses(q: FloatArray, measured: FloatArray) -> Sample:
     if wrong.any():
         i = int(wrong.argmax())
         raise CalibrationError(f"the quaternion of pose {i} (from 0) has length {length[i]:.6g}, not 1")
-    return Sample.of(q, measured[:, :3], rotations_from_quaternions(quaternion / length[:, None]))
+    return Sample.of(q, measured[:, :3], Rotation.from_quat(quaternion).as_matrix())
 
 
 def _check_numbers(what: str, values: FloatArray) -> None:
@@ -128,17 +129,6 @@ def _numbered(what: str, numbers: IntArray, count: int, use: BoolArray, *, must_
     if must_fit and missing.size:
         raise CalibrationError(f"{what} {int(missing[0])} (from 0) has no pose to fit: leave its poses out")
     return found.astype(np.int64)
-
-
-def rotations_from_quaternions(quaternions: FloatArray) -> FloatArray:
-    """Return the rotations (N, 3, 3) of unit quaternions x, y, z, w (N, 4)."""
-    x, y, z, w = quaternions.T
-    rows = [
-        [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
-        [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
-        [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
-    ]
-    return np.ascontiguousarray(np.array(rows).transpose(2, 0, 1))
 
 
 def check_excluded(model: ErrorModel, settings: CalibrationSettings) -> None:

@@ -89,11 +89,11 @@ class PosePlan:
         return PosePlan(*parts, self.radii, self.wanted, self.dexterity[rows])
 
 
-def reach_of(geometry: Geometry, seed: int = 0) -> float:
+def reach_of(geometry: Geometry) -> float:
     """Return the largest distance of the measured frame from the base [m] over random postures in the limits."""
     model = error_model(geometry, base=False, tool=False)
     lower, upper = limits_of(model)
-    q = np.random.default_rng(seed).uniform(lower, upper, (_REACH_POSTURES, geometry.n))
+    q = np.random.default_rng(0).uniform(lower, upper, (_REACH_POSTURES, geometry.n))
     positions, _ = model.predict(q, np.zeros(model.size))
     return float(np.linalg.norm(positions, axis=1).max())
 
@@ -146,13 +146,13 @@ def fibonacci_plan(
 
 
 def judged_poses(
-    geometry: Geometry, q: FloatArray, *, base: bool = True, tool: bool = True, orientation: bool = False
+    geometry: Geometry, q: FloatArray, *, orientation: bool
 ) -> tuple[Identifiability, FloatArray, Observability]:
     """Return what a calibration at postures `q` (N, n) determines, its Jacobian (N, k, p), and the indices.
 
     Raises `PlanningError` if the poses determine nothing.
     """
-    model = error_model(geometry, base=base, tool=tool, orientation=orientation)
+    model = error_model(geometry, orientation=orientation)
     nothing = np.zeros(model.size)
     positions, rotations = model.predict(q, nothing)
     sample = Sample.of(q, positions, rotations if orientation else None)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg as la
 
-from rt_core.calibration import _robust as robust
 from rt_core.calibration._inverse import limits_of
 from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.fit import Objective
 from rt_core.calibration.sample import Sample
 from rt_core.calibration.uncertainty import Dependence
+from rt_core.robust_loss import loss_weights
 from rt_core.types import FloatArray, IntArray
 
 #: Errors below this are rounding [m].
@@ -78,7 +78,7 @@ def expected_error(
     spread = student * (max(dependence.ratio, 1.0) if dependence.found else 1.0)
     per_row = np.sqrt(spread) * np.repeat(noise, 3)[: sample.width]
     residual = model.residual(sample, x)
-    weight = robust.weights(np.linalg.norm(residual / objective.per_row, axis=1), objective.loss, objective.limit)
+    weight = loss_weights(np.linalg.norm(residual / objective.per_row, axis=1), objective.loss, objective.limit)
     root = np.sqrt(weight)[:, None] / per_row
     J = (model.jacobian(sample, x, used) * root[:, :, None]).reshape(-1, used.size)
     gradient = J.T @ (root * residual).ravel() + K * x[used]

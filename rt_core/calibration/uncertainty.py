@@ -18,6 +18,7 @@ import scipy.linalg as la
 from rt_core.calibration import _robust as robust
 from rt_core.calibration.fit import Objective, gauss_newton_step
 from rt_core.calibration.identifiability import triangle
+from rt_core.robust_loss import loss_weights
 from rt_core.types import FloatArray, IntArray
 
 #: Few, because errors may be correlated over much of a recording, but enough to show their spread.
@@ -80,7 +81,7 @@ def statistics(objective: Objective) -> Statistics:
     columns = R[:, free]
     whitening = _whitening(columns)
     left = max(residual.size - objective.spent(), 1.0)
-    weighted = robust.weights(u, objective.loss, objective.limit)[:, None] * residual
+    weighted = loss_weights(u, objective.loss, objective.limit)[:, None] * residual
     scores, shares = _of_blocks(J[:, :, free], weighted, whitening)
     dependence = _dependence(scores, shares, factor * slope**2, left)
     covariance = factor * whitening @ whitening.T

@@ -8,6 +8,7 @@ prior torque is from the same link columns.  Samples are padded to whole blocks,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from rt_core.jit import kernel
 from rt_core.model import friction as laws
 from rt_core.model.parameters import ParameterLayout, standard_layout, standard_parameters
 from rt_core.model.regressor import BLOCK, joint_column, link_columns
-from rt_core.model.regressor_adjoint import link_columns_adjoint
+from rt_core.model.regressor_adjoint import AdjointWork, link_columns_adjoint
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray, IntArray
 
@@ -25,25 +26,33 @@ _SIGNED = (laws.LAW_COULOMB, laws.LAW_BREAKAWAY, laws.LAW_LOAD)
 _GROUP = 24
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Tables of the columns that are kept, and of the terms of the torque."""
+class ColumnTables(NamedTuple):
+    """Arm, columns and terms of the torque for the kernels."""
 
-    count: int
+    geometry: FloatArray  # (n, 37)
+    gravity: FloatArray  # (3,)
+    inertial: FloatArray  # (n, 10) link parameters, zero where unknown
     copies: IntArray  # (c, 2) link columns that are kept: `(k * n + j) * 10 + element` and the row of `Y`
-    row_start: IntArray  # (n + 1,); see the module docstring
-    row_column: IntArray  # (R,), likewise
     law: IntArray  # (E,) joint effects that are kept or known, as in `ParameterLayout`
     shape: FloatArray  # (E, 3)
     motor: FloatArray  # (E, n)
     theta: FloatArray  # (E,) their values in the prior torque
     row: IntArray  # (E, n) row of `Y` of the effect in each joint's torque; -1 where it is not kept
-    inertial: FloatArray  # (n, 10) link parameters, zero where unknown
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Columns that are kept, and their tables."""
+
+    count: int
+    row_start: IntArray  # (n + 1,); see the module docstring
+    row_column: IntArray  # (R,), likewise
+    tables: ColumnTables
     signed: BoolArray  # (E,) effects with a sign that the model does not smooth
 
     def smooth(self, width: float) -> None:
         """Replace signs that the model does not smooth by `tanh(v/width)`; zero restores the signs."""
-        self.shape[self.signed, 2] = width
+        self.tables.shape[self.signed, 2] = width
 
     @classmethod
     def of(cls, model: RobotModel, layout: ParameterLayout) -> Columns:
@@ -86,25 +95,25 @@ class Columns:
             starts.append(len(columns))
         shape = np.array([key[1] for key in keys]).reshape(-1, 3)
         law = np.array([key[0] for key in keys], dtype=np.int64)
-        return cls(
-            len(layout), np.array(copies, dtype=np.int64).reshape(-1, 2), np.array(starts),
-            np.array(columns, dtype=np.int64), law, shape, motor, np.array(theta), rows,
+        tables = ColumnTables(
+            model.geometry, np.asarray(model.gravity, dtype=np.float64),
             np.zeros((n, 10)) if model.inertial is None else np.ascontiguousarray(model.inertial, dtype=np.float64),
-            np.isin(law, _SIGNED) & (shape[:, 2] == 0.0),
+            np.array(copies, dtype=np.int64).reshape(-1, 2), law, shape, motor, np.array(theta), rows,
         )  # fmt: skip
+        signed = np.isin(law, _SIGNED) & (shape[:, 2] == 0.0)
+        return cls(len(layout), np.array(starts), np.array(columns, dtype=np.int64), tables, signed)
 
 
 @kernel
 def fill_columns(
-    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, copies: IntArray, law: IntArray, shape: FloatArray,
-    motor: FloatArray, theta: FloatArray, row: IntArray, states: FloatArray, count: int, Y: FloatArray,
-    load: FloatArray, tau: FloatArray,
-) -> None:  # fmt: skip
+    tables: ColumnTables, states: FloatArray, count: int, Y: FloatArray, load: FloatArray, tau: FloatArray
+) -> None:
     """Write columns `Y` (R, m), link torque `load` (n, m) and torque `tau` (n, m) at `states` (3, n, m).
 
     `m` is a multiple of the block; only the first `count` samples count.  Without rows in `Y` only torque is computed.
     """
     n, m = tau.shape
+    geometry, gravity, inertial, copies, law, shape, motor, theta, row = tables
     state = np.zeros((4, n, BLOCK))
     links = np.zeros((n, n, 10 * BLOCK))
     value = np.zeros(BLOCK)
@@ -177,16 +186,15 @@ def gram(Y: FloatArray, row_start: IntArray, row_column: IntArray, scale: float,
 
 @kernel
 def columns_adjoint(
-    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, copies: IntArray, law: IntArray, shape: FloatArray,
-    motor: FloatArray, theta: FloatArray, row: IntArray, states: FloatArray, load: FloatArray, Y_bar: FloatArray,
-    tau_bar: FloatArray, states_bar: FloatArray, motion: FloatArray, screws: FloatArray, screws_bar: FloatArray,
-    work: FloatArray,
+    tables: ColumnTables, states: FloatArray, load: FloatArray, Y_bar: FloatArray, tau_bar: FloatArray,
+    states_bar: FloatArray, work: AdjointWork,
 ) -> None:  # fmt: skip
     """Add to `states_bar` (3, n, m) the derivative of `sum(Y_bar * Y) + sum(tau_bar * tau)` by the states.
 
-    Arguments as in `fill_columns`; the last four are scratch (`rt_core.model.regressor_adjoint.adjoint_work`).
+    Arguments as in `fill_columns`.
     """
     n, m = tau_bar.shape
+    geometry, gravity, inertial, copies, law, shape, motor, theta, row = tables
     state = np.zeros((3, n, BLOCK))
     found = np.zeros((3, n, BLOCK))
     link_bar = np.zeros((n, BLOCK))
@@ -257,10 +265,7 @@ def columns_adjoint(
             origin = np.uint64(copies[c, 1] * m + start)
             for b in range(np.uint64(BLOCK)):
                 bar_flat[target + b] += Y_flat[origin + b]
-        link_columns_adjoint(
-            geometry, gravity, state[0], state[1], state[2], bar, found[0], found[1], found[2],
-            motion, screws, screws_bar, work,
-        )  # fmt: skip
+        link_columns_adjoint(geometry, gravity, state, bar, found, work)
         for s in range(3):
             for i in range(n):
                 for b in range(BLOCK):

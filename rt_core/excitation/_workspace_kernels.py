@@ -251,11 +251,11 @@ def workspace_shares_at(workspace: WorkspaceLimits, model: RobotModel, q: FloatA
 
 
 def always_touching(
-    workspace: WorkspaceLimits, model: RobotModel, lower: FloatArray, upper: FloatArray, postures: int = 1000
+    workspace: WorkspaceLimits, model: RobotModel, lower: FloatArray, upper: FloatArray
 ) -> tuple[str, ...]:
-    """Return the pairs of bodies that are too near each other in all of `postures` random postures in the limits."""
+    """Return the pairs of bodies that are too near each other in all of 1000 random postures in the limits."""
     if not workspace.pair_names:
         return ()
-    q = np.random.default_rng(0).uniform(lower, upper, size=(postures, lower.size))
+    q = np.random.default_rng(0).uniform(lower, upper, size=(1000, lower.size))
     beyond = workspace_shares_at(workspace, model, q)[-len(workspace.pair_names) :]
     return tuple(name for name, row in zip(workspace.pair_names, beyond, strict=True) if (row > 0.0).all())

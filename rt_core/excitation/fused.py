@@ -27,7 +27,7 @@ from rt_core.excitation.fourier import Basis
 from rt_core.excitation.objective import Excitation
 from rt_core.jit import jit, kernel
 from rt_core.model.regressor import BLOCK
-from rt_core.model.regressor_adjoint import adjoint_work
+from rt_core.model.regressor_adjoint import AdjointWork, adjoint_work
 from rt_core.types import FloatArray
 
 #: Rows of a joint among the shares.
@@ -167,10 +167,6 @@ class FusedEvaluation:
         m = -(-self.count // BLOCK) * BLOCK
         self._basis = np.ascontiguousarray(grid.stacked(m))
         c = self.columns
-        self._tables = (
-            model.geometry, np.asarray(model.gravity, dtype=np.float64), c.inertial, c.copies, c.law, c.shape, c.motor,
-            c.theta, c.row,
-        )  # fmt: skip
         limits = constraints.limits
         self._torque = constraints.torque is not None
         effort = limits.effort if self._torque else np.full(n, np.inf)
@@ -189,7 +185,7 @@ class FusedEvaluation:
         self._points, self._force = np.zeros((2, workspace.link.size, 3, m))
         self._nearest = np.zeros((workspace.reach.size, 2, m))
         self._gram = np.zeros((c.count, c.count))
-        self._work: tuple[FloatArray, ...] | None = None
+        self._work: AdjointWork | None = None
 
     def evaluate(self, C: FloatArray) -> tuple[float, float]:
         """Return the measure and the sum of all relative excesses over limits of coefficients `C` (n, 1 + 2H)."""
@@ -237,7 +233,7 @@ class FusedEvaluation:
                 workspace_shares_adjoint(
                     self._points, self._regions, self._nearest, padded[JOINT_ROWS * n :], self._force
                 )
-                geometry, workspace = self._tables[0], self.constraints.workspace
+                geometry, workspace = self.columns.tables.geometry, self.constraints.workspace
                 points_adjoint(geometry, self._frames, workspace.link, self._points, self._force, self._wrench, bar[0])
         if slow_bar is not None:
             width = self.constraints.slow_velocity
@@ -258,7 +254,7 @@ class FusedEvaluation:
                 )
         if self._work is None:
             self._work = adjoint_work(n)
-        columns_adjoint(*self._tables, self._states, self._load, self._Y_bar, tau_bar, bar, *self._work)
+        columns_adjoint(self.columns.tables, self._states, self._load, self._Y_bar, tau_bar, bar, self._work)
         out = np.empty((n, self._basis.shape[1]))
         series_adjoint(self._basis, bar, out)
         return out
@@ -271,10 +267,10 @@ class FusedEvaluation:
 
     def _run(self, C: FloatArray) -> None:
         series_states(self._basis, C, self._states)
-        fill_columns(*self._tables, self._states, self.count, self._Y, self._load, self._tau)
+        fill_columns(self.columns.tables, self._states, self.count, self._Y, self._load, self._tau)
 
     def _place(self) -> None:
-        geometry, workspace = self._tables[0], self.constraints.workspace
+        geometry, workspace = self.columns.tables.geometry, self.constraints.workspace
         workspace_points(geometry, self._states[0], workspace.link, workspace.local, self._frames, self._points)
         workspace_shares(self._points, self._regions, self._shares[JOINT_ROWS * self._tau.shape[0] :], self._nearest)
 
@@ -315,5 +311,5 @@ class FusedEvaluation:
         for s in range(3):
             padded[s, :, :count] = states[s].T
         load, tau = np.zeros((n, m)), np.zeros((n, m))
-        fill_columns(*self._tables, padded, count, np.zeros((0, m)), load, tau)
+        fill_columns(self.columns.tables, padded, count, np.zeros((0, m)), load, tau)
         return tau[:, :count]

@@ -1,23 +1,18 @@
 """Capsules that cover the collision shapes of a URDF.
 
 A sphere is a capsule, and a cylinder one with round caps.  A box is covered by the capsule along its longest edge whose
-radius is half the diagonal of its cross-section.  A mesh is covered as its bounding box, which the caller provides.
+radius is half the diagonal of its cross-section.  Meshes are not read.
 Capsules enclose the shapes, so that distances are too small rather than too large.
 """
 
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
 from rt_core.excitation.shapes import Capsule
 from rt_core.model.urdf import UrdfError, link_placements, rotation_from_rpy
 from rt_core.types import FloatArray
-
-#: Returns the low and high corner (3,) of the mesh with this file name, in its own units.
-Bounds: TypeAlias = Callable[[str], tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True)
@@ -30,22 +25,11 @@ class UrdfCapsules:
     moving: tuple[str, ...]
 
 
-def capsules_from_urdf(
-    text: str, *, base_link: str | None = None, tip_link: str | None = None, bounds: Bounds | None = None
-) -> UrdfCapsules:
+def capsules_from_urdf(text: str, *, base_link: str | None = None, tip_link: str | None = None) -> UrdfCapsules:
     """Cover each `<collision>` of the arm between two links, of its base and of fixed surroundings with a capsule.
 
-    Parameters
-    ----------
-    text, base_link, tip_link
-        As for `rt_core.model.urdf.chain_from_urdf`, with the same numbers of links.
-    bounds : callable or None
-        See `Bounds`; without it meshes are listed as unread.
-
-    Raises
-    ------
-    UrdfError
-        If the URDF is not of an arm, or a shape is not a box, cylinder, sphere or mesh, or has no size.
+    Arguments and numbers of links are as for `rt_core.model.urdf.chain_from_urdf`.  Raises `UrdfError` if the URDF is
+    not of an arm, or a shape is not a box, cylinder, sphere or mesh, or has no size.
     """
     placed = link_placements(text, base_link=base_link, tip_link=tip_link)
     found: list[Capsule] = []
@@ -67,17 +51,17 @@ def capsules_from_urdf(
             shape = None if geometry is None else next(iter(geometry), None)
             if shape is None:
                 raise UrdfError(f"{where}: <geometry> is missing or empty")
-            if shape.tag == "mesh" and bounds is None:
+            if shape.tag == "mesh":
                 unread.append(shape.get("filename") or name)
                 continue
-            axis, centre, radius = _capsule(shape, where, bounds)
+            axis, centre, radius = _capsule(shape, where)
             ends = (place.origin + place.rotation @ (shift + turned @ (centre + sign * axis)) for sign in (-1.0, 1.0))
             start, end = ((float(p[0]), float(p[1]), float(p[2])) for p in ends)
             found.append(Capsule(name, place.link, start, end, radius, base=place.base))
     return UrdfCapsules(tuple(found), tuple(unread), tuple(moving))
 
 
-def _capsule(shape: ET.Element, where: str, bounds: Bounds | None) -> tuple[FloatArray, FloatArray, float]:
+def _capsule(shape: ET.Element, where: str) -> tuple[FloatArray, FloatArray, float]:
     """Return half axis (3,), centre (3,) and radius of the capsule that covers a shape, in the shape's frame."""
     if shape.tag == "sphere":
         (radius,) = _numbers(shape, "radius", where, 1, None)
@@ -87,23 +71,12 @@ def _capsule(shape: ET.Element, where: str, bounds: Bounds | None) -> tuple[Floa
         half = 0.5 * _positive(length, "length", where)
         return np.array([0.0, 0.0, half]), np.zeros(3), _positive(radius, "radius", where)
     if shape.tag == "box":
-        half_edges = 0.5 * np.array([_positive(x, "size", where) for x in _numbers(shape, "size", where, 3, None)])
-        return _around(half_edges, np.zeros(3))
-    if shape.tag == "mesh" and bounds is not None:
-        scale = np.array(_numbers(shape, "scale", where, 3, (1.0, 1.0, 1.0)))
-        corners = np.array([scale * corner for corner in bounds(shape.get("filename") or "")])
-        low, high = corners.min(axis=0), corners.max(axis=0)
-        if not (np.isfinite(corners).all() and (high > low).any()):
-            raise UrdfError(f"{where}: the mesh has no size")
-        return _around(0.5 * (high - low), 0.5 * (low + high))
+        edges = 0.5 * np.array([_positive(x, "size", where) for x in _numbers(shape, "size", where, 3, None)])
+        longest = int(np.argmax(edges))
+        axis = np.zeros(3)
+        axis[longest] = edges[longest]
+        return axis, np.zeros(3), float(np.linalg.norm(np.delete(edges, longest)))
     raise UrdfError(f"{where}: <{shape.tag}> is not supported, expected box, cylinder, sphere or mesh")
-
-
-def _around(half: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    longest = int(np.argmax(half))
-    axis = np.zeros(3)
-    axis[longest] = half[longest]
-    return axis, centre, float(np.linalg.norm(np.delete(half, longest)))
 
 
 def _numbers(

@@ -20,7 +20,7 @@ from rt_core.excitation.errors import ExcitationError
 from rt_core.excitation.fourier import FourierSeries
 from rt_core.excitation.limits import Limits
 from rt_core.excitation.search import Pulse
-from rt_core.excitation.settings import SAME, ExcitationSettings, Optimiser
+from rt_core.excitation.settings import SAME, ExcitationSettings
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
@@ -28,6 +28,8 @@ from rt_core.types import FloatArray
 _SHIFTS = 64
 #: Offset of the seeds of validation trajectories from that of the first.
 APART = 1000
+#: Least difference from the first trajectory.
+MIN_DIFFERENCE = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,17 +61,15 @@ def difference(first: FourierSeries, second: FourierSeries, size: FloatArray) ->
 
 
 def design_validation(
-    model: RobotModel, settings: ExcitationSettings, first: ExcitationDesign, optimiser: Optimiser = "gradient",
-    seed: int = APART, least: float = 0.3, tries: int = 10, pulse: Pulse | None = None,
+    model: RobotModel, settings: ExcitationSettings, first: ExcitationDesign, *, seed: int = APART, tries: int = 10,
+    pulse: Pulse | None = None,
 ) -> Validation:  # fmt: skip
-    """Design a trajectory for validation, by searches from the seeds `seed`, `seed + 1`, ...
+    """Design a trajectory for validation, by searches with derivatives from the seeds `seed`, `seed + 1`, ...
 
     Parameters
     ----------
     settings : ExcitationSettings
         Of the second; its period must be that of the first.
-    least : float
-        Minimum difference; the first design that has it is returned.
     tries : int
         Maximum number of searches, those without a trajectory within the limits included.
     pulse : callable or None
@@ -82,8 +82,6 @@ def design_validation(
     ExcitationError
         If no search gives one that is different enough.
     """
-    if not 0.0 <= least < 1.0:
-        raise ExcitationError(f"the least difference must be at least 0 and below 1, not {least}")
     if tries < 1:
         raise ExcitationError(f"tries must be at least 1, not {tries}")
     limits = Limits.of(model, settings)
@@ -92,19 +90,20 @@ def design_validation(
     most, designs = 0.0, []
     for k in range(tries):
         report = None if pulse is None else partial(_share_of_tries, pulse, k, tries)
-        design = designer.design(optimiser, seed + k, pulse=report)
+        design = designer.design("gradient", seed + k, pulse=report)
         designs.append(design)
         if not design.accepted:
             continue
         found = difference(first.series, design.series, size)
-        if found >= least:
+        if found >= MIN_DIFFERENCE:
             return Validation(design, found)
         most = max(most, found)
     within = sum(design.accepted for design in designs)
     if not within:
         best_design(designs)  # raises with the violated limit
     raise ExcitationError(
-        f"none of {within} trajectories within the limits, of {tries} searches, differs from the first by {least:g}, "
+        f"none of {within} trajectories within the limits, of {tries} searches, differs from the first by "
+        f"{MIN_DIFFERENCE:g}, "
         f"the best by {most:.3g}: ask for less, or allow more tries"
     )
 

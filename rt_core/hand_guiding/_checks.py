@@ -38,15 +38,16 @@ def usable(sample: FloatArray, scalars: FloatArray, limits: FloatArray, state: F
 
 @jit
 def judge_residual(
-    limits: FloatArray, scalars: FloatArray, mass: FloatArray, bias: FloatArray, position: FloatArray,
-    friction: FloatArray, slack: FloatArray, applied: FloatArray, change: FloatArray, state: FloatArray,
-) -> None:  # fmt: skip
+    limits: FloatArray, scalars: FloatArray, mass: FloatArray, rows: FloatArray, state: FloatArray
+) -> None:
     """Update the filtered external torque by the model, and how long it has been too large.
 
     `residual = M dv/dt + bias + position + friction - applied` behind a low-pass is the momentum observer, which needs
     no acceleration.  The first sample is used only if torque is measured.
     """
-    n = bias.shape[0]
+    n = mass.shape[0]
+    bias, position, friction = rows[c.W_BIAS], rows[c.W_POSITION], rows[c.W_FRICTION]
+    slack, applied, change = rows[c.W_SLACK], rows[c.W_APPLIED], rows[c.W_CHANGE]
     dt = scalars[c.DT]
     gain = 1.0 if scalars[c.FIRST] != 0.0 else dt / (scalars[c.RESIDUAL_FILTER] + dt)
     for i in range(n):

@@ -55,15 +55,13 @@ def _observe(sample: FloatArray, scalars: FloatArray, state: FloatArray) -> None
 
 
 @jit
-def _friction(
-    effects: FloatArray, coordinates: FloatArray, q: FloatArray, v: FloatArray, load: FloatArray, position: FloatArray,
-    friction: FloatArray, slack: FloatArray,
-) -> None:  # fmt: skip
-    """Fill position-dependent torque, friction of moving coordinates, and its range at rest, each (n,).
+def _friction(effects: FloatArray, coordinates: FloatArray, q: FloatArray, v: FloatArray, rows: FloatArray) -> None:
+    """Fill position-dependent torque, friction of moving coordinates, and its range at rest, in `rows`.
 
     Within the deadband friction is anything up to breakaway, which counts as `slack` and not as a torque.
     """
     n = q.shape[0]
+    load, position, friction, slack = rows[c.W_BIAS], rows[c.W_POSITION], rows[c.W_FRICTION], rows[c.W_SLACK]
     for j in range(n):
         position[j] = friction[j] = slack[j] = 0.0
     for e in range(effects.shape[0]):
@@ -157,10 +155,9 @@ def cycle(
     mass = scratch[:n, :n]
     work = scratch[n : 2 * n, :37]
     rows = scratch[2 * n :, :n]
-    bias, weight, position, friction, slack, given, applied, change = (
-        rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], rows[7],
-    )  # fmt: skip
-    zero, wanted = rows[8], rows[9]
+    bias, weight, position = rows[c.W_BIAS], rows[c.W_WEIGHT], rows[c.W_POSITION]
+    given, applied, change = rows[c.W_GIVEN], rows[c.W_APPLIED], rows[c.W_CHANGE]
+    zero, wanted = rows[c.W_ZERO], rows[c.W_WANTED]
     delay = c.HISTORY + int(scalars[c.DELAY])
     for i in range(n):
         if scalars[c.HAS_TAU] != 0.0:
@@ -200,7 +197,7 @@ def cycle(
     for i in range(n):
         for j in range(n):
             mass[i, j] += rotor[i, j]
-    _friction(effects, coordinates, q, v, bias, position, friction, slack)
+    _friction(effects, coordinates, q, v, rows)
     if first:
         for i in range(n):
             start = weight[i] + position[i]
@@ -212,7 +209,7 @@ def cycle(
             state[c.OUT, i] = state[c.MEASURED, i]
             for h in range(c.HISTORY_ROWS):
                 state[c.HISTORY + h, i] = state[c.OUT, i]
-    judge_residual(limits, scalars, mass, bias, position, friction, slack, applied, change, state)
+    judge_residual(limits, scalars, mass, rows, state)
 
     left = _compensate(coordinates, v, scalars[c.FRICTION_SHARE], given)
     fed = 0.0

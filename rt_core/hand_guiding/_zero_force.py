@@ -108,7 +108,8 @@ class ZeroForceController:
         self.period_s = period_s
         n = model.n
         self._limits = limits_of(model, s, period_s)
-        self._gravity = np.array(model.model.gravity, dtype=np.float64)
+        gravity = np.array(model.model.gravity, dtype=np.float64)
+        self._arm = (model.arm, gravity, model.rotor, model.effects, model.coordinates, self._limits)
         self._scalars = np.zeros(c.SCALARS)
         self._scalars[c.FRICTION_SHARE] = s.compensated_share
         self._scalars[c.RESIDUAL_FILTER] = s.residual_filter_s
@@ -198,13 +199,9 @@ class ZeroForceController:
         scalars[c.STEP] = self.period_s if late else max(since - self._missing_s, 0.0)
         scalars[c.FIRST], scalars[c.LATE], scalars[c.GRIP] = float(first), float(late), self._grip
         scalars[c.GUIDING_SHARE], scalars[c.BEFORE_SHARE] = self._share, self._before
-        m = self.model
-        found = cycle(
-            m.arm, self._gravity, m.rotor, m.effects, m.coordinates, self._limits, scalars, self._sample, self._state,
-            self._scratch, self._finding,
-        )  # fmt: skip
+        found = cycle(*self._arm, scalars, self._sample, self._state, self._scratch, self._finding)
         if found != c.GOOD:
-            where = "" if found == c.FROZEN else f"{m.model.joints[int(self._finding[0])].name}: "
+            where = "" if found == c.FROZEN else f"{self.model.model.joints[int(self._finding[0])].name}: "
             return self._miss(where + _UNUSABLE[found], implausible=found != c.UNUSABLE, jumped=found == c.JUMPED)
         self._last_ns, self._missing_s = sample.t_bus_ns, 0.0
         self._implausible &= self._state_name is GuidingState.HOLD_REQUESTED
@@ -217,13 +214,10 @@ class ZeroForceController:
 
     def _warm_up(self) -> None:
         """Compile the kernels, or load them from the cache, on copies of the state."""
-        m, state, finding = self.model, self._state.copy(), self._finding.copy()
+        state, finding = self._state.copy(), self._finding.copy()
         scalars = self._scalars.copy()
         scalars[[c.SINCE, c.DT, c.STEP, c.FIRST]] = self.period_s, self.period_s, self.period_s, 1.0
-        cycle(
-            m.arm, self._gravity, m.rotor, m.effects, m.coordinates, self._limits, scalars, self._sample, state,
-            self._scratch, finding,
-        )  # fmt: skip
+        cycle(*self._arm, scalars, self._sample, state, self._scratch, finding)
         judge(self._limits, state, self.settings.residual_time_s, self.settings.limited_s, finding)
         put(self._limits, state, self._wanted, self.period_s)
 

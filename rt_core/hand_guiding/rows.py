@@ -16,7 +16,10 @@ HISTORY_ROWS = 6
 APART, UNFOLLOWED_TIME = HISTORY + HISTORY_ROWS, HISTORY + HISTORY_ROWS + 1
 STATE_ROWS = HISTORY + HISTORY_ROWS + 2
 
-SCRATCH_ROWS = 10  # beyond the mass matrix and the links' work rows
+# Rows of the scratch (SCRATCH_ROWS, n) beyond the mass matrix and the links' work rows: the model's torques, the torque
+# of friction at rest and what compensates it in motion, the torque that acted, the change of velocity.
+W_BIAS, W_WEIGHT, W_POSITION, W_FRICTION, W_SLACK, W_GIVEN, W_APPLIED, W_CHANGE, W_ZERO, W_WANTED = range(10)
+SCRATCH_ROWS = 10
 
 # Rows of the sample (SAMPLE_ROWS, n).
 S_Q, S_DQ, S_TAU = 0, 1, 2

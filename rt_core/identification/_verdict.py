@@ -16,10 +16,10 @@ from rt_core.identification.diagnostics.diagnosis import NEAR_NOISE, WELL_EXPLAI
 from rt_core.identification.diagnostics.forms import FORMS
 from rt_core.identification.estimate import Estimate
 from rt_core.identification.preprocess import Signals
-from rt_core.identification.robust import OUTLYING_WEIGHT
 from rt_core.identification.status import ParameterStatus
 from rt_core.identification.temperature import narrow_reasons, temperatures_of
 from rt_core.model.robot import RobotModel
+from rt_core.robust_loss import OUTLYING_WEIGHT
 from rt_core.types import FloatArray
 from rt_core.validation import Metrics
 

@@ -4,8 +4,7 @@ Backward elimination.  Khalil and Gautier drop the parameter with the largest re
 time, and stop by a bound on the growth of the error.  Here both steps are statistical tests.  They use the covariance
 `Cov` of the full fit (`rt_core.identification.uncertainty`), which includes the residuals' correlation in time:
 
-- a parameter may be dropped only while its interval, in the full and in the reduced model, holds the value it would be
-  fixed at;
+- a parameter may be dropped only while its interval, in the full and in the reduced model, holds zero;
 - all dropped parameters together must pass a Wald test in the full model: `d' Cov_dd^-1 d / k` is F-distributed with k
   and the effective number of residuals' degrees of freedom.
 """
@@ -22,7 +21,7 @@ from rt_core.identification.uncertainty import Uncertainty
 from rt_core.linear_algebra import lstsq
 from rt_core.types import BoolArray, FloatArray, IntArray
 
-LEVEL = 0.05
+LEVEL = 0.05  # of the tests
 _INDEPENDENT = 1e-6
 _NO_RESIDUAL = 1e-9  # as a share of the torque
 
@@ -33,16 +32,14 @@ class EssentialFit:
 
     kept: BoolArray  # (p,)
     dropped: IntArray  # (d,) the others in the order of their elimination; first those without data
-    solution: Solution  # fit of the parameters kept, the others at the prior, in the base parameters of the full model
+    solution: Solution  # fit of the parameters kept, the others zero, in the base parameters of the full model
     covariance: FloatArray  # (p, p), of the reduced fit, given the choice of parameters; zero for dropped ones
-    p_value: float  # of the joint test that all dropped parameters equal the prior; 1 if none was tested
-    torque_cost: FloatArray  # (n,) relative growth of each joint's residual standard deviation
+    p_value: float  # of the joint test that all dropped parameters are zero; 1 if none was tested
 
 
 def essential_parameters(
-    triangles: Sequence[JointTriangle], solution: Solution, uncertainty: Uncertainty, *, level: float = LEVEL,
-    prior: FloatArray | None = None, keep: BoolArray | None = None,
-) -> EssentialFit:  # fmt: skip
+    triangles: Sequence[JointTriangle], solution: Solution, uncertainty: Uncertainty, *, keep: BoolArray | None = None
+) -> EssentialFit:
     """Reduce a weighted fit of all base parameters to the essential ones.
 
     Parameters
@@ -50,22 +47,15 @@ def essential_parameters(
     triangles : sequence of JointTriangle
         The data of the fit.
     solution, uncertainty : Solution, Uncertainty
-        The full fit (OLS, WLS or IWLS), made with the same `prior`, and its covariance.
-    level : float
-        Level of the tests.
-    prior : (p,) float64, optional
-        Values of dropped parameters; zero by default.
+        The full fit (OLS, WLS or IWLS), and its covariance.
     keep : (p,) bool, optional
         Parameters that must not be dropped, such as undetermined ones, which may be large.
 
     Raises
     ------
     ValueError
-        If `level` is not between 0 and 1, the covariance is not finite, none of the parameters has data, or a joint is
-        fitted without any residual.
+        If the covariance is not finite, none of the parameters has data, or a joint is fitted without any residual.
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level is {level:g}: it must be between 0 and 1")
     full = uncertainty.covariance
     if not (np.isfinite(full).all() and np.isfinite(solution.theta).all()):
         raise ValueError("the fit or its covariance is not finite: nothing can be tested")
@@ -77,8 +67,7 @@ def essential_parameters(
                 "data hold no noise"
             )
     p = solution.theta.size
-    start = np.zeros(p) if prior is None else np.asarray(prior, dtype=np.float64)
-    stack = Stack(triangles, p, start)
+    stack = Stack(triangles, p)
     triangle = stack.reduced(solution.weighted_with)
     R, z = triangle[:p, :p], triangle[:p, p]
     noise = R @ full @ R.T  # covariance of the torque noise as the parameters see it
@@ -87,7 +76,7 @@ def essential_parameters(
         raise ValueError("no parameter has data: the regressor is zero")
     samples = float((stack.count / uncertainty.inflation).sum())
     freedom = max(samples - float(solution.rank), 1.0)
-    limit = float(special.stdtrit(freedom, 1.0 - 0.5 * level))
+    limit = float(special.stdtrit(freedom, 1.0 - 0.5 * LEVEL))
     whole, whole_covariance = _restricted(R, z, noise, kept)
     candidate = (
         kept & (np.ones(p, dtype=bool) if keep is None else ~keep) & (np.abs(whole) <= limit * _std(whole_covariance))
@@ -103,17 +92,14 @@ def essential_parameters(
         if not ratio[worst] <= limit:
             break
         value = _wald_p_value(whole, whole_covariance, [*tested, worst], freedom)
-        if value < level:
+        if value < LEVEL:
             break
         tested.append(worst)
         p_value = value
         kept[worst] = False
         offset, covariance = _restricted(R, z, noise, kept)
-    reduced = _solution(triangles, solution, kept, start)
-    return EssentialFit(
-        kept, np.array([*no_data, *tested], dtype=np.int64), reduced, covariance, p_value,
-        reduced.sigma / solution.sigma - 1.0,
-    )  # fmt: skip
+    reduced = _solution(triangles, solution, kept)
+    return EssentialFit(kept, np.array([*no_data, *tested], dtype=np.int64), reduced, covariance, p_value)
 
 
 def _std(covariance: FloatArray) -> FloatArray:
@@ -150,19 +136,14 @@ def _wald_p_value(offset: FloatArray, covariance: FloatArray, members: list[int]
     return float(special.fdtrc(len(members), freedom, max(statistic, 0.0) / len(members)))
 
 
-def _solution(triangles: Sequence[JointTriangle], full: Solution, kept: BoolArray, start: FloatArray) -> Solution:
+def _solution(triangles: Sequence[JointTriangle], full: Solution, kept: BoolArray) -> Solution:
     """Solve for the columns `kept`; return the solution in the base parameters of the full model."""
     number = np.cumsum(kept) - 1
-    parts = [
-        replace(
-            t, columns=number[t.columns[kept[t.columns]]], R=t.R[:, kept[t.columns]], z=t.z - t.R @ start[t.columns]
-        )
-        for t in triangles
-    ]
+    parts = [replace(t, columns=number[t.columns[kept[t.columns]]], R=t.R[:, kept[t.columns]]) for t in triangles]
     size = int(kept.sum())
-    found = Stack(parts, size, np.zeros(size)).decomposed(full.weighted_with, full.iterations)
-    theta = start.copy()
-    theta[kept] += found.theta
+    found = Stack(parts, size).decomposed(full.weighted_with, full.iterations)
+    theta = np.zeros(kept.size)
+    theta[kept] = found.theta
     root = np.zeros((kept.size, found.inverse_root.shape[1]))
     root[kept] = found.inverse_root
     return replace(found, theta=theta, inverse_root=root, supported=kept.copy())

@@ -24,6 +24,7 @@ from rt_core.identification.least_squares import JointTriangle, Solution, compre
 from rt_core.identification.least_squares import Method as Weighting
 from rt_core.identification.methods import SEARCHES, Constants, Formulation, Method
 from rt_core.identification.nonlinear.fit import ConstantEstimate, NonlinearFit, fit_torque
+from rt_core.identification.nonlinear.search import Search
 from rt_core.identification.physical.fit import ConsistentFit, fit_consistent, noise_inflation, viscous_scales
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings
 from rt_core.identification.robust import Loss, solve_robust
@@ -184,11 +185,12 @@ class _Job:
             rows = self.rows(self.model, self.base, self.signals, load_theta)
             return self._linear(self.model, self.base, rows, load_theta, None)
         weighting = cast(Weighting, options.method) if options.method in ("ols", "iwls") else "wls"
+        search = Search(
+            cast(Name, options.method) if is_search else "separable", options.formulation, weighting, options.seed,
+            options.starts, options.bounds, callback=self.callback,
+        )  # fmt: skip
         fit = fit_torque(
-            self.model, self.base, self.signals, self.settings,
-            method=cast(Name, options.method) if is_search else "separable",
-            formulation=options.formulation, weights=weighting, seed=options.seed, starts=options.starts,
-            bounds=options.bounds, callback=self.callback, start_s=self.start_s, stop_s=self.stop_s,
+            self.model, self.base, self.signals, self.settings, search, start_s=self.start_s, stop_s=self.stop_s,
             load_theta=load_theta,
         )  # fmt: skip
         robust = options.method == "iwls" and options.loss is not None
@@ -241,7 +243,7 @@ class _Job:
             use = rows.use & other.use
             exact = np.isin(base.layout.law, _EXACT)
             rows = replace(rows, use=use)
-            solution = solve_total(rows.Y, rows.tau, use, noise_covariance(plain.Y, other.Y, use, exact)).solution
+            solution = solve_total(rows.Y, rows.tau, use, noise_covariance(plain.Y, other.Y, use, exact))
             uncertainty = estimate_covariance(rows, solution)
         elif options.method == "iv":
             calm = smoothed(self.signals, _INSTRUMENT_BAND * self.settings.cutoff_hz, self.settings)

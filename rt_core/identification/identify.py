@@ -27,7 +27,6 @@ from rt_core.identification.estimate import Estimate, EstimatorOptions, estimate
 from rt_core.identification.least_squares import Solution
 from rt_core.identification.methods import Method
 from rt_core.identification.preprocess import Signals, SignalSettings, Velocity
-from rt_core.identification.robust import OUTLYING_WEIGHT
 from rt_core.identification.rows import Rows, build_rows
 from rt_core.identification.status import ParameterStatus, parameter_status
 from rt_core.identification.temperature import temperatures_of, unseen
@@ -36,6 +35,7 @@ from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
 from rt_core.optimise.run import Callback
+from rt_core.robust_loss import OUTLYING_WEIGHT
 from rt_core.types import BoolArray, FloatArray
 from rt_core.validation import Metrics, torque_metrics
 

@@ -78,10 +78,8 @@ def smoothed(signals: Signals, cutoff_hz: float, settings: SignalSettings) -> Si
     return replace(signals, pieces=tuple(pieces))
 
 
-def solve_instrumental(
-    Y: FloatArray, tau: FloatArray, use: BoolArray, Z: FloatArray, prior: FloatArray | None = None
-) -> InstrumentalSolution:
-    """Estimate the base parameters by instrumental variables.
+def solve_instrumental(Y: FloatArray, tau: FloatArray, use: BoolArray, Z: FloatArray) -> InstrumentalSolution:
+    """Estimate the base parameters by instrumental variables; zero in directions without data or instruments.
 
     Parameters
     ----------
@@ -89,8 +87,6 @@ def solve_instrumental(
         Regressor and instruments, filtered alike.
     tau : (K, n) float64
         Torque; `use` (K, n) the rows in use, of both.
-    prior : (p,) float64, optional
-        Value of directions without data or without instruments; zero if there is none.
 
     Raises
     ------
@@ -104,8 +100,7 @@ def solve_instrumental(
     check_torque(tau, use)
     triangles = compress(np.concatenate((Z, Y), axis=1), tau, use)
     check_row_count(triangles, p)
-    start = np.zeros(p) if prior is None else np.asarray(prior, dtype=np.float64)
-    stack = Stack(triangles, 2 * p, np.concatenate((np.zeros(p), start)))
+    stack = Stack(triangles, 2 * p)
     sigma = np.ones(n)
     found = _solve(stack, sigma, 1)
     for iteration in range(2, _LIMIT + 1):
@@ -139,17 +134,16 @@ def _solve(stack: Stack, sigma: FloatArray, iteration: int) -> InstrumentalSolut
     if not strong.any():
         raise ValueError("the instruments do not correlate with the regressor: check that both belong to one motion")
     inverse_root = basis @ right[strong].T / correlation[strong]
-    step = inverse_root @ (left[:, strong].T @ (U.T @ z))
+    theta = inverse_root @ (left[:, strong].T @ (U.T @ z))
     # Free directions: those without data, and those without strong instruments.
     known = basis @ right[strong].T @ right[strong] @ (size[kept, None] * axes[kept] * safe)
     free = safe[:, None] * (np.eye(p) - known) / safe
     supported = (np.linalg.norm(free, axis=1) < FREE_SHARE) & (length > 0.0)
     inverse = (Vt[spanned].T / values[spanned]) @ U.T / np.where(scale > 0.0, scale, 1.0)[:, None]
-    theta = stack.prior[p:] + step
     shares = stack.rows[: stack.used, p : 2 * p] @ inverse_root
     leverage = stack.per_joint(np.einsum("ij,ij->i", shares, shares)) / sigma**2
     leverage *= strong.sum() / max(float(leverage.sum()), 1.0)
-    spread = stack.spread(np.concatenate((np.zeros(p), step)), leverage)
+    spread = stack.spread(np.concatenate((np.zeros(p), theta)), leverage)
     raw = singular_values(weighted)
     condition, scaled = (float(x[0] / x[-1]) if x[-1] > 0.0 else float("inf") for x in (raw, size))
     solution = Solution(

@@ -194,7 +194,7 @@ def compress(
 class Solution:
     """Least-squares estimate."""
 
-    theta: FloatArray  # (p,) base parameters; directions without data stay at the prior
+    theta: FloatArray  # (p,) base parameters; directions without data stay at zero
     sigma: FloatArray  # (n,) residual standard deviation per joint [N*m], corrected for the parameters fitted
     # (n,) the standard deviations that the rows were divided by in this solve; ones for `ols`
     weighted_with: FloatArray
@@ -210,11 +210,11 @@ class Solution:
 class Stack:
     """The stacked triangles of all joints, to be weighted and solved repeatedly.
 
-    `rows` (m, p + 1) holds `[R_j z_j]` with `z_j` counted from the prior; the first row of joint `j` is `first[j]`.
+    `rows` (m, p + 1) holds `[R_j z_j]`, `joint` (m,) the joint of each row.
     """
 
-    def __init__(self, triangles: Sequence[JointTriangle], p: int, prior: FloatArray) -> None:
-        self.p, self.prior = p, prior
+    def __init__(self, triangles: Sequence[JointTriangle], p: int) -> None:
+        self.p = p
         sizes = np.array([t.R.shape[0] for t in triangles])
         self.joint = np.repeat(np.arange(len(triangles)), sizes)
         self.count = np.array([t.count for t in triangles], dtype=np.float64)
@@ -224,7 +224,7 @@ class Stack:
         at = 0
         for t in triangles:
             self.rows[at : at + t.R.shape[0], t.columns] = t.R
-            self.rows[at : at + t.R.shape[0], p] = t.z - t.R @ prior[t.columns]
+            self.rows[at : at + t.R.shape[0], p] = t.z
             at += t.R.shape[0]
 
     def reduced(self, sigma: FloatArray) -> FloatArray:
@@ -238,15 +238,15 @@ class Stack:
         """Return the sums (n,) of `x` (m,) over each joint's rows."""
         return np.asarray(np.bincount(self.joint, weights=x, minlength=self.count.size), dtype=np.float64)
 
-    def spread(self, step: FloatArray, leverage: FloatArray) -> FloatArray:
-        """Return the residual standard deviations (n,) at `prior + step`."""
-        e = self.rows[: self.used, self.p] - self.rows[: self.used, : self.p] @ step
+    def spread(self, theta: FloatArray, leverage: FloatArray) -> FloatArray:
+        """Return the residual standard deviations (n,) at `theta` (p,)."""
+        e = self.rows[: self.used, self.p] - self.rows[: self.used, : self.p] @ theta
         out = np.sqrt((self.per_joint(e * e) + self.rest) / np.maximum(self.count - leverage, 1.0))
         # A joint without any residual would get infinite weight.
         return np.asarray(np.maximum(out, 1e-9 * max(float(out.max()), 1e-12)))
 
     def quick(self, sigma: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """Return step from the prior and residual spread by one triangular solve; None if the rank may be deficient."""
+        """Return parameters and residual spread by one triangular solve; None if the rank may be deficient."""
         triangle = self.reduced(sigma)
         R = triangle[: self.p, : self.p]
         scale = np.sqrt(np.einsum("ij,ij->j", R, R))
@@ -255,10 +255,10 @@ class Stack:
         reciprocal, _ = lapack.dtrcon(np.asfortranarray(R / scale))
         if not reciprocal > _SAFE_CONDITION:
             return None
-        step = np.asarray(la.solve_triangular(R, triangle[: self.p, self.p], check_finite=False))
+        theta = np.asarray(la.solve_triangular(R, triangle[: self.p, self.p], check_finite=False))
         shares = la.solve_triangular(R, self.rows[: self.used, : self.p].T, trans="T", check_finite=False)
         leverage = self.per_joint(np.einsum("ij,ij->j", shares, shares)) / sigma**2
-        return step, self.spread(step, leverage)
+        return theta, self.spread(theta, leverage)
 
     def decomposed(self, sigma: FloatArray, iterations: int) -> Solution:
         """Solve by singular values, with rank, support, condition numbers and leverage."""
@@ -272,14 +272,14 @@ class Stack:
         rank = int(kept.sum())
         supported = (Vt[~kept] ** 2).sum(axis=0) < 1e-8 if rank < p else np.ones(p, dtype=bool)
         inverse_root = (Vt[kept].T / values[kept]) / safe[:, None]
-        step = inverse_root @ (U[:, kept].T @ z)
+        theta = inverse_root @ (U[:, kept].T @ z)
         raw = singular_values(R)
         shares = self.rows[: self.used, :p] @ inverse_root
         leverage = self.per_joint(np.einsum("ij,ij->i", shares, shares)) / sigma**2
         conditions = _condition_numbers(raw, values, int((scale > 0.0).sum()))
         return Solution(
-            self.prior + step, self.spread(step, leverage), sigma, inverse_root, np.asarray(supported), rank,
-            *conditions, leverage, iterations,
+            theta, self.spread(theta, leverage), sigma, inverse_root, np.asarray(supported), rank, *conditions,
+            leverage, iterations,
         )  # fmt: skip
 
 
@@ -297,14 +297,14 @@ def _condition_numbers(raw: FloatArray, scaled: FloatArray, alive: int) -> tuple
 
 
 def solve(
-    triangles: Sequence[JointTriangle], p: int, method: Method = "wls", prior: FloatArray | None = None, *,
-    tolerance: float = _IWLS_TOLERANCE, limit: int = _IWLS_LIMIT,
+    triangles: Sequence[JointTriangle], p: int, method: Method = "wls", *, tolerance: float = _IWLS_TOLERANCE,
+    limit: int = _IWLS_LIMIT,
 ) -> Solution:  # fmt: skip
     """Estimate `p` base parameters.
 
     `ols` gives every joint the same weight.  `wls` divides each joint's rows by its residual standard deviation under
     OLS (Zhang et al. 2025).  `iwls` repeats that until no parameter changes by more than `tolerance` times the largest
-    one, at most `limit` times.  Directions without excitation keep the value of `prior` (p,), zero by default.
+    one, at most `limit` times.  Directions without excitation stay at zero.
 
     Raises
     ------
@@ -314,7 +314,7 @@ def solve(
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
     check_row_count(triangles, p)
-    stack = Stack(triangles, p, np.zeros(p) if prior is None else np.asarray(prior, dtype=np.float64))
+    stack = Stack(triangles, p)
     sigma = np.ones(len(triangles))
     if method == "ols":
         return stack.decomposed(sigma, 1)
@@ -324,13 +324,13 @@ def solve(
         found = stack.quick(sigma)
         if found is None:
             full = stack.decomposed(sigma, iteration)
-            found = full.theta - stack.prior, full.sigma
-        step, spread = found
+            found = full.theta, full.sigma
+        theta, spread = found
         if previous is not None:
-            moved = np.abs(step - previous).max()
-            if moved <= tolerance * np.abs(stack.prior + step).max():
+            moved = np.abs(theta - previous).max()
+            if moved <= tolerance * np.abs(theta).max():
                 return stack.decomposed(sigma, iteration)
-        previous, sigma = step, spread
+        previous, sigma = theta, spread
     return stack.decomposed(sigma, iteration + 1)
 
 

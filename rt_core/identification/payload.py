@@ -24,7 +24,7 @@ from rt_core.identification.physical.newton import descend
 from rt_core.identification.physical.prior import Blocks, ConsistencyError
 from rt_core.linear_algebra import svd
 from rt_core.model.base import BaseParameters, payload_columns
-from rt_core.model.inertia import inertial_vector, mass_com_inertia
+from rt_core.model.inertia import inertial_vector
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 
@@ -56,16 +56,6 @@ class Payload:
     # (10, 10) posterior covariance of `phi`; that of the prior in undetermined directions
     phi_covariance: FloatArray | None
     scatter: float  # rms of the residuals of `estimate` relative to the noise; about 1 for a good fit
-
-    @property
-    def mass_com_inertia(self) -> tuple[float, FloatArray, FloatArray]:
-        """Mass [kg], centre of mass (3,) [m] and inertia about it (3, 3) [kg*m^2], in axes of the flange.
-
-        Raises `ValueError` if there is no payload.
-        """
-        if self.phi is None:
-            raise ValueError("no payload: its mass is not significantly above zero")
-        return mass_com_inertia(self.phi)
 
 
 def payload_from_rows(

@@ -17,14 +17,13 @@ import numpy as np
 
 from rt_core.identification.least_squares import Solution, Stack, check_row_count, check_torque, compress
 from rt_core.jit import kernel
+from rt_core.robust_loss import OUTLYING_WEIGHT, loss_slopes, loss_weights
 from rt_core.statistics import NORMAL_MAD
 from rt_core.types import BoolArray, FloatArray, IntArray
 
 Loss = Literal["bisquare", "huber"]
 #: Residual, in standard deviations, from which rows lose weight: 95 % efficiency without outliers.
 TUNING: dict[Loss, float] = {"bisquare": 4.685, "huber": 1.345}
-#: Weight below which a row counts as an outlier.
-OUTLYING_WEIGHT = 0.25
 _TOLERANCE = 1e-5
 _LIMIT = 200
 _ROUGH = 0.1  # the convex loss only has to reach the right basin ...
@@ -44,22 +43,6 @@ class RobustSolution:
     weights: FloatArray  # (K, n) between 0 and 1; zero for rows not in use
     outlying: FloatArray  # (n,) share of each joint's rows that count as outliers
     converged: bool
-
-
-def weight(u: FloatArray, loss: Loss) -> FloatArray:
-    """Return the weight `psi(u) / u` of standardised residuals."""
-    x = np.abs(u) / TUNING[loss]
-    if loss == "huber":
-        return 1.0 / np.maximum(x, 1.0)
-    return np.where(x < 1.0, (1.0 - x**2) ** 2, 0.0)
-
-
-def slope(u: FloatArray, loss: Loss) -> FloatArray:
-    """Return the derivative of `psi` at standardised residuals."""
-    x = np.abs(u) / TUNING[loss]
-    if loss == "huber":
-        return (x <= 1.0).astype(np.float64)
-    return np.where(x < 1.0, (1.0 - x**2) * (1.0 - 5.0 * x**2), 0.0)
 
 
 @kernel
@@ -84,14 +67,11 @@ def _gradient(Y: FloatArray, psi: FloatArray, columns: IntArray, factor: float, 
         out[columns[c]] += factor * total
 
 
-def solve_robust(
-    Y: FloatArray, tau: FloatArray, use: BoolArray, loss: Loss = "bisquare", prior: FloatArray | None = None, *,
-    tolerance: float = _TOLERANCE, limit: int = _LIMIT,
-) -> RobustSolution:  # fmt: skip
+def solve_robust(Y: FloatArray, tau: FloatArray, use: BoolArray, loss: Loss = "bisquare") -> RobustSolution:
     """M-estimate of the base parameters from `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n).
 
     Starts from OLS, continues with Huber's convex loss and scales that follow the residuals, and ends with `loss` and
-    fixed scales, when no combination of parameters moves by more than `tolerance` of its standard deviation.
+    fixed scales, when no combination of parameters moves by more than 1e-5 of its standard deviation.
 
     Raises
     ------
@@ -105,8 +85,7 @@ def solve_robust(
     triangles = compress(Y, tau, use)
     check_row_count(triangles, p)
     check_torque(tau, use)
-    start = np.zeros(p) if prior is None else np.asarray(prior, dtype=np.float64)
-    stack = Stack(triangles, p, start)
+    stack = Stack(triangles, p)
     columns = [t.columns for t in triangles]
     Y = np.ascontiguousarray(Y)
     target = np.ascontiguousarray(np.where(use, tau, 0.0).T)
@@ -128,15 +107,16 @@ def solve_robust(
     stage: Loss | None = None  # None: Huber's loss, and scales that follow the residuals
     converged = False
     iteration = 1
-    for iteration in range(2, limit + 2):
+    for iteration in range(2, _LIMIT + 2):
         u = residual / scale[:, None]
-        weights = np.where(used, weight(u, stage or "huber"), 0.0)
+        now: Loss = stage or "huber"
+        weights = np.where(used, loss_weights(np.abs(u), now, TUNING[now]), 0.0)
         gradient = np.zeros(p)
         for j in range(n):
             _gradient(Y[j], weights[j] * u[j], columns[j], 1.0 / scale[j], gradient)
         moved = float(np.abs(root.T @ gradient).max())
         if (np.abs(scale - factored_with) > _REFACTOR_SCALE * scale).any() or moved > _REFACTOR_STEP * last:
-            weighted = Stack(compress(Y, tau, use, weights.T), p, start)
+            weighted = Stack(compress(Y, tau, use, weights.T), p)
             factor, factored_with = weighted.decomposed(scale, iteration), scale
             root = factor.inverse_root
             moved = float(np.abs(root.T @ gradient).max())
@@ -147,11 +127,11 @@ def solve_robust(
             scale = robust_scale(residual, used, factor.leverage)
             if moved <= _ROUGH or iteration > _ROUGH_LIMIT:
                 stage, last = loss, np.inf
-        elif moved <= tolerance:
+        elif moved <= _TOLERANCE:
             converged = True
             break
     u = residual / scale[:, None]
-    weights = np.where(used, weight(u, loss), 0.0)
+    weights = np.where(used, loss_weights(np.abs(u), loss, TUNING[loss]), 0.0)
     final = stack.decomposed(scale / np.sqrt(_mean_slope(u, used, loss)), iteration)
     outlying = ((weights < OUTLYING_WEIGHT) & used).sum(axis=1) / np.maximum(used.sum(axis=1), 1)
     solution = replace(final, theta=theta, sigma=scale, weighted_with=scale)
@@ -169,5 +149,5 @@ def robust_scale(residual: FloatArray, use: BoolArray, leverage: FloatArray) -> 
 
 
 def _mean_slope(u: FloatArray, use: BoolArray, loss: Loss) -> FloatArray:
-    mean = np.where(use, slope(u, loss), 0.0).sum(axis=1) / np.maximum(use.sum(axis=1), 1)
+    mean = np.where(use, loss_slopes(np.abs(u), loss, TUNING[loss]), 0.0).sum(axis=1) / np.maximum(use.sum(axis=1), 1)
     return np.asarray(np.maximum(mean, _MIN_SLOPE))

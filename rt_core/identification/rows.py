@@ -21,7 +21,7 @@ from rt_core.identification.preprocess import DataError, SignalPiece, Signals, S
 from rt_core.jit import kernel
 from rt_core.model.base import BaseParameters, link_torque
 from rt_core.model.friction import LAW_LINK, REFERENCE_TEMPERATURE
-from rt_core.model.regressor import BLOCK, joint_column, link_columns, warm_column
+from rt_core.model.regressor import BLOCK, ColumnArrays, Samples, fill_block, joint_column, link_columns, warm_column
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray, IntArray
 
@@ -112,20 +112,16 @@ def row_filter(settings: SignalSettings, rate_hz: float, factor: int) -> FloatAr
 
 @kernel
 def _moving_columns(
-    geometry: FloatArray, gravity: FloatArray, law: IntArray, source: IntArray, motor: FloatArray, shape: FloatArray,
-    q: FloatArray, dq: FloatArray, ddq: FloatArray, load: FloatArray, warmth: FloatArray, tau: FloatArray,
-    standing: FloatArray, place: IntArray, start: int, stop: int, out: FloatArray,
+    arrays: ColumnArrays, samples: Samples, tau: FloatArray, standing: FloatArray, place: IntArray, start: int,
+    stop: int, out: FloatArray,
 ) -> None:  # fmt: skip
     """Compute regressor and torque of the samples `start` to `stop`, zero where a joint stands.
 
-    `q, dq, ddq, load, warmth, tau` (N, n); `load`, and `warmth` of the joints above the reference temperature, have no
-    rows if no column needs them.  Joint `j` moves where `|dq_j| >= standing[j]`.  `out` (M + 2 n, >= stop - start)
-    receives column `c` of joint `j` in its row `place[c, j]`, and after these M rows whether joints move (0 or 1), and
-    their torque.
+    Joint `j` moves where `|dq_j| >= standing[j]`.  `out` (M + 2 n, >= stop - start) receives column `c` of joint `j` in
+    its row `place[c, j]`, and after these M rows whether joints move (0 or 1), and their torque, `tau` (N, n).
     """
-    n = q.shape[1]
-    loaded = load.shape[0] == q.shape[0]
-    warmed = warmth.shape[0] == q.shape[0]
+    n = tau.shape[1]
+    geometry, gravity, law, source, motor, shape = arrays
     state = np.zeros((5, n, BLOCK))
     links = np.zeros((n, n, 10 * BLOCK))
     value = np.zeros(BLOCK)
@@ -134,15 +130,9 @@ def _moving_columns(
     for block in range(start, stop, BLOCK):
         size = min(BLOCK, stop - block)
         at = block - start
+        fill_block(samples, block, size, state)
         for b in range(size):
             for i in range(n):
-                state[0, i, b] = q[block + b, i]
-                state[1, i, b] = dq[block + b, i]
-                state[2, i, b] = ddq[block + b, i]
-                if loaded:
-                    state[3, i, b] = load[block + b, i]
-                if warmed:
-                    state[4, i, b] = warmth[block + b, i]
                 moves[i, b] = 1.0 if np.abs(state[1, i, b]) >= standing[i] else 0.0
                 out[last + i, at + b] = moves[i, b]
                 out[last + n + i, at + b] = moves[i, b] * tau[block + b, i]
@@ -190,6 +180,7 @@ def _piece_rows(
     Y = np.zeros((n, len(layout), centres.size))
     sums = np.zeros((2 * n, centres.size))  # filter weight of the samples that move, and torque
     raw = np.zeros((columns.size + 2 * n, _CHUNK))
+    arrays, samples = ColumnArrays.of(model, layout), Samples(q, dq, ddq, load, warmth)
     half = taps.size // 2
     padded = np.concatenate((taps, np.zeros(1)))
     for start in range(0, piece.t.size, _CHUNK):
@@ -198,10 +189,7 @@ def _piece_rows(
         lags = np.arange(start, stop)[:, None] - centres[rows] + half
         if lags.size == 0:
             continue
-        _moving_columns(
-            model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, q, dq, ddq, load,
-            warmth, tau, standing, place, start, stop, raw,
-        )  # fmt: skip
+        _moving_columns(arrays, samples, tau, standing, place, start, stop, raw)
         filtered = raw[:, : stop - start] @ padded[np.where((lags >= 0) & (lags < taps.size), lags, taps.size)]
         Y[joints, columns, rows] += filtered[: columns.size]
         sums[:, rows] += filtered[columns.size :]

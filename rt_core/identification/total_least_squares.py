@@ -1,22 +1,18 @@
 """Total least squares: noise in the regressor as well as in the torque.
 
 With `C_j` (p, p) the covariance of the noise in a row of joint `j`'s regressor, the rows of all joints, weighted with
-`1 / s_j`, hold the expected noise Gram matrix `N = sum_j K_j C_j / s_j^2` (bordered with the torque's noise).  The
-estimate is the direction in which data and noise differ least,
+`1 / s_j`, hold the expected noise Gram matrix `N = sum_j K_j C_j / s_j^2`; it is subtracted from the normal equations,
 
-    (M - mu N) (theta, -1)' = 0,   M = sum_j [Y_j tau_j]' [Y_j tau_j] / s_j^2,   mu the smallest such number
+    (sum_j Y_j' Y_j / s_j^2 - N) theta = sum_j Y_j' tau_j / s_j^2
 
-(generalised total least squares, Van Huffel and Vandewalle 1989); one common factor of the noise need not be known.
-Where the torque's noise is unknown, `mu` is 1 and the noise is subtracted from the normal equations: torque that is not
-modelled then does not pass for noise in the regressor.  Columns without noise, such as an offset, have zeros in `C_j`
-and stay exact: mixed LS-TLS.  A covariance with the structure and filtering of the rows replaces a structured
-perturbation row by row, and is as consistent.
+as in generalised total least squares (Van Huffel and Vandewalle 1989) with noise of known size: torque that is not
+modelled does not pass for noise in the regressor.  Columns without noise, such as an offset, have zeros in `C_j` and
+stay exact: mixed LS-TLS.  A covariance with the structure and filtering of the rows replaces a structured perturbation
+row by row, and is as consistent.
 
-Plain TLS diverges on poor data along directions that noise alone explains.  Here such directions are left at the prior
+Plain TLS diverges on poor data along directions that noise alone explains.  Here such directions are left at zero
 (truncated TLS, Fierro et al. 1997), and their parameters are marked as not supported.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -33,14 +29,6 @@ FREE_SHARE = 0.1
 _SMOOTHED = 51  # samples of the smoothing window between an encoder's counts
 _TOLERANCE = 1e-6
 _LIMIT = 5
-
-
-@dataclass(frozen=True)
-class TotalSolution:
-    """Total-least-squares estimate."""
-
-    solution: Solution  # `inverse_root` is that of the normal matrix less the noise in it
-    noise_factor: float  # `mu`: ratio of the noise in the data to the given noise; 1 without `torque_std`
 
 
 def white_noise_level(x: FloatArray) -> FloatArray:
@@ -119,23 +107,16 @@ def noise_covariance(
     return out
 
 
-def solve_total(
-    Y: FloatArray, tau: FloatArray, use: BoolArray, noise: FloatArray, torque_std: FloatArray | None = None,
-    prior: FloatArray | None = None,
-) -> TotalSolution:  # fmt: skip
+def solve_total(Y: FloatArray, tau: FloatArray, use: BoolArray, noise: FloatArray) -> Solution:
     """Solve by total least squares from `Y` (n, p, K), `tau` (K, n) and the rows in use (K, n).
 
     Joints are weighted iteratively by their residual standard deviation, noise of the regressor included.
+    `inverse_root` of the solution is that of the normal matrix less the noise in it.
 
     Parameters
     ----------
     noise : (n, p, p) float64
         Covariance of the noise in each joint's regressor rows (`noise_covariance`).
-    torque_std : (n,) float64, optional
-        Standard deviation of the torque noise in the rows [N*m]; with it the noise may be off by one common factor.
-        Without it, `noise` is taken as given and the residual as torque noise.
-    prior : (p,) float64, optional
-        Value of directions without data; zero by default.
 
     Raises
     ------
@@ -146,74 +127,42 @@ def solve_total(
     n, p, _ = Y.shape
     if noise.shape != (n, p, p) or not np.isfinite(noise).all():
         raise ValueError(f"noise covariance of shape {noise.shape}: it must be finite and ({n}, {p}, {p})")
-    if torque_std is not None and not (
-        torque_std.shape == (n,) and np.isfinite(torque_std).all() and (torque_std > 0.0).all()
-    ):
-        raise ValueError(f"torque_std must hold {n} finite positive numbers")
     check_torque(tau, use)
     triangles = compress(Y, tau, use)
     check_row_count(triangles, p)
-    start = np.zeros(p) if prior is None else np.asarray(prior, dtype=np.float64)
-    bordered = np.zeros((n, p + 1, p + 1))
-    bordered[:, :p, :p] = noise
-    bordered[:, p, p] = 0.0 if torque_std is None else torque_std**2
-    shift = np.eye(p + 1)  # rows are relative to the prior: their torque carries the regressor's noise with it
-    shift[:p, p] = -start
-    bordered = shift.T @ bordered @ shift
-    stack = Stack(triangles, p, start)
-    sigma = stack.decomposed(np.ones(n), 1).sigma
-    found = _solve(stack, bordered, torque_std is not None, sigma, 2)
+    stack = Stack(triangles, p)
+    found = _solve(stack, noise, stack.decomposed(np.ones(n), 1).sigma, 2)
     for iteration in range(3, _LIMIT + 2):
-        previous = found.solution
-        found = _solve(stack, bordered, torque_std is not None, previous.sigma, iteration)
-        moved = np.abs(found.solution.theta - previous.theta).max()
-        if moved <= _TOLERANCE * np.abs(found.solution.theta).max():
+        previous = found
+        found = _solve(stack, noise, previous.sigma, iteration)
+        if np.abs(found.theta - previous.theta).max() <= _TOLERANCE * np.abs(found.theta).max():
             break
     return found
 
 
-def _solve(stack: Stack, noise: FloatArray, relative: bool, sigma: FloatArray, iteration: int) -> TotalSolution:
+def _solve(stack: Stack, noise: FloatArray, sigma: FloatArray, iteration: int) -> Solution:
     p = stack.p
     least = stack.decomposed(sigma, iteration)  # least squares, and a basis F in which the regressor is orthonormal
     gram = np.einsum("j,jab->ab", stack.count / sigma**2, noise)
     F = least.inverse_root
-    # Directions in which the data do not clearly exceed the noise are left at the prior.
-    share, axes = la.eigh(F.T @ gram[:p, :p] @ F)
+    # Directions in which the data do not clearly exceed the noise are left at zero.
+    share, axes = la.eigh(F.T @ gram @ F)
     kept = share * MIN_POWER <= 1.0
     if not kept.any():
         raise ValueError("noise explains every direction of the regressor: the motion is too small for this noise")
-    F, largest = F @ axes[:, kept], float(share[kept].max())
+    F = F @ axes[:, kept]
     rank = F.shape[1]
-    # In this basis the data's Gram is [[1, b], [b', 1]] with the torque in units of its own length.
     triangle = stack.reduced(sigma)
     R, z = triangle[:p, :p], triangle[:p, p]
-    power = float((triangle[:, p] ** 2).sum() + (stack.rest / sigma**2).sum())
-    length = np.sqrt(max(power, np.finfo(np.float64).tiny))
-    b = F.T @ (R.T @ z) / length
-    basis = la.block_diag(F, np.array([[1.0 / length]]))
-    disturbance = basis.T @ gram @ basis
-    mu = 1.0
-    if relative:
-        data = np.eye(rank + 1)
-        data[:rank, rank] = data[rank, :rank] = b
-        # If the torque is explained to rounding, there is no noise to correct for.
-        unexplained = 1.0 - float(b @ b)
-        mu = 1.0 / float(la.eigvalsh(disturbance, data)[-1]) if unexplained > 1e-12 else 0.0
-        if mu * largest > 1.0 - 1.0 / MIN_POWER:
-            raise ValueError(
-                f"the residuals ask for {mu:.3g} times the noise given, which would explain the motion itself: "
-                "torque_std is too small, or the model leaves torque out; leave torque_std away"
-            )
-    normal = np.eye(rank) - mu * disturbance[:rank, :rank]
-    step = F @ la.solve(normal, b - mu * disturbance[:rank, rank], assume_a="pos") * length
+    normal = np.eye(rank) - F.T @ gram @ F
+    theta = F @ la.solve(normal, F.T @ (R.T @ z), assume_a="pos")
     left, turned = la.eigh(normal)
     scale = np.linalg.norm(R, axis=0)
     safe = np.where(scale > 0.0, scale, 1.0)
     free = safe[:, None] * (np.eye(p) - F @ (F.T @ (R.T @ R))) / safe
     leverage = least.leverage * rank / max(least.rank, 1)
     supported = np.asarray((np.linalg.norm(free, axis=1) < FREE_SHARE) & (scale > 0.0))
-    solution = Solution(
-        stack.prior + step, stack.spread(step, leverage), sigma, F @ turned / np.sqrt(left), supported, rank,
+    return Solution(
+        theta, stack.spread(theta, leverage), sigma, F @ turned / np.sqrt(left), supported, rank,
         least.condition_number, least.scaled_condition_number, leverage, iteration,
     )  # fmt: skip
-    return TotalSolution(solution, mu)

@@ -12,6 +12,10 @@ Sixteen samples pass through the chain together, one array lane each, so that th
 intermediate results stay in the first-level cache.
 """
 
+from __future__ import annotations
+
+from typing import NamedTuple
+
 import numpy as np
 
 from rt_core.jit import jit, kernel
@@ -295,15 +299,54 @@ def joint_effect(
     return laws.friction_effect(law, shape[0], shape[1], shape[2], position, value, force)
 
 
+class ColumnArrays(NamedTuple):
+    """An arm and the columns of a layout for the kernels; see `RobotModel` and `ParameterLayout`."""
+
+    geometry: FloatArray
+    gravity: FloatArray
+    law: IntArray
+    source: IntArray
+    motor: FloatArray
+    shape: FloatArray
+
+    @classmethod
+    def of(cls, model: RobotModel, layout: ParameterLayout) -> ColumnArrays:
+        """Return the arrays of `model` and `layout`."""
+        return cls(model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape)
+
+
+class Samples(NamedTuple):
+    """States (N, n); `load` and `warmth`, above the reference temperature, have no rows if no column needs them."""
+
+    q: FloatArray
+    dq: FloatArray
+    ddq: FloatArray
+    load: FloatArray
+    warmth: FloatArray
+
+
 @kernel
-def _regressor_batch(
-    geometry: FloatArray, gravity: FloatArray, law: IntArray, source: IntArray, motor: FloatArray, shape: FloatArray,
-    q: FloatArray, dq: FloatArray, ddq: FloatArray, load: FloatArray, warmth: FloatArray, out: FloatArray,
-) -> None:  # fmt: skip
+def fill_block(samples: Samples, start: int, size: int, state: FloatArray) -> None:
+    """Write `size` samples from `start` on to `state` (5, n, BLOCK)."""
+    q, dq, ddq, load, warmth = samples
     count, n = q.shape
+    loaded, warmed = load.shape[0] == count, warmth.shape[0] == count
+    for b in range(size):
+        for i in range(n):
+            state[0, i, b] = q[start + b, i]
+            state[1, i, b] = dq[start + b, i]
+            state[2, i, b] = ddq[start + b, i]
+            if loaded:
+                state[3, i, b] = load[start + b, i]
+            if warmed:
+                state[4, i, b] = warmth[start + b, i]
+
+
+@kernel
+def _regressor_batch(arrays: ColumnArrays, samples: Samples, out: FloatArray) -> None:
+    count, n = samples.q.shape
+    geometry, gravity, law, source, motor, shape = arrays
     columns = law.shape[0]
-    loaded = load.shape[0] == count
-    warmed = warmth.shape[0] == count
     state = np.zeros((5, n, BLOCK))
     links = np.zeros((n, n, 10 * BLOCK))
     value = np.zeros(BLOCK)
@@ -318,15 +361,7 @@ def _regressor_batch(
             single[c] = source[c]
     for start in range(0, count, BLOCK):
         size = min(BLOCK, count - start)
-        for b in range(size):
-            for i in range(n):
-                state[0, i, b] = q[start + b, i]
-                state[1, i, b] = dq[start + b, i]
-                state[2, i, b] = ddq[start + b, i]
-                if loaded:
-                    state[3, i, b] = load[start + b, i]
-                if warmed:
-                    state[4, i, b] = warmth[start + b, i]
+        fill_block(samples, start, size, state)
         link_columns(geometry, gravity, state[0], state[1], state[2], BLOCK, links)
         for c in range(columns):
             if law[c] == laws.LAW_LINK:
@@ -393,10 +428,8 @@ def regressor_columns(
                 f"{name} has shape {x.shape}, the states have {q.shape}: give one value a joint and sample"
             )
         given.append(np.ascontiguousarray(x))
-    _regressor_batch(
-        model.geometry, model.gravity, layout.law, layout.source, layout.motor, layout.shape, q, dq, ddq, given[0],
-        given[1] - laws.REFERENCE_TEMPERATURE, out,
-    )  # fmt: skip
+    samples = Samples(q, dq, ddq, given[0], given[1] - laws.REFERENCE_TEMPERATURE)
+    _regressor_batch(ColumnArrays.of(model, layout), samples, out)
     return out
 
 

@@ -9,6 +9,8 @@ As there, a block has sixteen samples, and one step of the recursion works in on
 compiler can prove that its parts do not overlap.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rt_core.jit import kernel
@@ -38,26 +40,33 @@ _ROWS = 88
 _S0, _S1, _S2, _S3, _S4, _S5 = (BLOCK * i for i in range(6))
 
 
-def adjoint_work(n: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return the scratch arrays of `link_columns_adjoint` for `n` joints."""
-    return (
-        np.zeros((n, _MOTION * BLOCK)), np.zeros((n, n, 6 * BLOCK)), np.zeros((n, 6 * BLOCK)), np.zeros(_ROWS * BLOCK),
-    )  # fmt: skip
+class AdjointWork(NamedTuple):
+    """Scratch arrays of `link_columns_adjoint`."""
+
+    motion: FloatArray
+    screws: FloatArray
+    screws_bar: FloatArray
+    rows: FloatArray
+
+
+def adjoint_work(n: int) -> AdjointWork:
+    """Return the scratch arrays for `n` joints."""
+    return AdjointWork(
+        np.zeros((n, _MOTION * BLOCK)), np.zeros((n, n, 6 * BLOCK)), np.zeros((n, 6 * BLOCK)), np.zeros(_ROWS * BLOCK)
+    )
 
 
 @kernel
-def _chain(
-    geometry: FloatArray, gravity: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, motion: FloatArray,
-    screws: FloatArray, S: FloatArray,
-) -> None:  # fmt: skip
+def _chain(geometry: FloatArray, gravity: FloatArray, states: FloatArray, work: AdjointWork) -> None:
     """Compute the motion of all links into `motion`, screws of joints `j <= i` at link `i` into `screws[i, j]`."""
-    n = q.shape[0]
+    n = geometry.shape[0]
+    motion, screws, S = work.motion, work.screws, work.rows
     S[_W0:_A0] = 0.0
     for k in range(3):
         for b in range(BLOCK):
             S[_A0 + k * BLOCK + b] = -gravity[k]
     for i in range(n):
-        motion_step(geometry[i], q[i], dq[i], ddq[i], S, BLOCK)
+        motion_step(geometry[i], states[0, i], states[1, i], states[2, i], S, BLOCK)
         motion[i, :] = S[: _MOTION * BLOCK]
         for j in range(i):
             screws[i, j, :] = screws[i - 1, j]
@@ -190,17 +199,17 @@ def _motion_to_parent(
 
 @kernel
 def link_columns_adjoint(
-    geometry: FloatArray, gravity: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, bar: FloatArray,
-    q_bar: FloatArray, dq_bar: FloatArray, ddq_bar: FloatArray, motion: FloatArray, screws: FloatArray,
-    screws_bar: FloatArray, S: FloatArray,
+    geometry: FloatArray, gravity: FloatArray, states: FloatArray, bar: FloatArray, states_bar: FloatArray,
+    work: AdjointWork,
 ) -> None:  # fmt: skip
-    """Add to `q_bar, dq_bar, ddq_bar` (n, BLOCK) the derivative of `sum(bar * link_columns)` by `q, dq, ddq`.
+    """Add to `states_bar` (3, n, BLOCK) the derivative of `sum(bar * link_columns)` by `q, dq, ddq`, the `states`.
 
     `bar` (n, n, 10 * BLOCK) is by the columns as `rt_core.model.regressor.link_columns` writes them, `bar[k, j]` with
-    `j <= k`; the last four are scratch from `adjoint_work`.
+    `j <= k`.
     """
-    n = q.shape[0]
-    _chain(geometry, gravity, q, dq, ddq, motion, screws, S)
+    n = geometry.shape[0]
+    motion, screws, screws_bar, S = work
+    _chain(geometry, gravity, states, work)
     screws_bar[:] = 0.0
     S[_NW0 : _NW0 + 9 * BLOCK] = 0.0
     for i in range(n - 1, -1, -1):
@@ -223,4 +232,4 @@ def link_columns_adjoint(
             S[_PW0 : _PW0 + 9 * BLOCK] = motion[i - 1, _W0 : _W0 + 9 * BLOCK]
         else:
             S[_PW0 : _PW0 + 9 * BLOCK] = 0.0
-        _motion_to_parent(S, g, dq[i], q_bar[i], dq_bar[i], ddq_bar[i])
+        _motion_to_parent(S, g, states[1, i], states_bar[0, i], states_bar[1, i], states_bar[2, i])

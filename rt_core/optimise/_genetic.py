@@ -4,6 +4,8 @@ Binary tournaments choose the parents, simulated binary crossover mixes them (De
 disturbs one component a child on average (Deb and Goyal 1996), and the best of parents and children survive.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rt_core.jit import jit
@@ -18,16 +20,22 @@ CROSSOVER_INDEX = 15.0
 MUTATION_INDEX = 20.0
 
 
+class Draws(NamedTuple):
+    """Uniform random numbers of a generation of `h` pairs."""
+
+    crosses: FloatArray  # (h,) whether a pair crosses
+    mixes: FloatArray  # (h, d) and a component of it
+    spread: FloatArray  # (h, d) and how far
+    mutates: FloatArray  # (2h, d) whether a component of a child mutates
+    shift: FloatArray  # (2h, d) and how far
+
+
 @jit
 def breed(
-    x: FloatArray, parents: IntArray, crosses: FloatArray, mixes: FloatArray, spread: FloatArray, mutates: FloatArray,
-    shift: FloatArray, lower: FloatArray, upper: FloatArray, children: FloatArray,
-) -> None:  # fmt: skip
-    """Fill `children` (2h, d) from the pairs `parents` (h, 2) of rows of `x` (m, d).
-
-    Uniform random numbers: `crosses` (h,) decide on a pair, `mixes` (h, d) on a component, `spread` (h, d) gives the
-    distance; `mutates` (2h, d) and `shift` (2h, d) likewise for mutation.
-    """
+    x: FloatArray, parents: IntArray, draws: Draws, lower: FloatArray, upper: FloatArray, children: FloatArray
+) -> None:
+    """Fill `children` (2h, d) from the pairs `parents` (h, 2) of rows of `x` (m, d)."""
+    crosses, mixes, spread, mutates, shift = draws
     d = x.shape[1]
     for i in range(parents.shape[0]):
         a, b = x[parents[i, 0]], x[parents[i, 1]]
@@ -66,11 +74,9 @@ def ga(run: SearchRun, settings: Settings, rng: np.random.Generator, x0: FloatAr
         if not run.affords(m):
             return
         one, other = rng.integers(0, m, (2, pairs, 2))
-        breed(
-            x, np.where(cost[one] <= cost[other], one, other), rng.random(pairs), rng.random((pairs, d)),
-            rng.random((pairs, d)), rng.random((2 * pairs, d)), rng.random((2 * pairs, d)), run.problem.lower,
-            run.problem.upper, children,
-        )  # fmt: skip
+        parents = np.where(cost[one] <= cost[other], one, other)
+        draws = Draws(rng.random(pairs), *rng.random((2, pairs, d)), *rng.random((2, 2 * pairs, d)))
+        breed(x, parents, draws, run.problem.lower, run.problem.upper, children)
         population = np.vstack((x, children[:m]))
         costs = np.concatenate((cost, run.evaluate(population[m:])))
         fittest = np.argsort(costs, kind="stable")[:m]

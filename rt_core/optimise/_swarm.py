@@ -7,6 +7,8 @@ outward component of its velocity becomes zero.  All particles move before the b
 called once an iteration.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rt_core.jit import jit
@@ -20,33 +22,31 @@ RENEWED = 0.5
 NEIGHBOURHOOD = 0.1
 
 
-@jit
-def velocity(x: float, v: float, own: float, best: float, w: float, pull: float, common: float, limit: float) -> float:
-    """Return the new velocity of one component, drawn by `pull` to `own` and by `common` to `best`."""
-    step = w * v + pull * (own - x) + common * (best - x)
-    return min(max(step, -limit), limit)
+class Pull(NamedTuple):
+    """How particles move."""
+
+    w: float  # inertia weight
+    c1: float  # to a personal best
+    c2: float  # to the best of all
+    limit: FloatArray  # (d,) of the velocity
+    lower: FloatArray  # (d,)
+    upper: FloatArray  # (d,)
+    steered: bool = False  # positions by rule 2 of `rt_core.optimise._tcs_pso`
 
 
 @jit
-def put(x: FloatArray, v: FloatArray, k: int, to: float, step: float, lower: float, upper: float) -> None:
-    """Put component `k` of a particle `x`, `v` (d,) at `to`, or on the face of the box and at rest."""
-    inside = min(max(to, lower), upper)
-    v[k] = step if inside == to else 0.0
-    x[k] = inside
-
-
-@jit
-def move(
-    x: FloatArray, v: FloatArray, own: FloatArray, best: FloatArray, r: FloatArray, w: float, c1: float, c2: float,
-    limit: FloatArray, lower: FloatArray, upper: FloatArray,
-) -> None:  # fmt: skip
-    """Move all particles `x`, `v` (m, d) in place; `own` (m, d), `best` (d,), `r` (2, m, d), `limit` (d,) of |v|."""
-    r1, r2 = r[0], r[1]
+def move(x: FloatArray, v: FloatArray, own: FloatArray, best: FloatArray, r: FloatArray, pull: Pull) -> None:
+    """Move all particles `x`, `v` (m, d) in place; `own` (m, d) their personal bests, `best` (d,), `r` (2, m, d)."""
+    w, c1, c2, limit, lower, upper, steered = pull
     for i in range(x.shape[0]):
-        xi, vi, pi, ai, bi = x[i], v[i], own[i], r1[i], r2[i]
+        xi, vi, pi, ai, bi = x[i], v[i], own[i], r[0, i], r[1, i]
         for k in range(xi.shape[0]):
-            step = velocity(xi[k], vi[k], pi[k], best[k], w, c1 * ai[k], c2 * bi[k], limit[k])
-            put(xi, vi, k, xi[k] + step, step, lower[k], upper[k])
+            step = w * vi[k] + c1 * ai[k] * (pi[k] - xi[k]) + c2 * bi[k] * (best[k] - xi[k])
+            step = min(max(step, -limit[k]), limit[k])
+            to = best[k] + w * (xi[k] - best[k]) + (1.0 - w) * step if steered else xi[k] + step
+            inside = min(max(to, lower[k]), upper[k])
+            vi[k] = step if inside == to else 0.0
+            xi[k] = inside
 
 
 @jit
@@ -86,12 +86,14 @@ class Swarm:
 
     def advance(self, w: float) -> None:
         """Do one iteration with inertia weight `w`."""
-        run, settings = self.run, self.settings
-        lower, upper = run.problem.lower, run.problem.upper
         self.rng.random(out=self._r)
-        c1, c2 = settings.c1, settings.c2
-        move(self.x, self.v, self.own, run.best_x, self._r, w, c1, c2, self.limit, lower, upper)
-        keep_better(self.x, run.evaluate(self.x), self.own, self.own_cost)
+        move(self.x, self.v, self.own, self.run.best_x, self._r, self.pull(w))
+        keep_better(self.x, self.run.evaluate(self.x), self.own, self.own_cost)
+
+    def pull(self, w: float, steered: bool = False) -> Pull:
+        """Return how the particles move with inertia weight `w`."""
+        settings, problem = self.settings, self.run.problem
+        return Pull(w, settings.c1, settings.c2, self.limit, problem.lower, problem.upper, steered)
 
     def search(self, weights: FloatArray, enough: float = -np.inf) -> bool:
         """Do one iteration per inertia weight until the best cost is at most `enough`; False if the search is over."""

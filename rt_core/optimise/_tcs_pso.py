@@ -17,7 +17,7 @@ Our reading of Zhang et al., Applied Soft Computing 2019, 85, 105841, as Zhang e
 import numpy as np
 
 from rt_core.jit import jit
-from rt_core.optimise._swarm import Swarm, keep_better, move, put, velocity
+from rt_core.optimise._swarm import Swarm, keep_better, move
 from rt_core.optimise.run import SearchRun
 from rt_core.optimise.settings import Settings
 from rt_core.types import FloatArray, IntArray
@@ -25,20 +25,6 @@ from rt_core.types import FloatArray, IntArray
 #: Share of the iterations before the terminal phase, and of the components that imitate (ours).
 TERMINAL = 2.0 / 3.0
 IMITATED = 0.1
-
-
-@jit
-def move_terminal(
-    x: FloatArray, v: FloatArray, own: FloatArray, partner: IntArray, best: FloatArray, r: FloatArray, w: float,
-    c1: float, c2: float, limit: FloatArray, lower: FloatArray, upper: FloatArray,
-) -> None:  # fmt: skip
-    """Move all particles `x`, `v` (m, d) in place by rules 2 and 3; arrays as in `move`, `partner` (m,)."""
-    r1, r2 = r[0], r[1]
-    for i in range(x.shape[0]):
-        xi, vi, pj, ai, bi = x[i], v[i], own[partner[i]], r1[i], r2[i]
-        for k in range(xi.shape[0]):
-            step = velocity(xi[k], vi[k], pj[k], best[k], w, c1 * ai[k], c2 * bi[k], limit[k])
-            put(xi, vi, k, best[k] + w * (xi[k] - best[k]) + (1.0 - w) * step, step, lower[k], upper[k])
 
 
 @jit
@@ -64,7 +50,6 @@ def imitate(best: FloatArray, own: FloatArray, rng: np.random.Generator) -> Floa
 def tcs_pso(run: SearchRun, settings: Settings, rng: np.random.Generator, x0: FloatArray | None) -> None:
     """Search by terminal crossover and steering-based swarm; twice the evaluations in its terminal phase."""
     iterations = run.planned = run.budget.swarm_iterations
-    lower, upper = run.problem.lower, run.problem.upper
     swarm = Swarm(run, settings, rng, x0)
     m, d = swarm.x.shape
     if not run.start("pso"):
@@ -81,14 +66,13 @@ def tcs_pso(run: SearchRun, settings: Settings, rng: np.random.Generator, x0: Fl
         w = settings.w_start - (settings.w_start - settings.w_end) * phase ** (rng.random() + rng.exponential(0.5))
         rng.random(out=r)
         points[m] = imitate(run.best_x, swarm.own, rng)
-        args = (run.best_x, r, w, settings.c1, settings.c2, swarm.limit, lower, upper)
+        steering = swarm.own
         if terminal:
             partner = (np.arange(m) + rng.integers(1, m, m)) % m
             rng.random(out=ratio)
             cross(swarm.own, partner, ratio, points[m + 1 :])
-            move_terminal(swarm.x, swarm.v, swarm.own, partner, *args)
-        else:
-            move(swarm.x, swarm.v, swarm.own, *args)
+            steering = swarm.own[partner]
+        move(swarm.x, swarm.v, steering, run.best_x, r, swarm.pull(w, terminal))
         points[:m] = swarm.x
         cost = run.evaluate(points[:count])
         keep_better(swarm.x, cost[:m], swarm.own, swarm.own_cost)

@@ -4,9 +4,9 @@ A cost that is a sum of squares can also give its normal equations, which are al
 compressed objective has no residual vector.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,8 +14,6 @@ from rt_core.types import FloatArray
 
 Costs: TypeAlias = Callable[[FloatArray], FloatArray]
 NormalEquations: TypeAlias = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
-
-_CUBE_ROOT_EPS = float(np.finfo(np.float64).eps ** (1.0 / 3.0))
 
 
 class BoundsError(ValueError):
@@ -111,65 +109,3 @@ class Problem:
                 i,
             )
         return start
-
-
-def least_squares_problem(
-    residual: Callable[[FloatArray], FloatArray], lower: FloatArray, upper: FloatArray,
-    jacobian: Callable[[FloatArray], FloatArray] | None = None, *, measure: Literal["sum", "rms"] = "sum",
-    names: Sequence[str] | None = None,
-) -> Problem:  # fmt: skip
-    """Return the problem of a residual function, for objectives without a kernel of their own.
-
-    Parameters
-    ----------
-    residual : callable
-        (d,) point to (k,) residuals.
-    lower, upper : (d,) float64
-    jacobian : callable or None
-        (d,) point to (k, d) derivatives of the residuals; central differences inside the bounds if None.
-    measure : {"sum", "rms"}
-        Cost: `r'r`, or the root-mean-square of `r`, whose unit is the residual's.
-    names : sequence of str or None
-
-    Raises
-    ------
-    ValueError
-        As `Problem`, or for another measure.  When evaluated, ObjectiveError if the residual is not a vector.
-    """
-    if measure not in ("sum", "rms"):
-        raise ValueError(f"unknown measure {measure!r}; known: sum, rms")
-    low, high = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
-
-    def costs(X: FloatArray) -> FloatArray:
-        out = np.empty(X.shape[0])
-        for i, x in enumerate(X):
-            r = np.asarray(residual(x), dtype=np.float64)
-            if r.ndim != 1 or r.size == 0:
-                raise ObjectiveError(f"the residual has shape {r.shape}, not (k,) with k >= 1")
-            square = float(r @ r)
-            out[i] = square if measure == "sum" else np.sqrt(square / r.size)
-        return out
-
-    def normal_equations(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        J = difference_jacobian(residual, x, low, high) if jacobian is None else jacobian(x)
-        return J.T @ residual(x), J.T @ J
-
-    return Problem(low, high, costs, normal_equations, None if names is None else tuple(names))
-
-
-def difference_jacobian(
-    residual: Callable[[FloatArray], FloatArray], x: FloatArray, lower: FloatArray, upper: FloatArray
-) -> FloatArray:
-    """Differentiate `residual` at `x` (d,) to (k, d) by differences of points inside the bounds.
-
-    Central differences with an error of about 1e-10 of the function's scale, at a bound one-sided with about 1e-5.
-    """
-    width = upper - lower
-    h = _CUBE_ROOT_EPS * np.minimum(np.maximum(np.abs(x), 1e-3 * width), width)
-    columns = []
-    for i in range(x.size):
-        below, above = x.copy(), x.copy()
-        below[i] = max(x[i] - h[i], lower[i])
-        above[i] = min(x[i] + h[i], upper[i])
-        columns.append((np.asarray(residual(above)) - np.asarray(residual(below))) / (above[i] - below[i]))
-    return np.stack(columns, axis=1)

@@ -11,48 +11,21 @@ linear for given signs of `L`, which are found by repeated solution.
 from rt_core.jit import kernel
 from rt_core.types import FloatArray
 from sim_backend.arm import layout as at
+from sim_backend.arm._lu import factor, substitute
 from sim_backend.arm.friction import dry_level, effect
 
 
 @kernel
-def solve_general(matrix: FloatArray, x: FloatArray) -> bool:
-    """Solve `matrix @ x = x` in place by elimination with row pivoting; False if (n, n) `matrix` is singular."""
-    n = x.shape[0]
-    for k in range(n):
-        pivot = k
-        for i in range(k + 1, n):
-            if abs(matrix[i, k]) > abs(matrix[pivot, k]):
-                pivot = i
-        if not abs(matrix[pivot, k]) > 0.0:
-            return False
-        if pivot != k:
-            for j in range(k, n):
-                matrix[k, j], matrix[pivot, j] = matrix[pivot, j], matrix[k, j]
-            x[k], x[pivot] = x[pivot], x[k]
-        for i in range(k + 1, n):
-            factor = matrix[i, k] / matrix[k, k]
-            for j in range(k + 1, n):
-                matrix[i, j] -= factor * matrix[k, j]
-            x[i] -= factor * x[k]
-    for k in range(n - 1, -1, -1):
-        for j in range(k + 1, n):
-            x[k] -= matrix[k, j] * x[j]
-        x[k] /= matrix[k, k]
-    return True
-
-
-@kernel
-def accelerate_loaded(
-    force: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray, scalars: FloatArray,
-    mode: FloatArray, level: FloatArray, v: FloatArray, a: FloatArray, matrices: FloatArray, scratch: FloatArray,
-) -> bool:  # fmt: skip
-    """Compute accelerations with fixed modes, and rows `LOAD` and `WEIGHT` of `scratch`; False if singular."""
+def accelerate_loaded(arrays: at.ArmArrays, force: FloatArray, v: FloatArray, a: FloatArray) -> bool:
+    """Compute accelerations `a` with fixed modes, and rows `LOAD` and `WEIGHT` of `scratch`; False if singular."""
     n = a.shape[0]
+    parameters, terms, coupling = arrays.parameters, arrays.terms[0], arrays.coupling
+    matrices, scratch, mode = arrays.matrices, arrays.scratch, arrays.state[at.MODE]
     mass, copy, load_mass = matrices[at.MASS], matrices[at.COPY], matrices[at.LOAD_MASS]
-    load, weight = scratch[at.LOAD], scratch[at.WEIGHT]
+    load, weight, level = scratch[at.LOAD], scratch[at.WEIGHT], scratch[at.LEVEL]
     bias, load_bias, side = scratch[at.BIAS], scratch[at.LOAD_BIAS], scratch[at.SIDE]
-    coupled = scalars[at.COUPLED] != 0.0
-    first = int(scalars[at.DRY_END])
+    coupled = arrays.scalars[at.COUPLED] != 0.0
+    first = int(arrays.scalars[at.DRY_END])
     for i in range(n):
         if mode[i] == 2.0:  # no dry friction, or smoothed
             weight[i] = 0.0
@@ -89,8 +62,9 @@ def accelerate_loaded(
             a[i] = force[i] - signed * load_bias[i]
             if mode[i] != 2.0:
                 a[i] -= mode[i] * level[i]
-        if not solve_general(copy, a):
+        if not factor(copy, arrays.pivots):
             return False
+        substitute(copy, arrays.pivots, a)
         turned = False
         for i in range(n):
             load[i] = load_bias[i]

@@ -12,7 +12,7 @@ import numpy as np
 from rt_core.jit import kernel
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
-from sim_backend.arm.layout import PUSH_FORCE, PUSH_MOMENT, PUSH_POINT, PUSHED
+from sim_backend.arm.layout import PUSH_FORCE, PUSH_MOMENT, PUSH_POINT, PUSHED, ArmArrays
 from sim_backend.arm.settings import ForceSettings
 from sim_backend.errors import SimulationConfigError
 
@@ -23,8 +23,9 @@ TIP = "tip"
 
 
 @kernel
-def take_outside_torque(geometry: FloatArray, parameters: FloatArray, work: FloatArray, torque: FloatArray) -> None:
+def take_outside_torque(arrays: ArmArrays, torque: FloatArray) -> None:
     """Subtract `J' f` of all outside forces from `torque` (n,); `work` is as `mass_and_bias` leaves it."""
+    geometry, parameters, work = arrays.arm[:, :37], arrays.parameters, arrays.work
     for link in range(torque.shape[0]):
         fx, fy, fz = parameters[PUSH_FORCE, link], parameters[PUSH_FORCE + 1, link], parameters[PUSH_FORCE + 2, link]
         mx, my, mz = parameters[PUSH_MOMENT, link], parameters[PUSH_MOMENT + 1, link], parameters[PUSH_MOMENT + 2, link]

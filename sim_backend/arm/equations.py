@@ -38,27 +38,23 @@ def times_transposed(matrix: FloatArray, vector: FloatArray, out: FloatArray) ->
 
 
 @kernel
-def equations(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
-    scalars: FloatArray, x: FloatArray, v: FloatArray, u: FloatArray, force: FloatArray, matrices: FloatArray,
-    scratch: FloatArray, work: FloatArray,
-) -> None:  # fmt: skip
+def equations(arrays: at.ArmArrays, x: FloatArray, v: FloatArray, u: FloatArray, force: FloatArray) -> None:
     """Compute the mass matrix and the torque `force` left for acceleration and dry friction, in motor coordinates.
 
-    `arm` is (n, 47), geometry and link parameters side by side; `terms` (T, TERM_ROWS, n), `matrices` (MATRICES, n, n).
-    Rows `DRAG` and `BIAS` of `scratch` (SCRATCH_ROWS, n) are filled.
+    Rows `DRAG` and `BIAS` of `scratch` are filled.
     """
     n = x.shape[0]
-    mass = matrices[at.MASS]
-    geometry, inertial = arm[:, :37], arm[:, 37:]
+    mass = arrays.matrices[at.MASS]
+    gravity, work, geometry, inertial = arrays.gravity, arrays.work, arrays.arm[:, :37], arrays.arm[:, 37:]
+    parameters, terms, scalars, scratch = arrays.parameters, arrays.terms[0], arrays.scalars, arrays.scratch
     if scalars[at.COUPLED] != 0.0:
-        inverse, product = coupling[1], matrices[at.PRODUCT]
+        inverse, product = arrays.coupling[1], arrays.matrices[at.PRODUCT]
         position, velocity, torque = scratch[at.POSITION], scratch[at.VELOCITY], scratch[at.TORQUE]
         times(inverse, x, position)
         times(inverse, v, velocity)
         mass_and_bias(geometry, gravity, inertial, position, velocity, mass, torque, work)
         if scalars[at.PUSHED] != 0.0:
-            take_outside_torque(geometry, parameters, work, torque)
+            take_outside_torque(arrays, torque)
         times_transposed(inverse, torque, force)
         for i in range(n):
             for j in range(n):
@@ -75,7 +71,7 @@ def equations(
     else:
         mass_and_bias(geometry, gravity, inertial, x, v, mass, force, work)
         if scalars[at.PUSHED] != 0.0:
-            take_outside_torque(geometry, parameters, work, force)
+            take_outside_torque(arrays, force)
     for i in range(n):
         scratch[at.DRAG, i] = parameters[at.VISCOUS, i] * v[i]
     if scalars[at.LOADED] != 0.0:
@@ -109,8 +105,8 @@ def accelerate(mass: FloatArray, force: FloatArray, mode: FloatArray, level: Flo
 
 
 @kernel
-def levels(terms: FloatArray, scalars: FloatArray, v: FloatArray, level: FloatArray) -> None:
-    """Compute dry friction `level` (n,) at speeds `v` (n,), without that of the load."""
-    first, end = int(scalars[at.SMOOTH_END]), int(scalars[at.DRY_END])
+def levels(arrays: at.ArmArrays, v: FloatArray) -> None:
+    """Compute dry friction at speeds `v` (n,), without that of the load, into the row `LEVEL` of `scratch`."""
+    first, end = int(arrays.scalars[at.SMOOTH_END]), int(arrays.scalars[at.DRY_END])
     for i in range(v.shape[0]):
-        level[i] = dry_level(terms, first, end, i, v[i], 0.0)
+        arrays.scratch[at.LEVEL, i] = dry_level(arrays.terms[0], first, end, i, v[i], 0.0)

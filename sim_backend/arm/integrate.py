@@ -29,21 +29,20 @@ STABLE = 1.5
 
 
 @kernel
-def resolve(
-    force: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray, scalars: FloatArray,
-    state: FloatArray, matrices: FloatArray, scratch: FloatArray,
-) -> bool:  # fmt: skip
+def resolve(arrays: at.ArmArrays, force: FloatArray) -> bool:
     """Compute modes, accelerations and friction of the present state; overloaded stuck joints start to slide.
 
     Called after `equations`; row `LEVEL` of `scratch` holds the dry friction if that does not vary.
     """
     n = force.shape[0]
-    mass, copy = matrices[at.MASS], matrices[at.COPY]
+    parameters, terms, scalars = arrays.parameters, arrays.terms[0], arrays.scalars
+    state, scratch = arrays.state, arrays.scratch
+    mass, copy = arrays.matrices[at.MASS], arrays.matrices[at.COPY]
     mode, a, friction, v = state[at.MODE], state[at.A], state[at.FRICTION], state[at.V]
     drag, level, load = scratch[at.DRAG], scratch[at.LEVEL], scratch[at.LOAD]
     loaded = scalars[at.LOADED] != 0.0
     if scalars[at.VARYING] != 0.0:
-        levels(terms, scalars, v, level)
+        levels(arrays, v)
     for i in range(n):
         load[i] = 0.0
         if parameters[at.DRY, i] == 0.0:
@@ -53,7 +52,7 @@ def resolve(
     first = int(scalars[at.DRY_END])
     for _ in range(n + 1):
         if loaded:
-            if not accelerate_loaded(force, parameters, terms, coupling, scalars, mode, level, v, a, matrices, scratch):
+            if not accelerate_loaded(arrays, force, v, a):
                 return False
         else:
             for i in range(n):
@@ -105,15 +104,14 @@ def first_zero(v0: float, slope: float, v1: float) -> float:
 
 @kernel
 def _runge_kutta(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
-    scalars: FloatArray, state: FloatArray, h: float, u0: FloatArray, u1: FloatArray, x1: FloatArray, v1: FloatArray,
-    vectors: FloatArray, matrices: FloatArray, scratch: FloatArray, work: FloatArray,
-) -> bool:  # fmt: skip
+    arrays: at.ArmArrays, h: float, u0: FloatArray, u1: FloatArray, x1: FloatArray, v1: FloatArray
+) -> bool:
     """Take one step of length `h` with fixed modes and torque going linearly from `u0` to `u1`."""
     n = x1.shape[0]
+    scalars, state, vectors = arrays.scalars, arrays.state, arrays.vectors
     x, v, a, mode = state[at.X], state[at.V], state[at.A], state[at.MODE]
     xs, vs, us, stage, force = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
-    mass, level = matrices[at.MASS], scratch[at.LEVEL]
+    mass, level = arrays.matrices[at.MASS], arrays.scratch[at.LEVEL]
     for i in range(n):
         xs[i] = x[i] + 0.5 * h * v[i]
         vs[i] = v[i] + 0.5 * h * a[i]
@@ -121,16 +119,11 @@ def _runge_kutta(
         x1[i] = v[i] + 2.0 * vs[i]
         v1[i] = a[i]
     for k in range(3):
-        equations(
-            arm, gravity, parameters, terms, coupling, scalars, xs, vs, us if k < 2 else u1, force, matrices, scratch,
-            work,
-        )  # fmt: skip
+        equations(arrays, xs, vs, us if k < 2 else u1, force)
         if scalars[at.VARYING] != 0.0:
-            levels(terms, scalars, vs, level)
+            levels(arrays, vs)
         if scalars[at.LOADED] != 0.0:
-            if not accelerate_loaded(
-                force, parameters, terms, coupling, scalars, mode, level, vs, stage, matrices, scratch
-            ):
+            if not accelerate_loaded(arrays, force, vs, stage):
                 return False
         elif not accelerate(mass, force, mode, level, stage):
             return False
@@ -176,17 +169,14 @@ def _piece(terms: FloatArray, scalars: FloatArray, state: FloatArray, h: float, 
 
 
 @kernel
-def substep(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
-    scalars: FloatArray, state: FloatArray, h: float, target: FloatArray, jump: FloatArray, vectors: FloatArray,
-    matrices: FloatArray, scratch: FloatArray, work: FloatArray,
-) -> bool:  # fmt: skip
+def substep(arrays: at.ArmArrays, h: float, target: FloatArray, jump: FloatArray) -> bool:
     """Integrate over `h` while motor torque ramps to `target`; False if inertia is not positive definite.
 
     `jump` (n,) is added to a motor's torque when it stops, at the latest at the end: the drive's compensation of dry
     friction changes direction with the motor.
     """
     n = target.shape[0]
+    terms, scalars, state, vectors = arrays.terms[0], arrays.scalars, arrays.state, arrays.vectors
     mode = state[at.MODE]
     start, u0, u1, x1, v1, force = vectors[5], vectors[6], vectors[7], vectors[8], vectors[9], vectors[10]
     for i in range(n):
@@ -200,10 +190,7 @@ def substep(
         for i in range(n):
             u0[i] = state[at.U, i]
             u1[i] = target[i] if last else start[i] + (done + part) * (target[i] - start[i])
-        if not _runge_kutta(
-            arm, gravity, parameters, terms, coupling, scalars, state, part * h, u0, u1, x1, v1, vectors, matrices,
-            scratch, work,
-        ):  # fmt: skip
+        if not _runge_kutta(arrays, part * h, u0, u1, x1, v1):
             return False
         first, which = 2.0, -1
         for i in range(n):
@@ -217,10 +204,7 @@ def substep(
             events += 1
             for i in range(n):
                 u1[i] = start[i] + (done + first * part) * (target[i] - start[i])
-            if not _runge_kutta(
-                arm, gravity, parameters, terms, coupling, scalars, state, first * part * h, u0, u1, x1, v1, vectors,
-                matrices, scratch, work,
-            ):  # fmt: skip
+            if not _runge_kutta(arrays, first * part * h, u0, u1, x1, v1):
                 return False
             done += first * part
             v1[which] = 0.0
@@ -238,10 +222,7 @@ def substep(
                 start[i] += jump[i]
                 target[i] += jump[i]
                 jump[i] = 0.0
-        equations(
-            arm, gravity, parameters, terms, coupling, scalars, state[at.X], state[at.V], state[at.U], force, matrices,
-            scratch, work,
-        )  # fmt: skip
-        if not resolve(force, parameters, terms, coupling, scalars, state, matrices, scratch):
+        equations(arrays, state[at.X], state[at.V], state[at.U], force)
+        if not resolve(arrays, force):
             return False
     return True

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
+from scipy.spatial.transform import Rotation
 
 from rt_core.calibration.elements import FRAME
 from rt_core.calibration.error_model import ErrorModel, error_model
@@ -106,36 +107,9 @@ class TrackedArm:
         positions[bad] += rng.normal(0.0, s.outlier_size, (int(bad.sum()), 3))
         if not s.orientation:
             return positions, bad
-        turns = np.array([_turn(v) for v in rng.normal(0.0, 1.0, (len(q), 3)) * s.noise_angle])
-        return np.hstack((positions, quaternions_from_rotations(turns @ rotations))), bad
-
-
-def quaternions_from_rotations(rotations: FloatArray) -> FloatArray:
-    """Return unit quaternions (N, 4) x, y, z, w of rotations (N, 3, 3)."""
-    out = np.empty((len(rotations), 4))
-    for i, R in enumerate(rotations):
-        # Eigenvector of the largest eigenvalue (Bar-Itzhack 2000): no case is ill-conditioned.
-        K = np.array(
-            [
-                [R[0, 0] - R[1, 1] - R[2, 2], R[1, 0] + R[0, 1], R[2, 0] + R[0, 2], R[2, 1] - R[1, 2]],
-                [R[1, 0] + R[0, 1], R[1, 1] - R[0, 0] - R[2, 2], R[2, 1] + R[1, 2], R[0, 2] - R[2, 0]],
-                [R[2, 0] + R[0, 2], R[2, 1] + R[1, 2], R[2, 2] - R[0, 0] - R[1, 1], R[1, 0] - R[0, 1]],
-                [R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1], R[0, 0] + R[1, 1] + R[2, 2]],
-            ]
-        )
-        q = np.linalg.eigh(K)[1][:, -1]
-        out[i] = q if q[3] >= 0.0 else -q
-    return out
-
-
-def _turn(v: FloatArray) -> FloatArray:
-    """Return the rotation (3, 3) by a rotation vector (3,) [rad] (Rodrigues)."""
-    angle = float(np.linalg.norm(v))
-    if angle == 0.0:
-        return np.eye(3)
-    x, y, z = v / angle
-    K = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-    return np.asarray(np.eye(3) + np.sin(angle) * K + (1.0 - np.cos(angle)) * K @ K)
+        turns = Rotation.from_rotvec(rng.normal(0.0, 1.0, (len(q), 3)) * s.noise_angle)
+        measured = (turns * Rotation.from_matrix(rotations)).as_quat(canonical=True)
+        return np.hstack((positions, measured)), bad
 
 
 def _drawn_rotation(rng: np.random.Generator) -> FloatArray:

@@ -1,5 +1,9 @@
 """Layout of the packed arrays of a simulated arm's kernels."""
 
+from typing import NamedTuple
+
+from rt_core.types import FloatArray, IntArray
+
 # Rows of the state (ROWS, n): motor coordinates referred to the joint side.
 X, V, A, U, MODE, FRICTION, INTEGRAL, TEMPERATURE, X_SET, V_SET, FEED = range(11)
 STATE_ROWS = 11
@@ -26,6 +30,9 @@ PUSHED = 14  # whether outside forces act
 WARM, FRICTION_HEATING = 15, 16  # whether friction follows temperature; kelvins a watt
 SCALARS = 17
 
+# Rows of the drive's and the integrator's vectors (VECTORS, n).
+VECTORS = 20
+
 # Rows of the integrator's scratch (SCRATCH_ROWS, n).
 POSITION, VELOCITY, TORQUE = 0, 1, 2  # joint coordinates
 DRAG, BIAS, LEVEL, LOAD, WEIGHT, LOAD_BIAS, SIDE = 3, 4, 5, 6, 7, 8, 9
@@ -39,3 +46,20 @@ MATRICES = 4
 OUT_Q, OUT_DQ, OUT_CURRENT, OUT_TAU, OUT_Q_MOTOR, OUT_TEMPERATURE, OUT_SETPOINT = range(7)
 OUT_TRUE_Q, OUT_TRUE_DQ, OUT_TRUE_DDQ, OUT_TRUE_TAU, OUT_TRUE_FRICTION = range(7, 12)
 OUT_ROWS = 12
+
+
+class ArmArrays(NamedTuple):
+    """Arrays of an arm that all kernels share; rows and entries are those above."""
+
+    arm: FloatArray  # (n, 47) geometry and link parameters side by side
+    gravity: FloatArray  # (3,)
+    parameters: FloatArray
+    terms: FloatArray
+    coupling: FloatArray  # (2, n, n) the coupling and its inverse
+    scalars: FloatArray
+    state: FloatArray
+    vectors: FloatArray
+    matrices: FloatArray
+    scratch: FloatArray
+    pivots: IntArray  # (n,)
+    work: FloatArray  # (n, FORWARD_WORK)

@@ -13,11 +13,11 @@ from rt_core.types import FloatArray
 from sim_backend.arm import layout
 from sim_backend.arm._outside import TIP, OutsideForces
 from sim_backend.arm.elastic.springs import SPRING_FIELDS, Springs
-from sim_backend.arm.elastic.stepper import refresh_elastic
+from sim_backend.arm.elastic.stepper import settle
 from sim_backend.arm.friction import FrictionTerms, friction_terms
 from sim_backend.arm.integrate import MAX_PIECES, STABLE
 from sim_backend.arm.settings import SIGNED_DYNAMICS, DynamicsParameter, EventSettings, SimSettings
-from sim_backend.arm.stepper import SCRATCH, SCRATCH_VECTORS, refresh
+from sim_backend.arm.stepper import refresh
 from sim_backend.arm.temperature import follow_temperature
 from sim_backend.arm.trajectory import MotionLimits, motor_torque
 from sim_backend.errors import SimulationConfigError, SimulationDivergedError
@@ -102,16 +102,11 @@ class PackedArm:
         self._ramps: dict[tuple[int, DynamicsParameter], tuple[float, float]] = {}  # first value and last
         self._next = 0
         self._event = 0
-        self._arm = np.ascontiguousarray(np.hstack((model.geometry, model.inertial)))
-        self._gravity = np.array(model.gravity, dtype=np.float64)
         C = model.coupling
         self._coupling = np.stack((C, np.linalg.inv(C)))
         self._parameters = np.zeros((layout.PARAMETER_ROWS, n))
         self._scalars = np.zeros(layout.SCALARS)
         self._state = np.zeros((layout.STATE_ROWS, n))
-        self._vectors = np.zeros((SCRATCH_VECTORS, n))
-        self._matrices = np.zeros((layout.MATRICES, n, n))
-        self._work = np.zeros((n, FORWARD_WORK))
         self._outside = OutsideForces(model, s.forces, s.rate_hz, self._parameters, self._scalars)
         self._fill_scalars()
         self._fill_sensors(model.inertial)
@@ -228,17 +223,7 @@ class PackedArm:
     def _refresh(self) -> None:
         """Update modes and accelerations after a change of the true dynamics."""
         springs = self._springs
-        if springs is None:
-            good = refresh(
-                self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, self._state,
-                self._vectors, self._matrices, self._work,
-            )  # fmt: skip
-        else:
-            good = refresh_elastic(
-                self._arm, self._gravity, self._parameters, springs.values, self._terms, self._scalars, self._state,
-                springs.motion, self._vectors, self._matrices, self._work,
-            )  # fmt: skip
-        if not good:
+        if not (refresh(self._arrays) if springs is None else settle(self._arrays, springs.arrays)):
             raise self._diverged()
 
     def _friction(self) -> FrictionTerms:
@@ -294,7 +279,7 @@ class PackedArm:
             s[layout.BASE_RATE] = np.sum(friction.slope / inertia)
             self._check_steepness()
         if friction.warm:
-            follow_temperature(p, self._terms[0], s, self._state, self._vectors[SCRATCH + layout.LEVEL])
+            follow_temperature(self._arrays)
 
     def _check_steepness(self) -> None:
         """Check that friction is not too steep to be integrated; Stribeck's exponential falls and is stable."""
@@ -361,6 +346,12 @@ class PackedArm:
         self._scalars[layout.FEED_VARYING] = friction.varying
         #: Friction terms of the arm, and of the drive's model of it.
         self._terms = np.stack((friction.values, friction.values))
+        self._arrays = layout.ArmArrays(
+            np.ascontiguousarray(np.hstack((model.geometry, inertial))), np.array(model.gravity, dtype=np.float64), p,
+            self._terms, self._coupling, self._scalars, self._state, np.zeros((layout.VECTORS, self.n)),
+            np.zeros((layout.MATRICES, self.n, self.n)), np.zeros((layout.SCRATCH_ROWS, self.n)),
+            np.zeros(self.n, dtype=np.int64), np.zeros((self.n, FORWARD_WORK)),
+        )  # fmt: skip
 
 
 def _friction_fields(model: RobotModel) -> list[str]:

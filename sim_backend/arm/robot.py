@@ -101,12 +101,7 @@ class SimulatedArm(PackedArm):
         self._outside.clear()
         self._scalars[layout.AMBIENT] = self.settings.ambient_c
         self._fill_dynamics()
-        started = begin(
-            self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, self.motion.table,
-            self.motion.centre, self.motion.coefficients, self.motion.period_s, self._state, self._vectors,
-            self._matrices, self._work,
-        )  # fmt: skip
-        if not started:
+        if not begin(self._arrays, self.motion.arrays):
             raise self._diverged()
         if self._springs is not None:
             self._springs.begin(self._state)
@@ -158,16 +153,7 @@ class SimulatedArm(PackedArm):
 
     def _advance(self, noise: FloatArray, out: FloatArray) -> int:
         """Fill `out` with the next samples until the arm diverges; return their number."""
-        springs, motion = self._springs, self.motion
-        if springs is None:
-            return advance(
-                self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, motion.table,
-                motion.centre, motion.coefficients, motion.period_s, self._state, self._vectors, self._matrices,
-                self._work, self._next, noise, out,
-            )  # fmt: skip
-        return advance_elastic(
-            self._arm, self._gravity, self._parameters, springs.values, self._terms, self._coupling, self._scalars,
-            motion.table, motion.centre, motion.coefficients, motion.period_s, self._state, springs.motion,
-            self._vectors, self._matrices, springs.stages, springs.blocks, springs.system, springs.pivots,
-            springs.right, self._work, self._next, noise, out,
-        )  # fmt: skip
+        motion = self.motion.arrays
+        if self._springs is None:
+            return advance(self._arrays, motion, self._next, noise, out)
+        return advance_elastic(self._arrays, self._springs.arrays, motion, self._next, noise, out)

@@ -17,30 +17,24 @@ from sim_backend.arm.equations import equations, levels, times, times_transposed
 from sim_backend.arm.friction import dry_level, effect
 from sim_backend.arm.integrate import resolve, substep
 from sim_backend.arm.temperature import follow_temperature, warm
-from sim_backend.arm.trajectory import motion_at
-
-#: First row of the integrator's scratch in the rows (SCRATCH_VECTORS, n) of `advance`.
-SCRATCH = 20
-SCRATCH_VECTORS = SCRATCH + at.SCRATCH_ROWS
+from sim_backend.arm.trajectory import MotionArrays, motion_at
 
 
 @kernel
-def setpoint(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
-    scalars: FloatArray, table: FloatArray, centre: FloatArray, series: FloatArray, period: float, t: float,
-    state: FloatArray, vectors: FloatArray, work: FloatArray,
-) -> None:  # fmt: skip
+def setpoint(arrays: at.ArmArrays, motion: MotionArrays, t: float) -> None:
     """Compute set position, velocity and fed-forward torque at time `t`, in motor coordinates, into `state`.
 
     The compensation of dry friction is for the direction before `t`; `vectors[19]` receives the jump to that of the
     direction at `t`, which `substep` applies when the motor reverses.
     """
-    n = centre.shape[0]
+    parameters, terms, coupling, scalars = arrays.parameters, arrays.terms[1], arrays.coupling, arrays.scalars
+    state, vectors = arrays.state, arrays.vectors
+    n = state.shape[1]
     q, dq, ddq, tau, ddx = vectors[11], vectors[12], vectors[13], vectors[14], vectors[15]
     sign, jump = vectors[18], vectors[19]
     for i in range(n):
         sign[i] = np.sign(state[at.V_SET, i])
-    motion_at(table, centre, series, period, t, q, dq, ddq)
+    motion_at(motion, t, q, dq, ddq)
     coupled = scalars[at.COUPLED] != 0.0
     if coupled:
         times(coupling[0], q, state[at.X_SET])
@@ -60,7 +54,7 @@ def setpoint(
         for i in range(n):
             dq[i] = 0.0
             ddq[i] = 0.0
-    rnea_single(arm[:, :37], gravity, arm[:, 37:], q, dq, ddq, tau, work)
+    rnea_single(arrays.arm[:, :37], arrays.gravity, arrays.arm[:, 37:], q, dq, ddq, tau, arrays.work)
     if coupled:
         times_transposed(coupling[1], tau, state[at.FEED])
     else:
@@ -96,18 +90,13 @@ def _limited(torque: float, limit: float) -> float:
 
 
 @kernel
-def begin(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
-    scalars: FloatArray, table: FloatArray, centre: FloatArray, series: FloatArray, period: float, state: FloatArray,
-    vectors: FloatArray, matrices: FloatArray, work: FloatArray,
-) -> bool:  # fmt: skip
+def begin(arrays: at.ArmArrays, motion: MotionArrays) -> bool:
     """Start at time zero on the set trajectory, with the fed-forward torque; False if inertia is not positive."""
-    n = centre.shape[0]
+    parameters, scalars, state = arrays.parameters, arrays.scalars, arrays.state
+    n = state.shape[1]
     for i in range(n):
         state[at.V_SET, i] = 0.0
-    setpoint(
-        arm, gravity, parameters, terms[1], coupling, scalars, table, centre, series, period, 0.0, state, vectors, work
-    )
+    setpoint(arrays, motion, 0.0)
     for i in range(n):
         state[at.X, i] = state[at.X_SET, i]
         state[at.V, i] = state[at.V_SET, i]
@@ -116,30 +105,31 @@ def begin(
         state[at.INTEGRAL, i] = 0.0
         state[at.TEMPERATURE, i] = scalars[at.AMBIENT]
     if scalars[at.WARM] != 0.0:
-        follow_temperature(parameters, terms[0], scalars, state, vectors[SCRATCH + at.LEVEL])
-    return refresh(arm, gravity, parameters, terms, coupling, scalars, state, vectors, matrices, work)
+        follow_temperature(arrays)
+    return refresh(arrays)
 
 
 @kernel
-def refresh(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
-    scalars: FloatArray, state: FloatArray, vectors: FloatArray, matrices: FloatArray, work: FloatArray,
-) -> bool:  # fmt: skip
+def refresh(arrays: at.ArmArrays) -> bool:
     """Update modes and accelerations of the present state, after a change of `parameters`."""
-    force, scratch = vectors[10], vectors[SCRATCH:]
-    levels(terms[0], scalars, state[at.V], scratch[at.LEVEL])
-    equations(
-        arm, gravity, parameters, terms[0], coupling, scalars, state[at.X], state[at.V], state[at.U], force, matrices,
-        scratch, work,
-    )  # fmt: skip
-    return resolve(force, parameters, terms[0], coupling, scalars, state, matrices, scratch)
+    force, state = arrays.vectors[10], arrays.state
+    levels(arrays, state[at.V])
+    equations(arrays, state[at.X], state[at.V], state[at.U], force)
+    return resolve(arrays, force)
 
 
 @kernel
-def control(
-    parameters: FloatArray, state: FloatArray, h: float, error: FloatArray, target: FloatArray, jump: FloatArray
-) -> None:
+def control_error(arrays: at.ArmArrays, error: FloatArray) -> None:
+    """Compute the velocity `error` (n,) of the drives' cascade at the start of a substep."""
+    parameters, state = arrays.parameters, arrays.state
+    for i in range(error.shape[0]):
+        error[i] = state[at.V_SET, i] + parameters[at.KP, i] * (state[at.X_SET, i] - state[at.X, i]) - state[at.V, i]
+
+
+@kernel
+def control(arrays: at.ArmArrays, h: float, error: FloatArray, target: FloatArray, jump: FloatArray) -> None:
     """Compute the torque at the end of the substep, from the velocity `error` at its start."""
+    parameters, state = arrays.parameters, arrays.state
     for i in range(target.shape[0]):
         limit = parameters[at.LIMIT, i]
         wanted = state[at.FEED, i] + parameters[at.KD, i] * error[i] + state[at.INTEGRAL, i]
@@ -150,13 +140,11 @@ def control(
 
 
 @kernel
-def measure(
-    parameters: FloatArray, coupling: FloatArray, scalars: FloatArray, state: FloatArray, noise: FloatArray,
-    out: FloatArray,
-) -> None:  # fmt: skip
+def measure(arrays: at.ArmArrays, noise: FloatArray, out: FloatArray) -> None:
     """Compute one sample of all channels and of the exact values."""
+    parameters, coupling, state = arrays.parameters, arrays.coupling, arrays.state
     n = state.shape[1]
-    if scalars[at.COUPLED] != 0.0:
+    if arrays.scalars[at.COUPLED] != 0.0:
         inverse = coupling[1]
         times(inverse, state[at.X], out[at.OUT_TRUE_Q])
         times(inverse, state[at.V], out[at.OUT_TRUE_DQ])
@@ -197,45 +185,25 @@ def is_finite(state: FloatArray) -> bool:
 
 
 @kernel
-def advance(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
-    scalars: FloatArray, table: FloatArray, centre: FloatArray, series: FloatArray, period: float, state: FloatArray,
-    vectors: FloatArray, matrices: FloatArray, work: FloatArray, sample: int, noise: FloatArray, out: FloatArray,
-) -> int:  # fmt: skip
+def advance(arrays: at.ArmArrays, motion: MotionArrays, sample: int, noise: FloatArray, out: FloatArray) -> int:
     """Write samples `sample, sample + 1, ...` to `out` (N, OUT_ROWS, n); return how many before the arm diverged.
 
-    `arm` (n, 47) is geometry and link parameters side by side, `coupling` (2, n, n) the coupling and its inverse,
-    `noise` (N, 3, n) standard normal; the state is that of sample `sample - 1`, or of sample 0 after `begin`.  `terms`
-    (2, T, TERM_ROWS, n) is friction, of the arm and of the drive's model of it; `vectors` (SCRATCH_VECTORS, n),
-    `matrices` (MATRICES, n, n) and `work` are scratch.
+    `noise` (N, 3, n) is standard normal; the state is that of sample `sample - 1`, or of sample 0 after `begin`.
     """
-    n = centre.shape[0]
-    substeps = int(scalars[at.SUBSTEPS])
-    h = scalars[at.PERIOD] / substeps
-    error, target, scratch = vectors[16], vectors[17], vectors[SCRATCH:]
+    substeps = int(arrays.scalars[at.SUBSTEPS])
+    h = arrays.scalars[at.PERIOD] / substeps
+    error, target, jump = arrays.vectors[16], arrays.vectors[17], arrays.vectors[19]
     for k in range(out.shape[0]):
         index = sample + k
         if index > 0:
-            warm(parameters, terms[0], scalars, state, scratch[at.LEVEL])
+            warm(arrays)
             for s in range(substeps):
-                for i in range(n):
-                    error[i] = (
-                        state[at.V_SET, i]
-                        + parameters[at.KP, i] * (state[at.X_SET, i] - state[at.X, i])
-                        - state[at.V, i]
-                    )
-                t = ((index - 1) * substeps + s + 1) * h
-                setpoint(
-                    arm, gravity, parameters, terms[1], coupling, scalars, table, centre, series, period, t, state,
-                    vectors, work,
-                )  # fmt: skip
-                control(parameters, state, h, error, target, vectors[19])
-                if not substep(
-                    arm, gravity, parameters, terms[0], coupling, scalars, state, h, target, vectors[19], vectors,
-                    matrices, scratch, work,
-                ):  # fmt: skip
+                control_error(arrays, error)
+                setpoint(arrays, motion, ((index - 1) * substeps + s + 1) * h)
+                control(arrays, h, error, target, jump)
+                if not substep(arrays, h, target, jump):
                     return k
-            if not is_finite(state):
+            if not is_finite(arrays.state):
                 return k
-        measure(parameters, coupling, scalars, state, noise[k], out[k])
+        measure(arrays, noise[k], out[k])
     return int(out.shape[0])

@@ -6,7 +6,6 @@ with a time constant.  Temperature and friction terms are constant within a samp
 
 from rt_core.jit import kernel
 from rt_core.model.friction import REFERENCE_TEMPERATURE
-from rt_core.types import FloatArray
 from sim_backend.arm import layout as at
 from sim_backend.arm.equations import levels
 from sim_backend.arm.friction import GAUSSIAN_REACH, dry_level
@@ -16,13 +15,12 @@ _MIN_SHARE = 0.1
 
 
 @kernel
-def follow_temperature(
-    parameters: FloatArray, terms: FloatArray, scalars: FloatArray, state: FloatArray, level: FloatArray
-) -> None:
-    """Update the friction `terms` (T, TERM_ROWS, n) and what depends on them to the present temperatures.
+def follow_temperature(arrays: at.ArmArrays) -> None:
+    """Update the arm's friction terms and what depends on them to the present temperatures.
 
     Negative coefficients of friction are clamped to zero.
     """
+    parameters, terms, scalars, state = arrays.parameters, arrays.terms[0], arrays.scalars, arrays.state
     plain_end, smooth_end, dry_end = int(scalars[at.PLAIN_END]), int(scalars[at.SMOOTH_END]), int(scalars[at.DRY_END])
     for i in range(state.shape[1]):
         warmth = state[at.TEMPERATURE, i] - REFERENCE_TEMPERATURE
@@ -42,16 +40,17 @@ def follow_temperature(
             viscous += terms[t, at.VALUE, i]
         parameters[at.VISCOUS, i] = viscous
         parameters[at.HOLD, i] = dry_level(terms, smooth_end, dry_end, i, 0.0, 0.0)
-    levels(terms, scalars, state[at.V], level)
+    levels(arrays, state[at.V])
 
 
 @kernel
-def warm(parameters: FloatArray, terms: FloatArray, scalars: FloatArray, state: FloatArray, level: FloatArray) -> None:
+def warm(arrays: at.ArmArrays) -> None:
     """Update temperatures for the next sample period, from the heat at its start, and friction."""
+    parameters, scalars, state = arrays.parameters, arrays.scalars, arrays.state
     for i in range(state.shape[1]):
         heat = parameters[at.HEATING, i] * state[at.U, i] * state[at.U, i]
         heat += scalars[at.FRICTION_HEATING] * max(state[at.FRICTION, i] * state[at.V, i], 0.0)
         goal = scalars[at.AMBIENT] + heat
         state[at.TEMPERATURE, i] = goal + (state[at.TEMPERATURE, i] - goal) * scalars[at.COOLING]
     if scalars[at.WARM] != 0.0:
-        follow_temperature(parameters, terms, scalars, state, level)
+        follow_temperature(arrays)

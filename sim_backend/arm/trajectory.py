@@ -13,6 +13,7 @@ the posture `c` with zero velocity and acceleration.  Derivatives are exact.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,17 +40,23 @@ REST, SERIES, TRAPEZOIDAL = 0.0, 1.0, 2.0
 _KINDS = {"hold": REST, "fourier": SERIES, "paul": TRAPEZOIDAL}
 
 
-@jit
-def motion_at(
-    table: FloatArray, centre: FloatArray, coefficients: FloatArray, period: float, t: float, q: FloatArray,
-    dq: FloatArray, ddq: FloatArray,
-) -> None:  # fmt: skip
-    """Compute one sample of a motion into `q, dq, ddq` (n,).
+class MotionArrays(NamedTuple):
+    """A motion for the kernels.
 
-    `table` (S, 6) has a row of start, duration, ramp time [s], rate, kind (REST, SERIES, PAUL) and strokes for each
-    piece, the rate being `2 pi f0` [rad/s] or the speed of `p` [1/s]; `coefficients` (S, n, H, 2) are `a/(k w)` and
-    `b/(k w)`, or the first of them `A`; `period` is the time after which a schedule repeats (infinite: never).
+    `table` has a row of start, duration, ramp time [s], rate, kind (REST, SERIES, TRAPEZOIDAL) and strokes for each
+    piece, the rate being `2 pi f0` [rad/s] or the speed of `p` [1/s].
     """
+
+    table: FloatArray  # (S, 6)
+    centre: FloatArray  # (n,)
+    coefficients: FloatArray  # (S, n, H, 2) `a/(k w)` and `b/(k w)`, or the first of them `A`
+    period: float  # after which a schedule repeats; infinite: never
+
+
+@jit
+def motion_at(motion: MotionArrays, t: float, q: FloatArray, dq: FloatArray, ddq: FloatArray) -> None:
+    """Compute one sample of a motion into `q, dq, ddq` (n,)."""
+    table, centre, coefficients, period = motion
     n = centre.shape[0]
     for i in range(n):
         q[i] = centre[i]
@@ -96,17 +103,14 @@ def motion_at(
 
 
 @jit
-def _motion_batch(
-    table: FloatArray, centre: FloatArray, coefficients: FloatArray, period: float, t: FloatArray, q: FloatArray,
-    dq: FloatArray, ddq: FloatArray,
-) -> None:  # fmt: skip
+def _motion_batch(motion: MotionArrays, t: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray) -> None:
     for k in range(t.shape[0]):
-        motion_at(table, centre, coefficients, period, t[k], q[k], dq[k], ddq[k])
+        motion_at(motion, t[k], q[k], dq[k], ddq[k])
 
 
 @dataclass(frozen=True)
 class Motion:
-    """A trajectory of `n` joints; see `motion_at` for `table` (S, 6), `centre` (n,), `coefficients` (S, n, H, 2)."""
+    """A trajectory of `n` joints; see `MotionArrays` for `table` (S, 6), `centre` (n,), `coefficients` (S, n, H, 2)."""
 
     table: FloatArray
     centre: FloatArray
@@ -119,11 +123,16 @@ class Motion:
         """Number of joints."""
         return int(self.centre.shape[0])
 
+    @property
+    def arrays(self) -> MotionArrays:
+        """The motion for the kernels."""
+        return MotionArrays(self.table, self.centre, self.coefficients, self.period_s)
+
     def sample(self, t: float | FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return position, velocity and acceleration at `t` [s]: (n,) each for a scalar, (N, n) for an array (N,)."""
         times = np.ascontiguousarray(np.atleast_1d(t), dtype=np.float64)
         q, dq, ddq = (np.empty((times.shape[0], self.n)) for _ in range(3))
-        _motion_batch(self.table, self.centre, self.coefficients, self.period_s, times, q, dq, ddq)
+        _motion_batch(self.arrays, times, q, dq, ddq)
         if np.ndim(t) == 0:
             return q[0], dq[0], ddq[0]
         return q, dq, ddq

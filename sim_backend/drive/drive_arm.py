@@ -25,7 +25,7 @@ from sim_backend.arm.friction import FrictionTerms
 from sim_backend.arm.integrate import substep
 from sim_backend.arm.packed import PackedArm, torque_scale
 from sim_backend.arm.settings import DriveSettings, SimSettings
-from sim_backend.arm.stepper import SCRATCH, control, is_finite, measure
+from sim_backend.arm.stepper import control, control_error, is_finite, measure
 from sim_backend.arm.temperature import warm
 from sim_backend.arm.trajectory import MotionLimits
 from sim_backend.drive.modes import BRAKED, CSP, CST, CSV
@@ -82,11 +82,10 @@ def _follow_motor(mode: float, state: FloatArray, i: int) -> None:
 
 
 @kernel
-def _set_values(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, coupling: FloatArray, scalars: FloatArray,
-    command: FloatArray, share: float, state: FloatArray, vectors: FloatArray, work: FloatArray,
-) -> None:  # fmt: skip
+def _set_values(arrays: at.ArmArrays, command: FloatArray, share: float) -> None:
     """Compute set position, velocity and fed-forward torque at `share` of the period, into `state`."""
+    arm, gravity, work, coupling = arrays.arm, arrays.gravity, arrays.work, arrays.coupling
+    scalars, state, vectors = arrays.scalars, arrays.state, arrays.vectors
     n = state.shape[1]
     q, zero, tau = vectors[11], vectors[12], vectors[14]
     T, s = scalars[at.PERIOD], share
@@ -113,46 +112,35 @@ def _set_values(
         if mode not in (CSP, CSV):
             state[at.FEED, i] = 0.0
         elif scalars[at.FEEDFORWARD] != 0.0:
-            state[at.FEED, i] += parameters[at.FEED_OFFSET, i]
+            state[at.FEED, i] += arrays.parameters[at.FEED_OFFSET, i]
         if mode in (CSP, CSV, CST):
             state[at.FEED, i] += command[U_START, i] + (command[U_END, i] - command[U_START, i]) * s
 
 
 @kernel
-def advance_drive_arm(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, terms: FloatArray, coupling: FloatArray,
-    scalars: FloatArray, command: FloatArray, state: FloatArray, vectors: FloatArray, matrices: FloatArray,
-    work: FloatArray, noise: FloatArray, out: FloatArray,
-) -> bool:  # fmt: skip
+def advance_drive_arm(arrays: at.ArmArrays, command: FloatArray, noise: FloatArray, out: FloatArray) -> bool:
     """Simulate one period under `command` (COMMAND_ROWS, n), sampled to `out` (OUT_ROWS, n); False if it diverged.
 
-    The other arrays are those of `sim_backend.arm.stepper.advance`; `noise` is (3, n).
+    `noise` is (3, n).
     """
-    n = state.shape[1]
-    substeps = int(scalars[at.SUBSTEPS])
-    h = scalars[at.PERIOD] / substeps
-    error, target, jump, scratch = vectors[16], vectors[17], vectors[19], vectors[SCRATCH:]
-    _begin_period(scalars, command, state)
-    warm(parameters, terms[0], scalars, state, scratch[at.LEVEL])
+    state = arrays.state
+    substeps = int(arrays.scalars[at.SUBSTEPS])
+    h = arrays.scalars[at.PERIOD] / substeps
+    error, target, jump = arrays.vectors[16], arrays.vectors[17], arrays.vectors[19]
+    _begin_period(arrays.scalars, command, state)
+    warm(arrays)
     for s in range(substeps):
-        for i in range(n):
-            error[i] = (
-                state[at.V_SET, i] + parameters[at.KP, i] * (state[at.X_SET, i] - state[at.X, i]) - state[at.V, i]
-            )
-            jump[i] = 0.0
-        share = (s + 1) / substeps
-        _set_values(arm, gravity, parameters, coupling, scalars, command, share, state, vectors, work)
-        control(parameters, state, h, error, target, jump)
-        if not substep(
-            arm, gravity, parameters, terms[0], coupling, scalars, state, h, target, jump, vectors, matrices, scratch,
-            work,
-        ):  # fmt: skip
+        control_error(arrays, error)
+        jump[:] = 0.0
+        _set_values(arrays, command, (s + 1) / substeps)
+        control(arrays, h, error, target, jump)
+        if not substep(arrays, h, target, jump):
             return False
-        for i in range(n):
+        for i in range(state.shape[1]):
             _follow_motor(command[MODE_WANTED, i], state, i)
     if not is_finite(state):
         return False
-    measure(parameters, coupling, scalars, state, noise, out)
+    measure(arrays, noise, out)
     return True
 
 
@@ -243,10 +231,7 @@ class DriveArm(PackedArm):
         self._close_brakes(command[MODE_WANTED] == BRAKED if brake is None else np.asarray(brake))
         if self._noisy:
             self._rng.standard_normal(out=self._noise)
-        good = advance_drive_arm(
-            self._arm, self._gravity, self._parameters, self._terms, self._coupling, self._scalars, command,
-            self._state, self._vectors, self._matrices, self._work, self._noise, self._out,
-        )  # fmt: skip
+        good = advance_drive_arm(self._arrays, command, self._noise, self._out)
         self._time_s += self._period_s
         if not good:
             raise self._diverged()
@@ -254,7 +239,7 @@ class DriveArm(PackedArm):
 
     def sample(self) -> DriveSample:
         """Return the sample of the present instant."""
-        measure(self._parameters, self._coupling, self._scalars, self._state, self._noise, self._out)
+        measure(self._arrays, self._noise, self._out)
         return self._sample()
 
     def _sample(self) -> DriveSample:

@@ -4,7 +4,6 @@ The profiles of the package are in `devices/`; `load_profile` takes their names 
 """
 
 import difflib
-import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -14,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from drivers.files.table import Positive
+from drivers.files.table import Positive, parse_toml, read_file
 from sim_backend.canopen.data_types import DataType, integer_range, is_string, type_bits
 from sim_backend.errors import SimulationConfigError
 from sim_backend.tables import Table
@@ -339,10 +338,7 @@ def load_profile(ref: str | Path) -> DeviceProfile:
     """Read a shipped profile by name, or a path that ends in `.toml`; `DeviceProfileError` has file and field."""
     text = str(ref)
     if text.endswith(".toml"):
-        try:
-            return parse_profile(Path(ref).read_bytes(), text)
-        except OSError as error:
-            raise DeviceProfileError(f"{text}: cannot be read: {error.strerror or error}") from None
+        return parse_profile(read_file(Path(ref), DeviceProfileError), text)
     names = known_profiles()
     if text not in names:
         close = difflib.get_close_matches(text, names, 1)
@@ -353,10 +349,7 @@ def load_profile(ref: str | Path) -> DeviceProfile:
 
 def parse_profile(data: bytes, label: str = "profile") -> DeviceProfile:
     """Return the profile in the bytes of a file; raises `DeviceProfileError`."""
-    try:
-        content = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DeviceProfileError(f"{label}: not valid TOML: {error}") from None
+    content = parse_toml(data, label, DeviceProfileError)
     try:
         return DeviceProfile.model_validate(content)
     except ValidationError as error:

@@ -13,12 +13,12 @@ Relative paths are relative to the file.  Errors name the key.
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from drivers.files.table import Finite, NonNegative, Positive, describe
+from drivers.files.table import Finite, NonNegative, Positive, check_table, parse_toml, read_file
 from sim_backend.errors import SimulationConfigError
 from sim_backend.ethercat._faults import Fault
-from sim_backend.tables import Table, read_table
+from sim_backend.tables import Table
 
 _MAX_CLOCK_START_NS = 10**15
 
@@ -71,15 +71,13 @@ class SegmentSettings(Table):
 
 def load_segment(path: Path) -> SegmentSettings:
     """Read the description of a segment; raises `SegmentFileError`."""
-    return parse_segment(read_table(path, SegmentFileError), str(path), path.resolve().parent)
+    table = parse_toml(read_file(path, SegmentFileError), path, SegmentFileError)
+    return parse_segment(table, str(path), path.resolve().parent)
 
 
 def parse_segment(table: object, origin: str, base: Path) -> SegmentSettings:
     """Check a description given as a table; `origin` names it in errors, relative paths start at `base`."""
-    try:
-        settings = SegmentSettings.model_validate(table)
-    except ValidationError as error:
-        raise SegmentFileError(f"{origin}: {describe(error, SegmentSettings)}") from error
+    settings = check_table(SegmentSettings, table, origin, SegmentFileError)
 
     def absolute(name: str) -> str:
         return str((base / name).resolve()) if name.endswith((".toml", ".urdf")) else name

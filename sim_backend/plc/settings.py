@@ -15,14 +15,14 @@ import ctypes
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from drivers.ads.layout import NAME_CHARS, VARIABLES, Sizes, structure
-from drivers.files.table import Finite, NonNegative, Positive, describe
+from drivers.files.table import Finite, NonNegative, Positive, check_table, parse_toml, read_file
 from sim_backend.errors import SimulationConfigError
 from sim_backend.plc import _ams as ams
 from sim_backend.plc._faults import Fault
-from sim_backend.tables import Table, read_table
+from sim_backend.tables import Table
 
 Channel = Literal["q", "dq", "tau", "current", "q_motor", "temperature", "setpoint"]
 _MAX_IMAGE = 64 * 1024 * 1024
@@ -136,15 +136,13 @@ def _bytes(sizes: Sizes, name: str) -> int:
 
 def load_plc(path: Path) -> PlcSettings:
     """Read the description of a PLC; raises `PlcFileError`."""
-    return parse_plc(read_table(path, PlcFileError), str(path), path.resolve().parent)
+    table = parse_toml(read_file(path, PlcFileError), path, PlcFileError)
+    return parse_plc(table, str(path), path.resolve().parent)
 
 
 def parse_plc(table: object, origin: str, base: Path) -> PlcSettings:
     """Check a description given as a table; `origin` names it in errors, relative paths start at `base`."""
-    try:
-        settings = PlcSettings.model_validate(table)
-    except ValidationError as error:
-        raise PlcFileError(f"{origin}: {describe(error, PlcSettings)}") from error
+    settings = check_table(PlcSettings, table, origin, PlcFileError)
     robot = settings.robot
     if robot.endswith((".toml", ".urdf")):
         robot = str((base / robot).resolve())

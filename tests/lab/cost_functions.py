@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rt_core.optimise.problem import Problem, least_squares_problem
+from rt_core.optimise.problem import Problem
 
 
 def sphere(X: np.ndarray) -> np.ndarray:
@@ -42,9 +42,18 @@ class Decay:
         e, f = np.exp(-x[1] * self.t), np.exp(-x[3] * self.t)
         return np.stack((e, -x[0] * self.t * e, f, -x[2] * self.t * f), axis=1)
 
-    def problem(self, **options) -> Problem:
-        lower, upper = options.pop("lower", self.lower), options.pop("upper", self.upper)
-        return least_squares_problem(self.residual, lower, upper, self.jacobian, **options)
+    def costs(self, X: np.ndarray) -> np.ndarray:
+        return np.array([self.residual(x) @ self.residual(x) for x in X])
+
+    def rms(self, X: np.ndarray) -> np.ndarray:
+        return np.sqrt(self.costs(X) / self.t.size)
+
+    def normal_equations(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        J = self.jacobian(x)
+        return J.T @ self.residual(x), J.T @ J
+
+    def problem(self, lower: np.ndarray = lower, upper: np.ndarray = upper) -> Problem:
+        return Problem(lower, upper, self.costs, self.normal_equations)
 
 
 class Counted:

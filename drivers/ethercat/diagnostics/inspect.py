@@ -222,11 +222,10 @@ def _drive(inspection: Inspection, position: int) -> dict[str, Any]:
     return facts | ({"rated": rated} if rated else {})
 
 
-def read_mapping(inspection: Inspection, position: int, sii: Sii, names: bool = True) -> Mapping:
+def read_mapping(inspection: Inspection, position: int, sii: Sii) -> Mapping:
     """Read the assigned PDOs and their entries, from the EEPROM for a slave without CoE.
 
-    `names` includes the entries' names and types, which takes longer.  Raises `SdoError` if the drive does not return
-    its mapping.
+    Raises `SdoError` if the drive does not return its mapping.
     """
     if not has_coe(inspection, position, sii):
         return Mapping(_from_sii(sii.rx), _from_sii(sii.tx), "EEPROM")
@@ -235,7 +234,7 @@ def read_mapping(inspection: Inspection, position: int, sii: Sii, names: bool = 
     def entry(index: int, subindex: int, bits: int, offset: int) -> MappedEntry:
         if not index:
             return MappedEntry(index, subindex, bits, offset, "padding", "")
-        if names and index not in described:
+        if index not in described:
             try:
                 described[index] = {each.subindex: each for each in inspection.describe(position, index).entries}
             except SdoError:  # no SDO information, or the object is not listed

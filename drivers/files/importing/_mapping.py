@@ -2,16 +2,15 @@
 
 import difflib
 import hashlib
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from drivers.files.importing.units import CHANNEL_QUANTITIES, Unit, UnitError, find_unit
 from drivers.files.shipped import shipped
-from drivers.files.table import Finite, Positive, describe
+from drivers.files.table import Finite, Positive, check_table, parse_toml, read_file
 from drivers.frame import CHANNELS
 from rt_core.model.robot import Transmission
 
@@ -240,25 +239,14 @@ class Mapping:
 def load_mapping(ref: str | Path, base: Path | None = None) -> Mapping:
     """Load a mapping by path, or by name from `configs/mappings` here or in `base`; `MappingError` names the key."""
     path = _find(ref, base)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise MappingError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return parse_mapping(data, path)
+    return parse_mapping(read_file(path, MappingError), path)
 
 
 def parse_mapping(data: bytes, path: Path | None = None) -> Mapping:
     """Parse the bytes of a mapping file; raises `MappingError`."""
-    label = "mapping" if path is None else str(path)
-    try:
-        content = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MappingError(f"{label}: not valid TOML: {error}") from None
-    try:
-        parsed = MappingFile.model_validate(content)
-    except ValidationError as error:
-        raise MappingError(f"{label}: {describe(error, MappingFile)}") from None
-    return Mapping(parsed, path, hashlib.sha256(data).hexdigest())
+    label = "mapping" if path is None else path
+    content = check_table(MappingFile, parse_toml(data, label, MappingError), label, MappingError)
+    return Mapping(content, path, hashlib.sha256(data).hexdigest())
 
 
 def _find(ref: str | Path, base: Path | None) -> Path:

@@ -1,19 +1,18 @@
 """Mapping files of measured poses, for a calibration; `docs/calibration.md` explains every key."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from drivers.files.importing._channels import PLACEHOLDER, expanded
 from drivers.files.importing._data_files import open_data
 from drivers.files.importing._mapping import CsvTable, ImportFailedError, MappingError, Ref
 from drivers.files.importing.data_source import DataError, DataSource
 from drivers.files.importing.units import UnitError, find_unit
-from drivers.files.table import Table, describe
+from drivers.files.table import Table, check_table, parse_toml, read_file
 from rt_core.calibration.sample import Contacts, Distances
 from rt_core.types import FloatArray, IntArray
 
@@ -97,16 +96,8 @@ class PoseMapping:
 
 def load_pose_mapping(path: Path) -> PoseMapping:
     """Load a mapping file of poses; raises `MappingError` with the path and the invalid key."""
-    try:
-        content = tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise MappingError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MappingError(f"{path}: not valid TOML: {error}") from None
-    try:
-        return PoseMapping(PoseMappingFile.model_validate(content), path)
-    except ValidationError as error:
-        raise MappingError(f"{path}: {describe(error, PoseMappingFile)}") from None
+    content = parse_toml(read_file(path, MappingError), path, MappingError)
+    return PoseMapping(check_table(PoseMappingFile, content, path, MappingError), path)
 
 
 def read_poses(

@@ -15,10 +15,10 @@ import itertools
 import numpy as np
 import scipy.linalg as la
 
-from rt_core.calibration import _robust as robust
 from rt_core.calibration.elements import ZERO
 from rt_core.calibration.fit import Objective
 from rt_core.calibration.result import Change
+from rt_core.robust_loss import loss_weights
 from rt_core.types import FloatArray, IntArray
 
 #: Blocks of successive poses; the orders of fewer would too often have all of one side of a change together.
@@ -41,7 +41,7 @@ def change_in_time(objective: Objective, seed: int = 0) -> Change | None:
     if len(sample) < BLOCKS:
         return None
     residual = model.residual(sample, objective.x) / objective.per_row
-    weight = robust.weights(np.linalg.norm(residual, axis=1), objective.loss, objective.limit)
+    weight = loss_weights(np.linalg.norm(residual, axis=1), objective.loss, objective.limit)
     root = np.sqrt(weight)[:, None, None] / objective.per_row[:, None]
     full = model.jacobian(sample, objective.x)
     kinds = _kinds(objective, full)

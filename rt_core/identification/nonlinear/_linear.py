@@ -13,7 +13,6 @@ from rt_core.identification.least_squares import Solution, compress
 from rt_core.identification.nonlinear._constants import with_constants
 from rt_core.identification.nonlinear.compressed import CompressedTorque, shaped_columns, weighted_solution
 from rt_core.identification.nonlinear.profile import Profile
-from rt_core.identification.preprocess import Signals, SignalSettings
 from rt_core.identification.rows import Rows
 from rt_core.identification.uncertainty import estimate_covariance
 from rt_core.model.base import BaseParameters
@@ -49,9 +48,8 @@ class LinearFit:
 
 
 def linear_fit(
-    data: CompressedTorque, x: FloatArray, sigma: FloatArray, phi: FloatArray | None, without: tuple[int, ...],
-    signals: Signals, settings: SignalSettings,
-) -> LinearFit:  # fmt: skip
+    data: CompressedTorque, x: FloatArray, sigma: FloatArray, phi: FloatArray | None, without: tuple[int, ...]
+) -> LinearFit:
     """Solve for base parameters at constants `x`; take the covariance from rows widened by the torque's slopes."""
     p, m = len(data.base), len(data.constants)
     solution = weighted_solution(data.triangles(x, without), p, sigma)
@@ -68,9 +66,7 @@ def linear_fit(
             continue
         near = np.exp(x[term.constant] + np.array([-_SLOPE_STEP, 0.0, _SLOPE_STEP]))
         for j in np.flatnonzero(term.motor):
-            low, value, high = np.where(
-                data.rows.use[:, j], shaped_columns(data.model, term, int(j), near, data.rows, signals, settings).T, 0.0
-            )
+            low, value, high = np.where(data.rows.use[:, j], shaped_columns(data.source, term, int(j), near).T, 0.0)
             wide[j, term.plus] += value
             if term.minus >= 0:
                 wide[j, term.minus] -= value

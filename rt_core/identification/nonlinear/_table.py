@@ -8,6 +8,7 @@ the logarithm of the constant.
 """
 
 from math import factorial
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg as la
@@ -60,17 +61,34 @@ def skeleton(term: Term, grid: FloatArray, fastest: float) -> tuple[FloatArray, 
     return constants[order[:rank]], coefficients
 
 
+class Curve(NamedTuple):
+    """Shaped term as a function of the motor's speed."""
+
+    law: int
+    exponent: float
+    smoothing: float
+    constants: FloatArray  # (m,)
+    motor: FloatArray  # (n,) its speed from those of the joints
+
+
+class FilteredSamples(NamedTuple):
+    """Samples of a stretch, and the filter that makes K rows of them."""
+
+    dq: FloatArray  # (N, n)
+    weight: FloatArray  # (N,) factor, or empty
+    taps: FloatArray
+    centres: IntArray  # (K,) ascending
+
+
 @kernel
-def shaped_rows(
-    law: int, exponent: float, smoothing: float, constants: FloatArray, motor: FloatArray, joint: int, standing: float,
-    dq: FloatArray, weight: FloatArray, taps: FloatArray, centres: IntArray, out: FloatArray,
-) -> None:  # fmt: skip
-    """Build filtered columns `out` (K, m) of a shaped term at `constants` (m,), in the rows of `joint`.
+def shaped_rows(curve: Curve, joint: int, standing: float, samples: FilteredSamples, out: FloatArray) -> None:
+    """Add filtered columns of a shaped term to `out` (K, m), in the rows of `joint`.
 
     As in `rt_core.identification.rows.build_rows`, samples with `|dq[:, joint]| < standing` are zero before the
-    filter.  `dq` (N, n); `weight` (N,) multiplies the samples unless it is empty; `centres` (K,) ascending; `out`
-    starts at zero.
+    filter.
     """
+    law, exponent, smoothing, constants, motor = curve
+    dq, weight, taps, centres = samples
     count, n = dq.shape
     weighted = weight.shape[0] == count
     half = taps.shape[0] // 2

@@ -18,7 +18,15 @@ import scipy.linalg as la
 
 from rt_core.identification.least_squares import JointTriangle, Solution, compress_joint, solve
 from rt_core.identification.nonlinear._constants import Constant, Term, shaped_terms, with_constants
-from rt_core.identification.nonlinear._table import POINTS, grid_size, interpolation, shaped_rows, skeleton
+from rt_core.identification.nonlinear._table import (
+    POINTS,
+    Curve,
+    FilteredSamples,
+    grid_size,
+    interpolation,
+    shaped_rows,
+    skeleton,
+)
 from rt_core.identification.preprocess import DataError, SignalPiece, Signals, SignalSettings
 from rt_core.identification.rows import Rows, build_rows, row_filter, standing_velocity
 from rt_core.linear_algebra import svd
@@ -54,28 +62,52 @@ class JointData:
 
 
 @dataclass(frozen=True, eq=False)
+class Source:
+    """Rows of the fixed columns, and the signals they are built from."""
+
+    model: RobotModel
+    rows: Rows
+    signals: Signals
+    settings: SignalSettings
+
+
+@dataclass(frozen=True, eq=False)
 class CompressedTorque:
     """A recording for the torque fit, see the module's docstring.
 
     `lower`, `upper` (m,) are the natural logarithms of the range of the tables, in which the data can determine each
-    constant; `box` (2, m) is the range of the search, narrower with bounds.  `rows` hold the fixed columns.
+    constant; `box` (2, m) is the range of the search, narrower with bounds.
     """
 
-    model: RobotModel
     base: BaseParameters
     constants: tuple[Constant, ...]
     terms: tuple[Term, ...]
     joints: tuple[JointData, ...]
-    rows: Rows
+    source: Source
     lower: FloatArray
     upper: FloatArray
     box: FloatArray
     grid: int
 
+    @property
+    def model(self) -> RobotModel:
+        """The arm, with its own constants."""
+        return self.source.model
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of the fixed columns."""
+        return self.source.rows
+
     @cached_property
     def step(self) -> FloatArray:
         """(m,) steps of the grids."""
         return (self.upper - self.lower) / (self.grid - 1)
+
+    @cached_property
+    def axes(self) -> FloatArray:
+        """(m, 2) origins and steps of the grids."""
+        return np.stack((self.lower, self.step), axis=1)
 
     @cached_property
     def amplitude(self) -> FloatArray:
@@ -181,13 +213,14 @@ def compress_torque(
         speeds = [np.abs(piece.dq @ term.motor).max() for piece in signals.pieces]
         axis = np.linspace(lower[term.constant], upper[term.constant], grid)
         bones.append(skeleton(term, axis, float(max(speeds))))
+    source = Source(model, rows, signals, settings)
     joints = []
     for j in range(model.n):
         of_joint = np.array([k for k, term in enumerate(terms) if term.motor[j] != 0.0], dtype=np.int64)
         use = rows.use[:, j]
-        built = [shaped_columns(model, terms[k], j, bones[k][0], rows, signals, settings)[use] for k in of_joint]
+        built = [shaped_columns(source, terms[k], j, bones[k][0])[use] for k in of_joint]
         joints.append(_reduce(rows.Y[j][:, use], rows.tau[use, j], built, of_joint, [bones[k][1] for k in of_joint]))
-    return CompressedTorque(model, base, constants, terms, tuple(joints), rows, lower, upper, box, grid)
+    return CompressedTorque(base, constants, terms, tuple(joints), source, lower, upper, box, grid)
 
 
 def _reduce(
@@ -223,24 +256,21 @@ def _reduce(
     return JointData(columns, R, z, rest, triangle.count, terms, np.ascontiguousarray(stacked))
 
 
-def shaped_columns(
-    model: RobotModel, term: Term, joint: int, constants: FloatArray, rows: Rows, signals: Signals,
-    settings: SignalSettings,
-) -> FloatArray:  # fmt: skip
+def shaped_columns(source: Source, term: Term, joint: int, constants: FloatArray) -> FloatArray:
     """Build the columns (K, m) of a shaped term at `constants` (m,), in the rows of `joint`."""
+    rows, signals, settings = source.rows, source.signals, source.settings
     factor = max(1, round(signals.rate_hz / min(settings.row_rate_hz, signals.rate_hz)))
     taps = row_filter(settings, signals.rate_hz, factor)
-    standing = float(standing_velocity(model, settings)[joint])
+    standing = float(standing_velocity(source.model, settings)[joint])
+    curve = Curve(term.law, term.exponent, term.smoothing, np.ascontiguousarray(constants), term.motor)
     out = np.zeros((rows.t.size, constants.size))
     for number, piece in enumerate(signals.pieces):
         inside = np.flatnonzero(rows.piece == number)
         if inside.size:
             centres = np.searchsorted(piece.t, rows.t[inside]).astype(np.int64)
+            samples = FilteredSamples(np.ascontiguousarray(piece.row_velocity), _weight_of(term, piece), taps, centres)
             part = np.zeros((inside.size, constants.size))
-            shaped_rows(
-                term.law, term.exponent, term.smoothing, np.ascontiguousarray(constants), term.motor, joint, standing,
-                np.ascontiguousarray(piece.row_velocity), _weight_of(term, piece), taps, centres, part,
-            )  # fmt: skip
+            shaped_rows(curve, joint, standing, samples, part)
             out[inside] = part
     return out
 

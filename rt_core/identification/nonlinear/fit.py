@@ -19,7 +19,7 @@ from rt_core.identification.nonlinear.compressed import CompressedTorque, compre
 from rt_core.identification.nonlinear.profile import SEEN, ConstantStatus, Profile, pool, profile
 from rt_core.identification.nonlinear.search import (
     TOLERANCE,
-    SearchMethod,
+    Search,
     SearchResult,
     refine_weights,
     search_full,
@@ -30,8 +30,6 @@ from rt_core.identification.preprocess import DataError, Signals, SignalSettings
 from rt_core.identification.rows import Rows
 from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
-from rt_core.optimise.run import Callback
-from rt_core.optimise.settings import Budget, Settings
 from rt_core.types import FloatArray
 
 _ROUNDS = 4
@@ -86,84 +84,49 @@ class NonlinearFit:
 
 
 def fit_torque(
-    model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings, *,
-    method: SearchMethod = "separable", formulation: Formulation = "separable", weights: Method = "wls",
-    sigma: FloatArray | None = None, seed: int = 0, starts: int = 8,
-    bounds: Mapping[str, tuple[float, float]] | None = None, search: Settings | None = None,
-    budget: Budget | None = None, callback: Callback | None = None, start_s: float = -np.inf, stop_s: float = np.inf,
+    model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings,
+    search: Search | None = None, *, start_s: float = -np.inf, stop_s: float = np.inf,
     load_theta: FloatArray | None = None,
 ) -> NonlinearFit:  # fmt: skip
     """Fit base parameters and velocity constants to the rows with `start_s <= t < stop_s`.
 
-    Parameters
-    ----------
-    method : str
-        "separable": sweep and descent from `starts` random points; or an optimiser of `rt_core.optimise`.  Over the
-        constants alone "lm" descends to the minimum with the final weights, and "pso_lm" also scans each constant for a
-        lower one; the others keep their result.
-    formulation : {"separable", "full"}
-        Unknowns of the search: the constants, or all standard parameters and the constants (Jing et al. 2025) in a
-        box around the model's own values.
-    weights : {"ols", "wls", "iwls"}
-        Of the joints, as in `least_squares.solve`; the full formulation takes them from the middle of the range.
-    sigma : (n,) float64 or None
-        Standard deviations to divide by instead.
-    seed, search, budget, callback
-        For the optimiser; the defaults are those of Jing et al.
-    bounds : mapping or None
-        By name: constants, and in the full formulation standard parameters.
-    load_theta : (p,) float64 or None
-        As in `build_rows`.
+    `load_theta` (p,) is as in `build_rows`.
 
     Raises
     ------
     DataError
         If the signals are not finite, or there are no more rows than unknowns.
     ValueError
-        For bounds of an unknown parameter, an unknown formulation, a method that does not fit it, `sigma` that is not
-        `n` positive values, or no starts.
+        For bounds of an unknown parameter, an unknown formulation, a method that does not fit it, or no starts.
     """
-    if formulation not in get_args(Formulation):
-        raise ValueError(f"unknown formulation {formulation!r}: choose from {', '.join(get_args(Formulation))}")
-    if starts < 1:
-        raise ValueError(f"the search needs at least one start, not {starts}")
-    if sigma is not None:
-        sigma = np.asarray(sigma, dtype=np.float64)
-        if sigma.shape != (model.n,) or not ((sigma > 0.0) & np.isfinite(sigma)).all():
-            raise ValueError(f"sigma must be {model.n} finite values above zero, one a joint, not {sigma}")
+    search = Search() if search is None else search
+    if search.formulation not in get_args(Formulation):
+        known = ", ".join(get_args(Formulation))
+        raise ValueError(f"unknown formulation {search.formulation!r}: choose from {known}")
+    if search.starts < 1:
+        raise ValueError(f"the search needs at least one start, not {search.starts}")
     for number, piece in enumerate(signals.pieces):
         for name in ("q", "dq", "ddq", "tau"):
             if not np.isfinite(getattr(piece, name)).all():
                 raise DataError(f"stretch {number + 1}, channel {name}: not a number; mark such samples invalid")
     symbols = {name for name, _, _ in model.friction.constants}
-    own = {k: v for k, v in (bounds or {}).items() if any(k.startswith(s) for s in symbols)}
-    other = {k: v for k, v in (bounds or {}).items() if k not in own}
+    bounds = search.bounds or {}
+    own = {k: v for k, v in bounds.items() if any(k.startswith(s) for s in symbols)}
+    other = {k: v for k, v in bounds.items() if k not in own}
     data = compress_torque(
         model, base, signals, settings, bounds=own, start_s=start_s, stop_s=stop_s, load_theta=load_theta
     )
-    held: tuple[str, ...] = ()
-    if formulation == "full":
-        if method == "separable":
-            raise ValueError("the full formulation needs an optimiser: choose method lm, pso_lm or another of them")
-        result, held = search_full(
-            data, method=method, weights=weights, sigma=sigma, seed=seed, bounds=other, settings=search,
-            budget=budget, callback=callback,
-        )  # fmt: skip
-    else:
-        if other:
-            raise ValueError(f"bounds for {sorted(other)[0]!r}: the separable formulation searches constants only")
-        result = search_separable(
-            data, method=method, weights=weights, sigma=sigma, starts=starts, seed=seed, settings=search,
-            budget=budget, callback=callback,
-        )  # fmt: skip
-    kept = None if formulation == "full" or sigma is not None else weights
-    return conclude(data, result, signals, settings, weights=kept, bounded=bool(own), held=held, limits=other)
+    if search.formulation == "full":
+        result, held = search_full(data, replace(search, bounds=other))
+        return conclude(data, result, bounded=bool(own), held=held, limits=other)
+    if other:
+        raise ValueError(f"bounds for {sorted(other)[0]!r}: the separable formulation searches constants only")
+    return conclude(data, search_separable(data, search), weights=search.weights, bounded=bool(own))
 
 
 def conclude(
-    data: CompressedTorque, search: SearchResult, signals: Signals, settings: SignalSettings, *,
-    weights: Method | None = None, bounded: bool = False, held: tuple[str, ...] = (),
-    limits: Mapping[str, tuple[float, float]] | None = None,
+    data: CompressedTorque, search: SearchResult, *, weights: Method | None = None, bounded: bool = False,
+    held: tuple[str, ...] = (), limits: Mapping[str, tuple[float, float]] | None = None,
 ) -> NonlinearFit:  # fmt: skip
     """Fit the linear parameters at the end of a search, with intervals of the constants and covariance.
 
@@ -184,7 +147,7 @@ def conclude(
         if weights is not None:
             x, sigma, _ = refine_weights(data, x, sigma, weights)
         nearest, least = _nearest(data, x, sigma)
-    state = linear_fit(data, x, sigma, search.phi, without, signals, settings)
+    state = linear_fit(data, x, sigma, search.phi, without)
     cost = float((data.residual_sums(state.solution.theta, x) / sigma**2).sum())
     noise = float(np.max(state.solution.sigma**2 / sigma**2))
     reach = noise * (_NEAR if search.phi is None else float(chdtri(p + m, 1.0 - _LEVEL)))
@@ -213,7 +176,7 @@ def conclude(
                 if weights is not None:
                     x, sigma, _ = refine_weights(data, x, sigma, weights, without)
                 nearest = x
-            state = linear_fit(data, x, sigma, None, without, signals, settings)
+            state = linear_fit(data, x, sigma, None, without)
             displaced = _distance(data, state.solution.theta, nearest, sigma, without)
             if not search.descends and float(objective.costs(x[None])[0]) - least > reach:
                 converged = False

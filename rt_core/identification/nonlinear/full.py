@@ -6,6 +6,7 @@ the length of the recording.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,17 +25,40 @@ PRIOR_FACTOR = 2.0
 TORQUE_FACTOR = 2.0
 
 
+class SparseMapping(NamedTuple):
+    """`theta = mapping @ phi` in compressed rows."""
+
+    starts: IntArray  # (p + 1,)
+    sources: IntArray
+    weights: FloatArray
+
+
+class WhitenedJoints(NamedTuple):
+    """Reduced rows of all joints, divided by their `sigma`."""
+
+    columns: IntArray  # (n, c)
+    sizes: IntArray  # (n, 2) columns and rows in use
+    R: FloatArray  # (n, c, c)
+    z: FloatArray  # (n, r)
+    rest: float
+
+
+class ShapedTerms(NamedTuple):
+    """Shaped terms of all joints."""
+
+    terms: IntArray  # (t, 4) joint, constant, plus and minus
+    tables: FloatArray  # (t, M, r) columns
+    grid: FloatArray  # (k, 2) origins and steps
+
+
 @kernel
 def swarm_costs(
-    X: FloatArray, starts: IntArray, sources: IntArray, weights: FloatArray, columns: IntArray, sizes: IntArray,
-    R: FloatArray, z: FloatArray, rest: float, terms: IntArray, tables: FloatArray, grid: FloatArray, out: FloatArray,
-) -> None:  # fmt: skip
-    """Compute the costs `out` (m,) of the points `X` (m, P + k), sixteen at a time.
-
-    `theta = mapping @ phi` in compressed rows: `starts` (p + 1,), `sources`, `weights`.  Per joint `columns` (n, c),
-    `sizes` (n, 2) the columns and rows in use, whitened `R` (n, c, c) and `z` (n, r).  `terms` (t, 4) are joint,
-    constant, plus and minus of each shaped term, `tables` (t, M, r) its columns; `grid` (k, 2) origins and steps.
-    """
+    X: FloatArray, mapping: SparseMapping, joints: WhitenedJoints, shaped: ShapedTerms, out: FloatArray
+) -> None:
+    """Compute the costs `out` (m,) of the points `X` (m, P + k), sixteen at a time."""
+    starts, sources, weights = mapping
+    columns, sizes, R, z, rest = joints
+    terms, tables, grid = shaped
     count = X.shape[0]
     p = starts.shape[0] - 1
     P = X.shape[1] - grid.shape[0]
@@ -110,31 +134,32 @@ class FullObjective:
         self.sigma = sigma
         n, p = len(data.joints), len(data.base)
         mapping = data.base.mapping
-        rows, self._sources = (x.astype(np.int64) for x in np.nonzero(mapping))
-        self._weights = mapping[rows, self._sources]
-        self._starts = np.searchsorted(rows, np.arange(p + 1)).astype(np.int64)
+        rows, sources = (x.astype(np.int64) for x in np.nonzero(mapping))
+        starts = np.searchsorted(rows, np.arange(p + 1)).astype(np.int64)
+        self._mapping = SparseMapping(starts, sources, mapping[rows, sources])
         widest = max(joint.columns.size for joint in data.joints)
         longest = max(joint.z.size for joint in data.joints)
-        self._columns = np.zeros((n, widest), dtype=np.int64)
-        self._sizes = np.zeros((n, 2), dtype=np.int64)
-        self._R, self._z = np.zeros((n, widest, widest)), np.zeros((n, longest))
-        self._rest = 0.0
+        columns = np.zeros((n, widest), dtype=np.int64)
+        sizes = np.zeros((n, 2), dtype=np.int64)
+        R, z, rest = np.zeros((n, widest, widest)), np.zeros((n, longest)), 0.0
         terms, tables = [], []
         for j, (joint, s) in enumerate(zip(data.joints, sigma, strict=True)):
             c, r = joint.columns.size, joint.z.size
-            self._columns[j, :c] = joint.columns
-            self._sizes[j] = c, r
+            columns[j, :c] = joint.columns
+            sizes[j] = c, r
             top = min(c, r)
-            self._R[j, :top, :c] = joint.R[:top] / s
-            self._z[j, :r] = joint.z / s
-            self._rest += joint.rest / s**2
+            R[j, :top, :c] = joint.R[:top] / s
+            z[j, :r] = joint.z / s
+            rest += joint.rest / s**2
             for k, index in enumerate(joint.terms):
                 term = data.terms[index]
                 terms.append((j, term.constant, term.plus, term.minus))
                 tables.append(np.pad(joint.tables[k] / s, ((0, 0), (0, longest - r))))
-        self._terms = np.array(terms, dtype=np.int64).reshape(-1, 4)
-        self._tables = np.stack(tables) if tables else np.zeros((0, POINTS, longest))
-        self._grid = np.stack((data.lower, data.step), axis=1) if data.constants else np.zeros((0, 2))
+        self._joints = WhitenedJoints(columns, sizes, R, z, rest)
+        self._shaped = ShapedTerms(
+            np.array(terms, dtype=np.int64).reshape(-1, 4),
+            np.stack(tables) if tables else np.zeros((0, POINTS, longest)), data.axes,
+        )  # fmt: skip
         # J of the fixed columns is constant; only the part of the shaped columns changes with the point.
         fixed = np.zeros((p, p))
         for joint, s in zip(data.joints, sigma, strict=True):
@@ -155,10 +180,7 @@ class FullObjective:
     def costs(self, points: FloatArray) -> FloatArray:
         """Return the costs (m,) of the points (m, P + k)."""
         out = np.empty(points.shape[0])
-        swarm_costs(
-            np.ascontiguousarray(points), self._starts, self._sources, self._weights, self._columns, self._sizes,
-            self._R, self._z, self._rest, self._terms, self._tables, self._grid, out,
-        )  # fmt: skip
+        swarm_costs(np.ascontiguousarray(points), self._mapping, self._joints, self._shaped, out)
         return out
 
     def normal_equations(self, point: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -7,11 +7,13 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from rt_core.identification.least_squares import Method, solve
+from rt_core.identification.methods import Formulation
 from rt_core.identification.nonlinear.compressed import CompressedTorque
 from rt_core.identification.nonlinear.full import FullObjective
 from rt_core.identification.nonlinear.separable import SeparableObjective
+from rt_core.optimise.problem import Problem
 from rt_core.optimise.registry import optimise
-from rt_core.optimise.run import Callback, SearchProgress
+from rt_core.optimise.run import Callback, SearchOutcome, SearchProgress
 from rt_core.optimise.settings import Budget, Name, Settings
 from rt_core.statistics import CHI_SQUARED_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
@@ -28,6 +30,28 @@ _WEIGHT_ROUNDS = 20
 _WEIGHT_TOLERANCE = 1e-7
 #: Of the cost, which is of the order of the number of rows.
 TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Search:
+    """How constants, or all parameters, are searched for.
+
+    `method` is "separable", sweep and descent from `starts` random points; or an optimiser of `rt_core.optimise`.  Over
+    the constants alone "lm" descends to the minimum with the final weights, and "pso_lm" also scans each constant for a
+    lower one; the others keep their result.
+    """
+
+    method: SearchMethod = "separable"
+    # unknowns: the constants, or all standard parameters and the constants (Jing et al. 2025) in a box around the
+    # model's own values
+    formulation: Formulation = "separable"
+    weights: Method = "wls"  # of the joints, as in `solve`; the full formulation takes them from the middle of the box
+    seed: int = 0
+    starts: int = 8
+    bounds: Mapping[str, tuple[float, float]] | None = None  # of constants, and standard parameters with "full"
+    settings: Settings | None = None  # of the optimiser; None: those of Jing et al.
+    budget: Budget | None = None  # likewise
+    callback: Callback | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +77,10 @@ def weights_at(data: CompressedTorque, x: FloatArray, weights: Method, without: 
     return solve(data.triangles(x, without), len(data.base), weights).weighted_with
 
 
-def search_separable(
-    data: CompressedTorque, *, method: SearchMethod = "separable", weights: Method = "wls",
-    sigma: FloatArray | None = None, starts: int = 8, seed: int = 0, settings: Settings | None = None,
-    budget: Budget | None = None, callback: Callback | None = None,
-) -> SearchResult:  # fmt: skip
-    """Find the constants of least cost, everything else eliminated; arguments as in `fit_torque`.
+def search_separable(data: CompressedTorque, search: Search, sigma: FloatArray | None = None) -> SearchResult:
+    """Find the constants of least cost, everything else eliminated.
+
+    `sigma` (n,) are standard deviations to divide by instead of the search's `weights`.
 
     With the weights of the result, methods in `DESCENDING` continue to the minimum, and those in `SWEEPING` to the
     lowest that a sweep finds.  For the others only the weights are renewed: a descent would hide their own result.
@@ -66,28 +88,28 @@ def search_separable(
     m = len(data.constants)
     middle = data.box.mean(axis=0)
     given = sigma is not None
-    spread = weights_at(data, middle, weights) if sigma is None else sigma
+    spread = weights_at(data, middle, search.weights) if sigma is None else sigma
     if m == 0:
         return SearchResult(middle, None, spread, np.zeros(0), 0, "minimum", True, True)
     objective = SeparableObjective(data, spread)
-    if method == "separable":
-        x, history, stopped = _multistart(objective, starts, seed, callback)
+    if search.method == "separable":
+        x, history, stopped = _multistart(objective, search)
         evaluations = objective.evaluations
     else:
-        outcome = optimise(method, objective.problem(), settings, budget, seed=seed, callback=callback)
+        outcome = _optimised(objective.problem(), search)
         x, history, evaluations, stopped = outcome.x, outcome.history, outcome.evaluations, outcome.stopped
-    descends = method in DESCENDING
-    sweeps = method in SWEEPING and stopped != "cancelled"
-    if descends and method != "separable" and stopped != "cancelled":
+    descends = search.method in DESCENDING
+    sweeps = search.method in SWEEPING and stopped != "cancelled"
+    if descends and search.method != "separable" and stopped != "cancelled":
         before = objective.evaluations
         x, _ = objective.descend(objective.sweep(x) if sweeps else x, np.ones(m, dtype=bool), TOLERANCE)
         evaluations += objective.evaluations - before
     if not (given or stopped == "cancelled"):
         if descends:
-            x, spread, more = refine_weights(data, x, spread, weights)
+            x, spread, more = refine_weights(data, x, spread, search.weights)
             evaluations += more
         else:
-            spread = weights_at(data, x, weights)
+            spread = weights_at(data, x, search.weights)
     return SearchResult(x, None, spread, history, evaluations, stopped, descends, sweeps)
 
 
@@ -108,39 +130,39 @@ def refine_weights(
     return x, sigma, evaluations
 
 
-def _multistart(
-    objective: SeparableObjective, starts: int, seed: int, callback: Callback | None
-) -> tuple[FloatArray, FloatArray, str]:
-    """Sweep and descend from `starts` random points."""
+def _multistart(objective: SeparableObjective, search: Search) -> tuple[FloatArray, FloatArray, str]:
+    """Sweep and descend from random points."""
     data = objective.data
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(search.seed)
     best, lowest = np.zeros(0), np.inf
     history: list[float] = []
-    for k in range(starts):
+    for k in range(search.starts):
         x, cost = objective.descend(
             objective.sweep(rng.uniform(data.box[0], data.box[1])), np.ones(len(data.constants), dtype=bool), TOLERANCE
         )
         if cost < lowest:
             best, lowest = x, cost
         history.append(lowest)
-        if callback is not None:
-            progress = SearchProgress(k + 1, starts, "lm", lowest, best.copy(), objective.evaluations)
-            go_on = callback(progress)
+        if search.callback is not None:
+            progress = SearchProgress(k + 1, search.starts, "lm", lowest, best.copy(), objective.evaluations)
+            go_on = search.callback(progress)
             if go_on is not None and not go_on:
                 return best, np.array(history), "cancelled"
     return best, np.array(history), "minimum"
 
 
-def search_full(
-    data: CompressedTorque, *, method: Name, weights: Method = "wls", sigma: FloatArray | None = None, seed: int = 0,
-    bounds: Mapping[str, tuple[float, float]] | None = None, start: FloatArray | None = None,
-    settings: Settings | None = None, budget: Budget | None = None, callback: Callback | None = None,
-) -> tuple[SearchResult, tuple[str, ...]]:  # fmt: skip
+def _optimised(problem: Problem, search: Search) -> SearchOutcome:
+    if search.method == "separable":
+        raise ValueError("the full formulation needs an optimiser: choose method lm, pso_lm or another of them")
+    return optimise(search.method, problem, search.settings, search.budget, seed=search.seed, callback=search.callback)
+
+
+def search_full(data: CompressedTorque, search: Search) -> tuple[SearchResult, tuple[str, ...]]:
     """Search all standard parameters and constants at once; also return the names of parameters held by a bound."""
-    spread = weights_at(data, data.box.mean(axis=0), weights) if sigma is None else sigma
+    spread = weights_at(data, data.box.mean(axis=0), search.weights)
     objective = FullObjective(data, spread)
-    problem = objective.problem(bounds)
-    outcome = optimise(method, problem, settings, budget, seed=seed, x0=start, callback=callback)
+    problem = objective.problem(search.bounds)
+    outcome = _optimised(problem, search)
     P = len(data.base.standard)
     gradient, normal = objective.normal_equations(outcome.x)
     held = held_back(outcome.at_bound, outcome.x, problem.lower, problem.upper, gradient, normal)

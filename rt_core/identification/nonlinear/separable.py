@@ -6,6 +6,8 @@ Pereyra 1973).  The gradient is exact; the normal matrix leaves out the derivati
 Points are the natural logarithms (m,) of the constants.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import scipy.linalg as la
 
@@ -23,18 +25,27 @@ _SWEEPS = 4
 _SCAN_POINTS = (20, 12)  # along each axis, where a joint has one or two constants
 
 
+class Projected(NamedTuple):
+    """Torque and shaped columns outside the span of the fixed columns, in S rows."""
+
+    grid: FloatArray  # (m, 2) origins and steps
+    tables: FloatArray  # (b, M, S)
+    constant: IntArray  # (b,)
+    active: BoolArray  # (b,) terms in use
+    floor: FloatArray  # (b,) square of a column below which it counts as zero
+    z: FloatArray  # (S,) torque
+
+
 @kernel
 def projected_cost(
-    x: FloatArray, grid: FloatArray, tables: FloatArray, constant: IntArray, active: BoolArray, floor: FloatArray,
-    z: FloatArray, derivatives: bool, work: FloatArray, gradient: FloatArray, normal: FloatArray,
-) -> float:  # fmt: skip
-    """Return the residual sum of squares at constants `x` (m,) with the best amplitudes.
+    x: FloatArray, projected: Projected, derivatives: bool, work: FloatArray, gradient: FloatArray, normal: FloatArray
+) -> float:
+    """Return the residual sum of squares at constants `x` (m,) with the best amplitudes; `work` (2 b + m + 1, S).
 
-    `grid` (m, 2) origins and steps, `tables` (b, M, S) shaped columns outside the span of the fixed ones, `constant`
-    (b,) theirs, `active` (b,) the terms in use, `floor` (b,), `z` (S,) the torque, `work` (2 b + m + 1, S) scratch.
     With `derivatives`, `gradient` (m,) and `normal` (m, m) receive `J'r` and `J'J`.  All is NaN if a constant is not
     finite.
     """
+    grid, tables, constant, active, floor, z = projected
     count, size = tables.shape[0], z.shape[0]
     m = x.shape[0]
     weight, slope = np.zeros(POINTS), np.zeros(POINTS)
@@ -180,8 +191,8 @@ class SeparableObjective:
         rank = int((size > RANK_TOLERANCE * size[:1]).sum())
         free = Q[:, rank:]  # beyond the span of the fixed columns
         own = [joint.z.size - top for joint, top in zip(data.joints, tops, strict=True)]
-        self._tables = np.zeros((len(data.terms), data.grid, free.shape[1] + sum(own)))
-        self._floor = np.zeros(len(data.terms))
+        tables = np.zeros((len(data.terms), data.grid, free.shape[1] + sum(own)))
+        floor = np.zeros(len(data.terms))
         tail = np.zeros(sum(own))
         at, below = 0, 0
         self._rest = 0.0
@@ -190,25 +201,22 @@ class SeparableObjective:
             self._rest += joint.rest / s**2
             for k, t in enumerate(joint.terms):
                 table = joint.tables[k] / s
-                self._tables[t, :, : free.shape[1]] += table[:, :top] @ free[at : at + top]
-                self._tables[t, :, free.shape[1] + below : free.shape[1] + below + more] = table[:, top:]
-                self._floor[t] += _ABSENT * float((table**2).sum(axis=1).max())
+                tables[t, :, : free.shape[1]] += table[:, :top] @ free[at : at + top]
+                tables[t, :, free.shape[1] + below : free.shape[1] + below + more] = table[:, top:]
+                floor[t] += _ABSENT * float((table**2).sum(axis=1).max())
             at += top
             below += more
-        self._z = np.concatenate((free.T @ torque, tail))
-        self._grid = np.stack((data.lower, data.step), axis=1) if data.constants else np.zeros((0, 2))
-        self._constant = np.array([term.constant for term in data.terms], dtype=np.int64)
-        self._active = ~np.isin(self._constant, without)
-        m = len(data.constants)
-        self._work = np.zeros((2 * len(data.terms) + m + 1, self._z.size))
+        z = np.concatenate((free.T @ torque, tail))
+        constant = np.array([term.constant for term in data.terms], dtype=np.int64)
+        self._projected = Projected(data.axes, tables, constant, ~np.isin(constant, without), floor, z)
+        self._work = np.zeros((2 * len(data.terms) + len(data.constants) + 1, z.size))
         self.evaluations = 0
 
     def _evaluate(self, x: FloatArray, derivatives: bool) -> tuple[float, FloatArray, FloatArray]:
         gradient, normal = np.zeros(x.size), np.zeros((x.size, x.size))
         self.evaluations += 1
         cost = self._rest + projected_cost(
-            x, self._grid, self._tables, self._constant, self._active, self._floor, self._z, derivatives, self._work,
-            gradient, normal,
+            x, self._projected, derivatives, self._work, gradient, normal
         )  # fmt: skip
         return cost, gradient, normal
 

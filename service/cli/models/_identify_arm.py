@@ -74,9 +74,7 @@ def choose_joints(asked: str, rigid: IdentificationReport) -> Choice:
         reason = f"too few data to compare: {error}"
     if asked == "auto" and (comparison is None or not comparison.elastic):
         return Choice(asked, None, comparison, reason)
-    arm = identify_elastic_arm(
-        recording, robot, model, rows, noise, settings, span=span, comparison=comparison, rigid=result
-    )
+    arm = identify_elastic_arm(recording, robot, result, rows, noise, settings, span, comparison)
     return Choice(asked, arm, comparison, reason)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
-from rt_core.calibration.input_checks import rotations_from_quaternions
 from rt_core.calibration.sample import Contacts, Distances
 from rt_core.calibration.settings import MAX
 from rt_core.types import FloatArray, IntArray
@@ -85,7 +85,7 @@ def read_targets(path: Path, where: str, n: int) -> tuple[FloatArray, FloatArray
     rotations = start = None
     if "qx" in found:
         _check_quaternions(values[:, 3:7], lines, where)
-        rotations = rotations_from_quaternions(values[:, 3:7] / np.linalg.norm(values[:, 3:7], axis=1, keepdims=True))
+        rotations = Rotation.from_quat(values[:, 3:7]).as_matrix()
     if "q1" in found:
         start = values[:, -n:]
     return values[:, :3], rotations, start

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -77,7 +78,7 @@ class ElasticArm:
     stiffness: tuple[Stiffness, ...]  # of each joint
     verdict: Verdict
     reasons: tuple[str, ...]
-    document: dict[str, Any]
+    temperatures: TemperatureRange | None  # of the rows
 
     @property
     def accepted(self) -> bool:
@@ -103,6 +104,36 @@ class ElasticArm:
             for s, joint in zip(self.stiffness, model.joints, strict=True)
         ]
         return facts
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """What the command prints and writes, as plain data."""
+        fit, seen = self.fit, self.temperatures
+        parameters = parameter_table(fit.base, fit.solution.theta, fit.std, fit.status, ("undetermined",))
+        if not self.accepted:
+            for row in parameters:
+                row.update(value=None, status="invalid")
+        joints = []
+        for j, (joint, spring) in enumerate(zip(self.robot.model.joints, self.stiffness, strict=True)):
+            joints.append(
+                {
+                    "name": joint.name, "unit": "N*m/rad" if joint.kind == "revolute" else "N/m",
+                    "stiffness": {key: getattr(spring, key) for key in _FIELDS}, "stiffness_cubic": spring.cubic,
+                    "rmse": float(fit.metrics.rmse[j]), "explained": float(fit.metrics.explained[j]),
+                }
+            )  # fmt: skip
+        rows = [int(c) for c in fit.metrics.count]
+        return {
+            "format": FORMAT, "created": datetime.now(UTC).isoformat(timespec="seconds"), "verdict": self.verdict,
+            "reasons": list(self.reasons), "robot": {"name": self.robot.model.name, "sha256": self.robot.sha256},
+            "data": {"sha256": self.recording.sha256, "span": span_text(self.span), "rows": rows},
+            "settings": {
+                "cutoff_hz": self.settings.cutoff_hz, "rate_hz": fit.rows.rate_hz, "band_hz": fit.rows.band_hz,
+            },
+            "temperatures": None if seen is None else seen.plain, "chosen": "elastic",
+            "comparison": None if self.comparison is None else comparison_document(self.comparison),
+            "relative_error": fit.metrics.relative_error, "joints": joints, "parameters": parameters,
+        }  # fmt: skip
 
 
 def why_not_elastic(recording: Recording, model: RobotModel) -> str | None:
@@ -164,16 +195,16 @@ def arm_rows(
 
 
 def identify_elastic_arm(
-    recording: Recording, robot: RobotFile, model: RobotModel, rows: ArmRows, noise: FloatArray,
-    settings: SignalSettings, *, span: Span | None = None, comparison: Comparison | None = None,
-    rigid: Identification | None = None, created: str | None = None,
+    recording: Recording, robot: RobotFile, rigid: Identification, rows: ArmRows, noise: FloatArray,
+    settings: SignalSettings, span: Span | None, comparison: Comparison | None,
 ) -> ElasticArm:  # fmt: skip
     """Fit the torque of an arm with elastic joints, and each joint's spring; `DataError` if there are too few rows.
 
-    `model` is the robot's, with the velocity constants of friction of an earlier rigid fit, `rows` and `noise` are
-    those of `arm_rows`. `rigid` is that fit: where it does not explain the recording, or is doubtful, so is this one,
-    because the cause may be the springs, and may be a sign, a unit or a delay.
+    `rows` and `noise` are those of `arm_rows`. `rigid` is an earlier fit, which gives the velocity constants of
+    friction: where it does not explain the recording, or is doubtful, so is this one, because the cause may be the
+    springs, and may be a sign, a unit or a delay.
     """
+    model = rigid.model
     stiffness = tuple(_stiffness(recording, model, joint, settings, span) for joint in range(model.n))
     found = rows.fit("both")
     share = separability.difference_share(found, noise)
@@ -196,13 +227,11 @@ def identify_elastic_arm(
             for j, spring in enumerate(stiffness)
             if rests[j].any() and apart[j] != "told"
         )  # fmt: skip
-    created = datetime.now(UTC).isoformat(timespec="seconds") if created is None else created
-    document = _document(recording, robot, settings, span, fit, comparison, stiffness, verdict, reasons, seen, created)
-    return ElasticArm(robot, recording, settings, span, fit, comparison, stiffness, verdict, reasons, document)
+    return ElasticArm(robot, recording, settings, span, fit, comparison, stiffness, verdict, reasons, seen)
 
 
 def _judge(
-    fit: ArmFit, model: RobotModel, seen: TemperatureRange | None, rigid: Identification | None
+    fit: ArmFit, model: RobotModel, seen: TemperatureRange | None, rigid: Identification
 ) -> tuple[Verdict, tuple[str, ...]]:
     metrics = fit.metrics
     reasons = []
@@ -219,9 +248,9 @@ def _judge(
         return "not_explained", tuple(reasons)
     if error > DOUBTFUL_ERROR:
         reasons.append(f"the relative torque error is {100 * error:.1f} %: something is not modelled")
-    if rigid is not None and rigid.verdict == "not_explained":
+    if rigid.verdict == "not_explained":
         reasons.append(f"rigid joints do not explain the recording: {rigid.reasons[0]}")
-    elif rigid is not None and rigid.verdict == "doubtful":
+    elif rigid.verdict == "doubtful":
         reasons.append(f"the model with rigid joints is doubtful: {rigid.reasons[0]}")
     doubtful = bool(reasons)
     reasons.extend(narrow_reasons(model, fit.base.layout, seen))
@@ -269,35 +298,6 @@ def _lateness(found: ElasticFit) -> str:
         if not lag.lower <= 0.0 <= lag.upper:
             return f"its encoders are read {abs(lag.value) * 1e3:.2g} ms apart, which is not made up for"
     return ""
-
-
-def _document(
-    recording: Recording, robot: RobotFile, settings: SignalSettings, span: Span | None, fit: ArmFit,
-    comparison: Comparison | None, stiffness: tuple[Stiffness, ...], verdict: Verdict, reasons: tuple[str, ...],
-    seen: TemperatureRange | None, created: str,
-) -> dict[str, Any]:  # fmt: skip
-    parameters = parameter_table(fit.base, fit.solution.theta, fit.std, fit.status, ("undetermined",))
-    if verdict == "not_explained":
-        for row in parameters:
-            row.update(value=None, status="invalid")
-    joints = []
-    for j, (joint, spring) in enumerate(zip(robot.model.joints, stiffness, strict=True)):
-        joints.append(
-            {
-                "name": joint.name, "unit": "N*m/rad" if joint.kind == "revolute" else "N/m",
-                "stiffness": {key: getattr(spring, key) for key in _FIELDS}, "stiffness_cubic": spring.cubic,
-                "rmse": float(fit.metrics.rmse[j]), "explained": float(fit.metrics.explained[j]),
-            }
-        )  # fmt: skip
-    return {
-        "format": FORMAT, "created": created, "verdict": verdict, "reasons": list(reasons),
-        "robot": {"name": robot.model.name, "sha256": robot.sha256},
-        "data": {"sha256": recording.sha256, "span": span_text(span), "rows": [int(c) for c in fit.metrics.count]},
-        "settings": {"cutoff_hz": settings.cutoff_hz, "rate_hz": fit.rows.rate_hz, "band_hz": fit.rows.band_hz},
-        "temperatures": None if seen is None else seen.plain, "chosen": "elastic",
-        "comparison": None if comparison is None else comparison_document(comparison),
-        "relative_error": fit.metrics.relative_error, "joints": joints, "parameters": parameters,
-    }  # fmt: skip
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:

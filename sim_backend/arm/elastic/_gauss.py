@@ -20,8 +20,9 @@ import numpy as np
 from rt_core.jit import kernel
 from rt_core.model.dynamics import rnea_single
 from rt_core.model.friction import friction_slopes
-from rt_core.types import FloatArray, IntArray
+from rt_core.types import FloatArray
 from sim_backend.arm import layout as at
+from sim_backend.arm._lu import factor, substitute
 from sim_backend.arm._outside import take_outside_torque
 from sim_backend.arm.elastic.layout import (
     ACC,
@@ -44,50 +45,9 @@ from sim_backend.arm.elastic.layout import (
     STAGE_VEL,
     STIFFNESS,
     VEL,
+    ElasticArrays,
 )
 from sim_backend.arm.friction import dry_level, effect
-
-
-@kernel
-def factor(matrix: FloatArray, pivots: IntArray) -> bool:
-    """Replace (m, m) `matrix` by its LU factors with row pivoting; False if it is singular."""
-    m = matrix.shape[0]
-    for k in range(m):
-        best = k
-        for i in range(k + 1, m):
-            if abs(matrix[i, k]) > abs(matrix[best, k]):
-                best = i
-        if not abs(matrix[best, k]) > 0.0:
-            return False
-        pivots[k] = best
-        if best != k:
-            for j in range(m):
-                matrix[k, j], matrix[best, j] = matrix[best, j], matrix[k, j]
-        for i in range(k + 1, m):
-            share = matrix[i, k] / matrix[k, k]
-            matrix[i, k] = share
-            if share != 0.0:
-                for j in range(k + 1, m):
-                    matrix[i, j] -= share * matrix[k, j]
-    return True
-
-
-@kernel
-def substitute(matrix: FloatArray, pivots: IntArray, x: FloatArray) -> None:
-    """Solve for the right side `x` (m,) in place, with the result of `factor`."""
-    m = x.shape[0]
-    for k in range(m):
-        best = pivots[k]
-        if best != k:
-            x[k], x[best] = x[best], x[k]
-    for i in range(m):
-        for j in range(i):
-            x[i] -= matrix[i, j] * x[j]
-    for i in range(m - 1, -1, -1):
-        for j in range(i + 1, m):
-            x[i] -= matrix[i, j] * x[j]
-        x[i] /= matrix[i, i]
-
 
 #: Most Newton iterations of a step.
 _ITERATIONS = 12
@@ -105,11 +65,10 @@ _END = np.array([0.25 + 0.5 * _ROOT, 0.25 - 0.5 * _ROOT])
 
 
 @kernel
-def motor_friction(
-    parameters: FloatArray, terms: FloatArray, scalars: FloatArray, i: int, x: float, v: float, slide: float
-) -> float:
+def motor_friction(arrays: at.ArmArrays, i: int, x: float, v: float, slide: float) -> float:
     """Return the friction of motor `i` at position `x` and velocity `v`; the dry part only if it slides."""
-    total = parameters[at.VISCOUS, i] * v
+    terms, scalars = arrays.terms[0], arrays.scalars
+    total = arrays.parameters[at.VISCOUS, i] * v
     for t in range(int(scalars[at.PLAIN_END]), int(scalars[at.SMOOTH_END])):
         total += effect(terms, t, i, x, v, 0.0)
     if abs(slide) == 1.0:
@@ -136,11 +95,10 @@ def cyclic_slope(springs: FloatArray, i: int, y: float) -> float:
 
 
 @kernel
-def _slopes(
-    parameters: FloatArray, terms: FloatArray, scalars: FloatArray, i: int, x: float, v: float, slide: float
-) -> tuple[float, float]:
+def _slopes(arrays: at.ArmArrays, i: int, x: float, v: float, slide: float) -> tuple[float, float]:
     """Return the derivatives of `motor_friction` by position and velocity."""
-    by_x, by_v = 0.0, parameters[at.VISCOUS, i]
+    terms, scalars = arrays.terms[0], arrays.scalars
+    by_x, by_v = 0.0, arrays.parameters[at.VISCOUS, i]
     smooth_end = int(scalars[at.SMOOTH_END])
     for t in range(int(scalars[at.PLAIN_END]), int(scalars[at.DRY_END])):
         if t >= smooth_end and abs(slide) != 1.0:
@@ -156,11 +114,10 @@ def _slopes(
 
 
 @kernel
-def _fill_system(
-    parameters: FloatArray, springs: FloatArray, terms: FloatArray, scalars: FloatArray, slide: FloatArray, h: float,
-    mass: FloatArray, stages: FloatArray, blocks: FloatArray, system: FloatArray,
-) -> None:  # fmt: skip
+def _fill_system(arrays: at.ArmArrays, elastic: ElasticArrays, h: float) -> None:
     """Fill Newton's matrix (2n, 2n) of the links at the present stages, and the motors' coupling in `blocks`."""
+    parameters, mass = arrays.parameters, arrays.matrices[at.MASS]
+    springs, slide, stages, system = elastic.springs, elastic.motion[SLIDE], elastic.stages, elastic.system
     n = mass.shape[0]
     for s in range(2):
         for r in range(2):
@@ -170,12 +127,12 @@ def _fill_system(
     for i in range(n):
         soft = springs[STIFFNESS, i] > 0.0
         stuck = slide[MOTOR, i] == 0.0
-        block = blocks[i]
+        block = elastic.blocks[i]
         for k in range(8):
             block[k] = 0.0
         for s in range(2):
             x, v = stages[STAGE_POS + s, MOTOR, i], stages[STAGE_VEL + s, MOTOR, i]
-            by_x, by_v = _slopes(parameters, terms, scalars, i, x, v, slide[MOTOR, i])
+            by_x, by_v = _slopes(arrays, i, x, v, slide[MOTOR, i])
             y = stages[STAGE_POS + s, LINK, i]
             d = x - y
             tangent = springs[STIFFNESS, i] + 3.0 * springs[CUBIC, i] * d * d
@@ -213,13 +170,11 @@ def _fill_system(
 
 
 @kernel
-def _residuals(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, springs: FloatArray, terms: FloatArray,
-    scalars: FloatArray, motion: FloatArray, h: float, u0: FloatArray, u1: FloatArray, stages: FloatArray,
-    work: FloatArray,
-) -> None:  # fmt: skip
+def _residuals(arrays: at.ArmArrays, elastic: ElasticArrays, h: float, u0: FloatArray, u1: FloatArray) -> None:
     """Compute positions, velocities and residuals of both stages from their accelerations."""
     n = u0.shape[0]
+    arm, parameters = arrays.arm, arrays.parameters
+    springs, motion, stages = elastic.springs, elastic.motion, elastic.stages
     slide = motion[SLIDE]
     for s in range(2):
         position, velocity, acceleration = stages[STAGE_POS + s], stages[STAGE_VEL + s], stages[STAGE_ACC + s]
@@ -232,14 +187,15 @@ def _residuals(
                     _NODE[s] * motion[VEL, side, i] + h * (_SQUARE[s, 0] * a0 + _SQUARE[s, 1] * a1)
                 )
         rnea_single(
-            arm[:, :37], gravity, arm[:, 37:], position[LINK], velocity[LINK], acceleration[LINK], residual[LINK], work
-        )
-        if scalars[at.PUSHED] != 0.0:
-            take_outside_torque(arm[:, :37], parameters, work, residual[LINK])
+            arm[:, :37], arrays.gravity, arm[:, 37:], position[LINK], velocity[LINK], acceleration[LINK],
+            residual[LINK], arrays.work,
+        )  # fmt: skip
+        if arrays.scalars[at.PUSHED] != 0.0:
+            take_outside_torque(arrays, residual[LINK])
         for i in range(n):
             x, v = position[MOTOR, i], velocity[MOTOR, i]
             own = parameters[at.ARMATURE, i] * acceleration[MOTOR, i] + parameters[at.OFFSET, i]
-            own += motor_friction(parameters, terms, scalars, i, x, v, slide[MOTOR, i])
+            own += motor_friction(arrays, i, x, v, slide[MOTOR, i])
             own -= u0[i] + _NODE[s] * (u1[i] - u0[i])
             if springs[STIFFNESS, i] > 0.0:
                 d, w = x - position[LINK, i], velocity[LINK, i]
@@ -254,11 +210,10 @@ def _residuals(
 
 
 @kernel
-def _correct(
-    springs: FloatArray, slide: FloatArray, stages: FloatArray, blocks: FloatArray, system: FloatArray,
-    pivots: IntArray, right: FloatArray,
-) -> tuple[float, float]:  # fmt: skip
+def _correct(elastic: ElasticArrays) -> tuple[float, float]:
     """Take a Newton step of the accelerations; return its largest component, and the largest acceleration."""
+    springs, slide, stages = elastic.springs, elastic.motion[SLIDE], elastic.stages
+    blocks, right = elastic.blocks, elastic.right
     n = blocks.shape[0]
     for i in range(n):
         block = blocks[i]
@@ -270,7 +225,7 @@ def _correct(
             right[s * n + i] = -stages[STAGE_RESIDUAL + s, LINK, i] - back if slide[LINK, i] != 0.0 else 0.0
         # The motor's own part; that of its link follows.
         stages[STAGE_RESIDUAL, MOTOR, i], stages[STAGE_RESIDUAL + 1, MOTOR, i] = -m0, -m1
-    substitute(system, pivots, right)
+    substitute(elastic.system, elastic.pivots, right)
     change = largest = 0.0
     for i in range(n):
         block = blocks[i]
@@ -293,17 +248,14 @@ def _correct(
 
 
 @kernel
-def gauss_step(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, springs: FloatArray, terms: FloatArray,
-    scalars: FloatArray, motion: FloatArray, h: float, u0: FloatArray, u1: FloatArray, mass: FloatArray,
-    stages: FloatArray, blocks: FloatArray, system: FloatArray, pivots: IntArray, right: FloatArray, work: FloatArray,
-) -> bool:  # fmt: skip
+def gauss_step(arrays: at.ArmArrays, elastic: ElasticArrays, h: float, u0: FloatArray, u1: FloatArray) -> bool:
     """Compute positions and velocities after `h` in `stages[END:]`, with torque going linearly from `u0` to `u1`.
 
-    `mass` (n, n) is that of the links at the start, with the rotor inertia of rigid joints.  False if Newton's method
-    does not converge.  Stuck sides stay stuck.
+    `matrices[MASS]` is that of the links at the start, with the rotor inertia of rigid joints.  False if Newton's
+    method does not converge.  Stuck sides stay stuck.
     """
     n = u0.shape[0]
+    motion, stages = elastic.motion, elastic.stages
     for s in range(2):
         for side in range(2):
             for i in range(n):
@@ -311,12 +263,12 @@ def gauss_step(
     before, per_position = np.inf, 1.0 / (max(h, _NO_STEP_S) * max(h, _SHORT_S))
     done = False
     for k in range(_ITERATIONS):
-        _residuals(arm, gravity, parameters, springs, terms, scalars, motion, h, u0, u1, stages, work)
+        _residuals(arrays, elastic, h, u0, u1)
         if k == 0:
-            _fill_system(parameters, springs, terms, scalars, motion[SLIDE], h, mass, stages, blocks, system)
-            if not factor(system, pivots):
+            _fill_system(arrays, elastic, h)
+            if not factor(elastic.system, elastic.pivots):
                 return False
-        change, largest = _correct(springs, motion[SLIDE], stages, blocks, system, pivots, right)
+        change, largest = _correct(elastic)
         settled = change > 0.5 * before and change <= _ROUNDING * largest + _MIN_ROUNDING * per_position
         if settled or change <= _TOLERANCE * largest + _MIN * per_position:
             done = True

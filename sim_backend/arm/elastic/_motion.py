@@ -4,7 +4,7 @@ import numpy as np
 
 from rt_core.jit import kernel
 from rt_core.model.forward import mass_and_bias
-from rt_core.types import FloatArray, IntArray
+from rt_core.types import FloatArray
 from sim_backend.arm import layout as at
 from sim_backend.arm._outside import take_outside_torque
 from sim_backend.arm.elastic._gauss import cyclic, gauss_step, motor_friction
@@ -23,6 +23,7 @@ from sim_backend.arm.elastic.layout import (
     SLIDE,
     STIFFNESS,
     VEL,
+    ElasticArrays,
 )
 from sim_backend.arm.equations import accelerate
 from sim_backend.arm.friction import dry_level
@@ -33,27 +34,25 @@ _MAX_EVENTS = 16
 
 
 @kernel
-def settle(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, springs: FloatArray, terms: FloatArray,
-    scalars: FloatArray, state: FloatArray, motion: FloatArray, matrices: FloatArray, scratch: FloatArray,
-    work: FloatArray,
-) -> bool:  # fmt: skip
+def settle(arrays: at.ArmArrays, elastic: ElasticArrays) -> bool:
     """Update modes, accelerations and friction, in `motion` and, of motors, `state`.
 
     Overloaded stuck sides start to slide.  `matrices[MASS]` gets the rotor inertia of rigid joints on its diagonal.
     False if inertia is not positive definite.
     """
+    arm, parameters, terms, scalars = arrays.arm, arrays.parameters, arrays.terms[0], arrays.scalars
+    state, scratch, springs, motion = arrays.state, arrays.scratch, elastic.springs, elastic.motion
     n = state.shape[1]
-    mass, copy = matrices[at.MASS], matrices[at.COPY]
+    mass, copy = arrays.matrices[at.MASS], arrays.matrices[at.COPY]
     force, level, hold, drag = scratch[at.TORQUE], scratch[at.LEVEL], scratch[at.POSITION], scratch[at.VELOCITY]
     slide, loss, position, velocity = motion[SLIDE], motion[LOSS], motion[POS], motion[VEL]
-    mass_and_bias(arm[:, :37], gravity, arm[:, 37:], position[LINK], velocity[LINK], mass, force, work)
+    mass_and_bias(arm[:, :37], arrays.gravity, arm[:, 37:], position[LINK], velocity[LINK], mass, force, arrays.work)
     if scalars[at.PUSHED] != 0.0:
-        take_outside_torque(arm[:, :37], parameters, work, force)
+        take_outside_torque(arrays, force)
     smooth_end, dry_end = int(scalars[at.SMOOTH_END]), int(scalars[at.DRY_END])
     for i in range(n):
         x, v, w = position[MOTOR, i], velocity[MOTOR, i], velocity[LINK, i]
-        own = motor_friction(parameters, terms, scalars, i, x, v, 0.0)
+        own = motor_friction(arrays, i, x, v, 0.0)
         dry = dry_level(terms, smooth_end, dry_end, i, v, 0.0)
         d = x - position[LINK, i]
         soft = springs[STIFFNESS, i] > 0.0
@@ -169,33 +168,28 @@ def _first_to_stop(springs: FloatArray, motion: FloatArray, speed: FloatArray, h
 
 @kernel
 def elastic_substep(
-    arm: FloatArray, gravity: FloatArray, parameters: FloatArray, springs: FloatArray, terms: FloatArray,
-    scalars: FloatArray, state: FloatArray, motion: FloatArray, h: float, target: FloatArray, jump: FloatArray,
-    vectors: FloatArray, matrices: FloatArray, stages: FloatArray, blocks: FloatArray, system: FloatArray,
-    pivots: IntArray, right: FloatArray, scratch: FloatArray, work: FloatArray,
-) -> bool:  # fmt: skip
+    arrays: at.ArmArrays, elastic: ElasticArrays, h: float, target: FloatArray, jump: FloatArray
+) -> bool:
     """Integrate over `h` while motor torque ramps to `target`; False if no step is short enough.
 
     `jump` (n,) is as in `sim_backend.arm.integrate.substep`.
     """
     n = target.shape[0]
-    start, u0, u1 = vectors[5], vectors[6], vectors[7]
+    state, springs, motion, stages = arrays.state, elastic.springs, elastic.motion, elastic.stages
+    start, u0, u1 = arrays.vectors[5], arrays.vectors[6], arrays.vectors[7]
     for i in range(n):
         start[i] = state[at.U, i]
     done, events = 0.0, 0
     while done < 1.0:
         left = 1.0 - done
-        part = _piece(terms, scalars, motion, h, left)
+        part = _piece(arrays.terms[0], arrays.scalars, motion, h, left)
         side, joint, stops = 0, 0, False
         for attempt in range(64):
             last = part >= left
             for i in range(n):
                 u0[i] = state[at.U, i]
                 u1[i] = target[i] if last else start[i] + (done + part) * (target[i] - start[i])
-            good = gauss_step(
-                arm, gravity, parameters, springs, terms, scalars, motion, part * h, u0, u1, matrices[at.MASS], stages,
-                blocks, system, pivots, right, work,
-            )  # fmt: skip
+            good = gauss_step(arrays, elastic, part * h, u0, u1)
             if not good:  # too far for Newton's method
                 if part <= 1.0 / MAX_PIECES or attempt == 63:
                     return False
@@ -224,8 +218,6 @@ def elastic_substep(
                 start[i] += jump[i]
                 target[i] += jump[i]
                 jump[i] = 0.0
-        if not settle(
-            arm, gravity, parameters, springs, terms, scalars, state, motion, matrices, scratch, work
-        ):  # fmt: skip
+        if not settle(arrays, elastic):
             return False
     return True

@@ -1,5 +1,8 @@
 """Layout of the arrays that the kernels of an elastic arm add to those of `sim_backend.arm.layout`."""
 
+from typing import NamedTuple
+
+from rt_core.types import FloatArray, IntArray
 from sim_backend.arm import layout
 
 # Sides of a joint.
@@ -32,3 +35,15 @@ OUT_MOTOR_Q, OUT_MOTOR_DQ, OUT_MOTOR_DDQ, OUT_SPRING, OUT_SENSOR, OUT_LINK_FRICT
     layout.OUT_ROWS, layout.OUT_ROWS + 6
 )
 ELASTIC_OUT_ROWS = layout.OUT_ROWS + 6
+
+
+class ElasticArrays(NamedTuple):
+    """Arrays that an elastic arm has besides `sim_backend.arm.layout.ArmArrays`; all but the first two are scratch."""
+
+    springs: FloatArray  # (SPRING_ROWS, n)
+    motion: FloatArray  # (MOTION_ROWS, 2, n)
+    stages: FloatArray  # (STAGE_LAYERS, 2, n)
+    blocks: FloatArray  # (n, BLOCK_COLUMNS)
+    system: FloatArray  # (2n, 2n)
+    pivots: IntArray  # (2n,)
+    right: FloatArray  # (2n,)

@@ -55,11 +55,10 @@ class Springs:
         self.values = np.zeros((rows.SPRING_ROWS, n))
         self.values[rows.SENSOR_BEHIND] = float(behind)
         self.motion = np.zeros((rows.MOTION_ROWS, 2, n))
-        self.stages = np.zeros((rows.STAGE_LAYERS, 2, n))
-        self.blocks = np.zeros((n, rows.BLOCK_COLUMNS))
-        self.system = np.zeros((2 * n, 2 * n))
-        self.pivots = np.zeros(2 * n, dtype=np.int64)
-        self.right = np.zeros(2 * n)
+        self.arrays = rows.ElasticArrays(
+            self.values, self.motion, np.zeros((rows.STAGE_LAYERS, 2, n)), np.zeros((n, rows.BLOCK_COLUMNS)),
+            np.zeros((2 * n, 2 * n)), np.zeros(2 * n, dtype=np.int64), np.zeros(2 * n),
+        )  # fmt: skip
         self.check(dynamics)
         self.fill(dynamics)
 

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from rt_core.calibration._chain import loss_and_weight
-from rt_core.calibration._robust import LOSSES, Loss, efficiency, scale, slopes, tuning, weights
+from rt_core.calibration._chain import Criterion, pose_loss
+from rt_core.calibration._robust import LOSSES, efficiency, losses, scale, tuning
 from rt_core.calibration.calibrate import calibrate
 from rt_core.calibration.result import Calibration
 from rt_core.calibration.sample import Sample
 from rt_core.calibration.settings import CalibrationSettings
 from rt_core.calibration.uncertainty import BLOCKS, half_interval
+from rt_core.robust_loss import Loss, loss_slopes, loss_weights
 from rt_core.types import FloatArray
 from tests.lab.arms.calibration import BASE, PANDA, TOOL, UR10, Truth, as_measured, forward, truth
 
@@ -107,7 +108,7 @@ def test_limits_cost_five_per_cent_where_all_is_normal(loss: Loss, width: int) -
         centre = data.mean(axis=0)
         plain.append(centre)
         for _ in range(6):
-            w = weights(np.linalg.norm(data - centre, axis=1), loss, limit)
+            w = loss_weights(np.linalg.norm(data - centre, axis=1), loss, limit)
             centre = (w[:, None] * data).sum(axis=0) / w.sum()
         robust.append(centre)
     assert np.var(plain) / np.var(robust) == pytest.approx(0.95, abs=0.035)
@@ -116,14 +117,17 @@ def test_limits_cost_five_per_cent_where_all_is_normal(loss: Loss, width: int) -
 @pytest.mark.parametrize("loss", ["squares", *ROBUST])
 def test_kernel_weights_and_losses_belong_together(loss: Loss) -> None:
     limit = tuning(loss, 3)
+    criterion = Criterion(np.ones(2), LOSSES[loss], limit, 3)
+    h = 1e-6
     for u in (0.0, 0.7, 2.0, 4.9, 30.0):
-        rho, weight = loss_and_weight(u * u, LOSSES[loss], limit)
-        assert weight == pytest.approx(float(weights(np.array([u]), loss, limit)[0]), abs=1e-15)
-        h = 1e-6
-        rise = loss_and_weight((u + h) ** 2, LOSSES[loss], limit)[0] - rho
-        assert rise / h == pytest.approx(2.0 * weight * u, abs=1e-4)
-        psi = [float(v * weights(np.array([v]), loss, limit)[0]) for v in (u - h, u + h)]
-        assert (psi[1] - psi[0]) / (2.0 * h) == pytest.approx(float(slopes(np.array([u]), loss, limit)[0]), abs=1e-5)
+        rho, later = (pose_loss(np.array([v, 0.0, 0.0]), criterion) for v in (u, u + h))
+        assert rho == pytest.approx(float(losses(np.array([u]), loss, limit)[0]), rel=1e-14)
+        weight = float(loss_weights(np.array([u]), loss, limit)[0])
+        assert (later - rho) / h == pytest.approx(2.0 * weight * u, abs=1e-4)
+        psi = [float(v * loss_weights(np.array([v]), loss, limit)[0]) for v in (u - h, u + h)]
+        assert (psi[1] - psi[0]) / (2.0 * h) == pytest.approx(
+            float(loss_slopes(np.array([u]), loss, limit)[0]), abs=1e-5
+        )
 
 
 def test_scale_of_a_median_survives_outliers() -> None:

@@ -106,7 +106,7 @@ def test_the_same_motion_is_not_different() -> None:
 def test_a_validation_trajectory_is_checked_and_different() -> None:
     model = three()
     first = design_excitation(model, SETTINGS, "gradient", 0)
-    second = design_validation(model, SETTINGS, first, least=0.3)
+    second = design_validation(model, SETTINGS, first)
     assert keeps_all_limits(model, second.design)
     size = 0.5 * 0.95 * np.array([one.upper - one.lower for one in model.joints])
     assert second.difference == pytest.approx(difference(first.series, second.design.series, size))

@@ -14,8 +14,8 @@ SMALL = Settings(particles=12)
 SHORT = Budget(swarm_iterations=20, lm_iterations=15)
 
 
-def decay_of(options=None) -> Problem:
-    return Decay().problem(**(options or {}))
+def decay_of() -> Problem:
+    return Decay().problem()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,5 +1,7 @@
 """Levenberg-Marquardt against SciPy and a naive one, and the hybrid's returns to the swarm."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.optimize import least_squares, lsq_linear
@@ -126,7 +128,7 @@ def test_return_comes_after_seventeen_failures_if_any_descent_is_left(iterations
 
 def test_kin_leaves_the_swarm_near_the_tolerance() -> None:
     decay = Decay()
-    problem = decay.problem(measure="rms")
+    problem = dataclasses.replace(decay.problem(), costs=decay.rms)
     settings, budget = Settings(particles=30), Budget(200, 50, tolerance=0.0105)
     found = optimise("pso_lm", problem, settings, budget, seed=0)
     assert found.stopped == "tolerance"
@@ -144,7 +146,7 @@ def test_kin_leaves_the_swarm_near_the_tolerance() -> None:
 
 def test_tolerance_in_a_return_does_not_shorten_it() -> None:
     """Near the tolerance but not at it: returns run their iterations, since being near was not enough."""
-    problem = Decay().problem(measure="rms")
+    problem = dataclasses.replace(Decay().problem(), costs=Decay().rms)
     found = optimise("pso_lm", problem, Settings(particles=10), Budget(30, 100, tolerance=5e-3), seed=0)
     assert found.stopped == "iterations"
     assert found.returns >= 1

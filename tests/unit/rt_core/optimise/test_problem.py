@@ -1,11 +1,11 @@
-"""Bounds, starts, settings and the problem made from a residual function."""
+"""Bounds, starts, settings and refused objectives."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from rt_core.optimise.problem import BoundsError, ObjectiveError, Problem, difference_jacobian, least_squares_problem
+from rt_core.optimise.problem import BoundsError, ObjectiveError, Problem
 from rt_core.optimise.registry import NAMES, optimise
 from rt_core.optimise.settings import Budget, Settings
 from tests.lab.cost_functions import Decay, box, sphere
@@ -49,7 +49,6 @@ def test_wrong_shape_of_costs_is_refused(name) -> None:
         (lambda: optimise("pso", box(sphere, 2), x0=np.zeros(3)), r"the start has shape \(3,\), the problem \(2,\)"),
         (lambda: optimise("pso_lm", box(sphere, 2)), "needs the problem's normal equations"),
         (lambda: optimise("sa", box(sphere, 2)), "unknown optimiser 'sa'"),
-        (lambda: Decay().problem(measure="mean"), "unknown measure 'mean'"),
         (lambda: Settings(particles=1), "particles must be at least 2"),
         (lambda: Settings(c1=-1.0), "c1 must be finite"),
         (lambda: Settings(w_end=np.nan), "w_end must be finite"),
@@ -76,35 +75,3 @@ def test_wrong_normal_equations_are_refused(normal, message) -> None:
     problem = Problem(np.full(2, -1.0), np.ones(2), sphere, normal)
     with pytest.raises(ObjectiveError, match=message):
         optimise("lm", problem)
-    flat = least_squares_problem(lambda x: np.zeros((2, 2)), np.zeros(2), np.ones(2))
-    with pytest.raises(ObjectiveError, match="the residual has shape"):
-        optimise("lm", flat)
-
-
-def test_problem_from_a_residual() -> None:
-    decay = Decay()
-    x = np.array([1.0, 0.5, 2.0, 3.0])
-    r, J = decay.residual(x), decay.jacobian(x)
-    total = decay.problem()
-    np.testing.assert_allclose(total.costs(np.stack((x, decay.truth)))[0], r @ r, rtol=1e-14)
-    rms = decay.problem(measure="rms")
-    np.testing.assert_allclose(rms.costs(x[None]), np.sqrt(np.mean(r**2)), rtol=1e-14)
-    for problem, tolerance in ((total, 1e-14), (least_squares_problem(decay.residual, decay.lower, decay.upper), 1e-8)):
-        gradient, normal = problem.normal_equations(x)
-        np.testing.assert_allclose(gradient, J.T @ r, rtol=tolerance)
-        np.testing.assert_allclose(normal, J.T @ J, rtol=tolerance)
-
-
-def test_difference_jacobian_stays_inside() -> None:
-    decay = Decay()
-    seen = []
-
-    def residual(x: np.ndarray) -> np.ndarray:
-        seen.append(x.copy())
-        return decay.residual(x)
-
-    x = np.array([decay.lower[0], decay.upper[1], 1.0, 3.0])
-    J = difference_jacobian(residual, x, decay.lower, decay.upper)
-    np.testing.assert_allclose(J, decay.jacobian(x), atol=2e-5)
-    assert (np.array(seen) >= decay.lower).all()
-    assert (np.array(seen) <= decay.upper).all()
