@@ -36,7 +36,7 @@ from service.client import ESTIMATES, ClientKey, Subscriber
 from service.io.toml_text import toml_text
 from service.models.document import ModelFile, load_model, model_from_document, model_text
 from service.models.export_python import to_python
-from service.models.export_urdf import to_urdf
+from service.models.export_urdf import to_mjcf, to_urdf
 from service.operations.inputs import span_of
 from service.operations.kind import Kind
 from service.operations.workspace import Input, Workspace
@@ -122,6 +122,10 @@ class Model:
     def to_urdf(self, into: File | None = None) -> str:
         """Return a URDF with the identified links and friction; `into`, a file, is one in which they are replaced."""
         return to_urdf(self.file, None if into is None else Path(into).read_text(encoding="utf-8-sig"))[0]
+
+    def to_mjcf(self) -> str:
+        """Return an MJCF for MuJoCo with the identified links, rotor inertia and friction."""
+        return to_mjcf(self.file)[0]
 
     def to_python(self) -> str:
         """Return a module with `torque(q, dq, ddq)` that needs nothing but Python."""

@@ -1,6 +1,7 @@
-"""Export of a model as URDF."""
+"""Export of a model as URDF and MJCF."""
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from rt_core.linear_algebra import lstsq
 from rt_core.model.base import BaseParameters, link_torque
 from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, LAW_OFFSET
 from rt_core.model.inertia import is_physical
+from rt_core.model.mjcf_writer import mjcf_from_model
 from rt_core.model.parameters import friction_constants, standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import JointDynamics, RobotModel
@@ -100,6 +102,16 @@ def joint_effects(model: RobotModel, base: BaseParameters, phi: FloatArray) -> J
     return effects
 
 
+@dataclass(frozen=True)
+class _Description:
+    """What a description of an arm holds: links (n, 10), what joints have beside them, a comment, and warnings."""
+
+    links: FloatArray
+    effects: JointDynamics
+    comment: str
+    warnings: list[str]
+
+
 def to_urdf(
     model_file: ModelFile, into: str | None = None, *, allow_impossible: bool = False
 ) -> tuple[str, list[str]]:  # fmt: skip
@@ -112,6 +124,20 @@ def to_urdf(
 
     Raises `ValueError` if a link cannot be written (no mass, but a first moment), or `into` is of another arm.
     """
+    d = _description(model_file, "URDF", allow_impossible)
+    if into is None:
+        return urdf_from_model(model_file.robot.model, d.links, d.effects, comment=d.comment), d.warnings
+    ends = {key: model_file.robot.source.get(key) for key in ("base_link", "tip_link")}
+    return urdf_with(into, model_file.robot.model, d.links, d.effects, comment=d.comment, **ends), d.warnings
+
+
+def to_mjcf(model_file: ModelFile) -> tuple[str, list[str]]:
+    """Return the MJCF of an identified arm, and warnings as of `to_urdf`; its links are always possible."""
+    d = _description(model_file, "MJCF", False)
+    return mjcf_from_model(model_file.robot.model, d.links, d.effects, comment=d.comment), d.warnings
+
+
+def _description(model_file: ModelFile, kind: str, allow_impossible: bool) -> _Description:
     model, base = model_file.robot.model, model_file.base
     phi, distance = possible_parameters(model_file)
     if distance and allow_impossible:
@@ -131,7 +157,7 @@ def to_urdf(
         warnings.insert(
             0, "noise has carried the model beyond all possible links: the nearest are written, "
             f"{distance:.2g} standard deviations away, whose torque is {100 * torque_change(model_file, phi):.2g} % off "
-            "(random states within the limits); --allow-impossible keeps the torque, "
+            f"(random states within the limits); {'--allow-impossible keeps the torque, ' * (kind == 'URDF')}"
             "`thetad identify --method physical` fits possible links",
         )  # fmt: skip
     rest = [
@@ -146,22 +172,25 @@ def to_urdf(
     comment = (
         f"identified by thetad from {plain_text(model_file.origin)}; "
         f"gravity in the base frame {' '.join(f'{g:.9g}' for g in model.gravity)}; "
-        f"URDF has no place for: {', '.join(rest)}"
+        f"beside the links: {', '.join(rest)}"
     )
     if model_file.ranges is not None:
         comment += f"; {plain_text(model_file.ranges.text(model))}"
     effects = joint_effects(model, base, phi)
-    for word, values in (("viscous", effects.viscous), ("Coulomb", effects.coulomb)):
+    named = {
+        "viscous friction": effects.viscous,
+        "Coulomb friction": effects.coulomb,
+        "rotor inertia": effects.armature,
+    }
+    for word, values in named.items():
         warnings += [
-            f"joint {j + 1} ({model.joints[j].name}): its {word} friction is {values[j]:.4g}; readers of URDF refuse "
-            "negative friction, so 0 is written, and the value stands in the comment"
+            f"joint {j + 1} ({model.joints[j].name}): its {word} is {values[j]:.4g}; readers of {kind} refuse negative "
+            "values, so 0 is written, and the value stands in the comment"
             for j in np.flatnonzero(values < 0.0)
+            if kind == "MJCF" or "friction" in word
         ]
         np.maximum(values, 0.0, out=values)
-    if into is None:
-        return urdf_from_model(model, links, effects, comment=comment), warnings
-    ends = {key: model_file.robot.source.get(key) for key in ("base_link", "tip_link")}
-    return urdf_with(into, model, links, effects, comment=comment, **ends), warnings
+    return _Description(links, effects, comment, warnings)
 
 
 def plain_text(text: str) -> str:

@@ -30,9 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("model", metavar="MODEL", help=_MODEL)
     add_daemon_flags(show)
     add_run(show, run_show)
-    export = add_action(actions, "export", "write a model as YAML, URDF or a Python function", HELP)
+    export = add_action(actions, "export", "write a model as YAML, URDF, MJCF or a Python function", HELP)
     export.add_argument("model", metavar="MODEL", help=_MODEL)
-    export.add_argument("--format", choices=("yaml", "urdf", "python"), required=True, help="what to write")
+    export.add_argument("--format", choices=("yaml", "urdf", "mjcf", "python"), required=True, help="what to write")
     export.add_argument("--output", "-o", metavar="FILE", type=Path, help="where to (default: standard output)")
     export.add_argument(
         "--into", metavar="URDF", type=Path, help="urdf: a URDF of the arm; only inertials and friction are replaced"
@@ -108,12 +108,12 @@ def run_export(args: argparse.Namespace) -> int:
     """Export a model file."""
     from service.models.document import load_model, write_text
     from service.models.export_python import to_python
-    from service.models.export_urdf import to_urdf
+    from service.models.export_urdf import to_mjcf, to_urdf
 
     path = model_path(args.model, args)
     model = load_model(path)
-    if args.into is not None and args.format != "urdf":
-        raise CliError(f"--into is for --format urdf, not {args.format}")
+    if (args.into is not None or args.allow_impossible) and args.format != "urdf":
+        raise CliError(f"--into and --allow-impossible are for --format urdf, not {args.format}")
     if args.format == "yaml":
         text = path.read_text(encoding="utf-8")
     elif args.format == "python":
@@ -121,11 +121,15 @@ def run_export(args: argparse.Namespace) -> int:
     else:
         try:
             into = None if args.into is None else args.into.read_text(encoding="utf-8-sig")
-            text, warnings = to_urdf(model, into, allow_impossible=args.allow_impossible)
+            text, warnings = (
+                to_mjcf(model)
+                if args.format == "mjcf"
+                else to_urdf(model, into, allow_impossible=args.allow_impossible)
+            )
         except OSError as error:
             raise CliError(f"{args.into}: cannot be read: {error.strerror or error}") from error
         except ValueError as error:
-            raise CliError(f"{args.into or args.model}: cannot be written as URDF: {error}") from error
+            raise CliError(f"{args.into or args.model}: cannot be written as {args.format.upper()}: {error}") from error
         for warning in warnings:
             fail(f"warning: {warning}")
     if args.output is None:

@@ -105,6 +105,7 @@ def test_a_model_predicts_is_saved_and_exported(found: thetad.Identification, tm
     np.testing.assert_array_equal(again.covariance, model.covariance)
     assert [row["name"] for row in again.parameters] == [*model.names]
     assert model.to_urdf().startswith("<")
+    assert model.to_mjcf().startswith("<mujoco")
     assert 'name="flange"' in model.to_urdf("configs/robots/space6.urdf")
 
 

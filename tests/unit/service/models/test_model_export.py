@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 import pinocchio as pin
 import pytest
@@ -27,7 +28,7 @@ from rt_core.model.urdf import UrdfError, chain_from_urdf
 from rt_core.model.urdf_writer import urdf_from_model
 from service.models.document import ModelFile, ModelFileError, load_model
 from service.models.export_python import to_python
-from service.models.export_urdf import joint_effects, possible_parameters, standard_from_base, to_urdf
+from service.models.export_urdf import joint_effects, possible_parameters, standard_from_base, to_mjcf, to_urdf
 from tests.lab.arms.simulated import random_arm, twin
 from tests.lab.command_line import thetad
 
@@ -172,6 +173,33 @@ def test_urdf(n: int, seed: int, prismatic: float, coupled: bool, tmp_path: Path
 
 
 @pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
+def test_mujoco_has_the_same_torque(n: int, seed: int, prismatic: float, coupled: bool) -> None:
+    del coupled  # there is no place for it
+    model = random_arm(n, seed, prismatic=prismatic)
+    assert model.dynamics is not None
+    text, warnings = to_mjcf(model_file(model))
+    assert warnings == []
+    loaded = mujoco.MjModel.from_xml_string(text)
+    np.testing.assert_allclose(loaded.dof_frictionloss, model.dynamics.coulomb)
+    loaded.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_FRICTIONLOSS | mujoco.mjtDisableBit.mjDSBL_LIMIT
+    store = mujoco.MjData(loaded)
+    for q, dq, ddq in zip(*random_states(model), strict=True):
+        store.qpos, store.qvel, store.qacc = q, dq, ddq
+        mujoco.mj_inverse(loaded, store)
+        friction = model.dynamics.coulomb * np.sign(dq) + model.dynamics.offset
+        wanted = true_torque(model, (q[None], dq[None], ddq[None]))[0]
+        np.testing.assert_allclose(store.qfrc_inverse + friction, wanted, rtol=1e-7, atol=1e-7 * np.abs(wanted).max())
+        np.testing.assert_allclose(store.site("tip").xpos, tip_of(model, q), atol=1e-9)
+
+
+def tip_of(model: RobotModel, q: np.ndarray) -> np.ndarray:
+    pinned = twin(model)
+    store = pinned.createData()
+    pin.forwardKinematics(pinned, store, q)
+    return np.asarray(store.oMi[model.n].act(model.tip_translation))
+
+
+@pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
 def test_possible_bodies_are_found_where_there_are_any(
     n: int, seed: int, prismatic: float, coupled: bool, tmp_path: Path
 ) -> None:
@@ -282,6 +310,7 @@ def test_commands(space6_model: Path, tmp_path: Path) -> None:
     done = thetad("models", "export", space6_model, "--format", "urdf", "--allow-impossible")
     assert (done.code, done.out) == (0, to_urdf(model, allow_impossible=True)[0])
     assert "Ia1 = " in text
+    assert thetad("models", "export", space6_model, "--format", "mjcf").out == to_mjcf(model)[0]
 
     assert thetad("models", "export", space6_model, "--format", "yaml").out == space6_model.read_text()
     thetad("models", "export", space6_model, "--format", "python", "-o", space6_model / "x.py").refused("x.py")
@@ -289,7 +318,7 @@ def test_commands(space6_model: Path, tmp_path: Path) -> None:
     done = thetad("models", "export", space6_model, "--format", "urdf", "--into", own)
     assert (done.code, done.out) == (0, to_urdf(model, own.read_text())[0])
     assert "Geometry and limits of the simulated arm" in done.out
-    thetad("models", "export", space6_model, "--format", "python", "--into", own).refused("--into is for")
+    thetad("models", "export", space6_model, "--format", "python", "--into", own).refused("are for --format urdf")
     thetad("models", "export", space6_model, "--format", "urdf", "--into", tmp_path / "x.urdf").refused("No such file")
     assert thetad("models", "export", space6_model, "--format", "matlab").code == 2
 

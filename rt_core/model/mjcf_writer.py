@@ -1,0 +1,63 @@
+"""Write a robot model as MJCF, the format of MuJoCo."""
+
+import math
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+
+from rt_core.model.inertia import mass_com_inertia
+from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.types import FloatArray
+
+_TYPES = {"revolute": "hinge", "prismatic": "slide"}
+
+
+def _numbers(*values: float | FloatArray) -> str:
+    return " ".join(repr(float(v) + 0.0) for v in np.concatenate([np.atleast_1d(v) for v in values]))
+
+
+def _frame(rotation: FloatArray, translation: FloatArray) -> dict[str, str]:
+    return {"pos": _numbers(translation), "xyaxes": _numbers(rotation[:, 0], rotation[:, 1])}
+
+
+def mjcf_from_model(model: RobotModel, inertial: FloatArray, dynamics: JointDynamics, *, comment: str = "") -> str:
+    """Write a chain as MJCF: a body for each moving link in the frame of its joint, a motor for each joint, a tip site.
+
+    MuJoCo has `armature * ddq + damping * dq + frictionloss * sign(dq)` at each joint, which rotor inertia, viscous and
+    Coulomb friction become; a coupled transmission and a torque offset have no place.
+
+    Parameters
+    ----------
+    inertial : (n, 10) array
+        Parameters of physically possible links about their frames.
+    dynamics : JointDynamics
+        None of it negative.
+    comment : str
+        Comment at the top of the file.
+    """
+    root = ET.Element("mujoco", model=model.name)
+    if comment:
+        root.append(ET.Comment(f" {re.sub(r'-(?=-)', '- ', comment)} "))
+    ET.SubElement(root, "compiler", angle="radian", autolimits="true", inertiafromgeom="false")
+    ET.SubElement(root, "option", gravity=_numbers(model.gravity))
+    parent, motors = ET.SubElement(root, "worldbody"), ET.Element("actuator")
+    for i, joint in enumerate(model.joints):
+        placed = {"name": f"{joint.name}_link"} | _frame(joint.rotation, joint.translation)
+        parent = ET.SubElement(parent, "body", placed)
+        mass, com, inertia = mass_com_inertia(inertial[i])
+        full = _numbers(np.diag(inertia), inertia[0, 1], inertia[0, 2], inertia[1, 2])
+        ET.SubElement(parent, "inertial", pos=_numbers(com), mass=_numbers(mass), fullinertia=full)
+        effects = {"armature": dynamics.armature, "damping": dynamics.viscous, "frictionloss": dynamics.coulomb}
+        attributes = {key: _numbers(values[i]) for key, values in effects.items()}
+        attributes |= {"name": joint.name, "type": _TYPES[joint.kind], "axis": _numbers(joint.axis)}
+        element = ET.SubElement(parent, "joint", attributes)
+        if math.isfinite(joint.lower) and math.isfinite(joint.upper):
+            element.set("range", _numbers(joint.lower, joint.upper))
+        motor = ET.SubElement(motors, "motor", name=joint.name, joint=joint.name)
+        if math.isfinite(joint.effort):
+            motor.set("ctrlrange", _numbers(-joint.effort, joint.effort))
+    ET.SubElement(parent, "site", {"name": "tip"} | _frame(model.tip_rotation, model.tip_translation))
+    root.append(motors)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode") + "\n"
