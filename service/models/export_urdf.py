@@ -156,8 +156,8 @@ def _description(model_file: ModelFile, kind: str, allow_impossible: bool) -> _D
     if distance:
         warnings.insert(
             0, "noise has carried the model beyond all possible links: the nearest are written, "
-            f"{distance:.2g} standard deviations away, whose torque is {100 * torque_change(model_file, phi):.2g} % off "
-            f"(random states within the limits); {'--allow-impossible keeps the torque, ' * (kind == 'URDF')}"
+            f"{distance:.2g} standard deviations away, whose torque is {100 * torque_change(model_file, phi):.2g} % "
+            f"off (random states within the limits); {'--allow-impossible keeps the torque, ' * (kind == 'URDF')}"
             "`thetad identify --method physical` fits possible links",
         )  # fmt: skip
     rest = [
