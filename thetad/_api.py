@@ -35,6 +35,7 @@ from rt_core.types import FloatArray
 from service.client import ESTIMATES, ClientKey, Subscriber
 from service.io.toml_text import toml_text
 from service.models.document import ModelFile, load_model, model_from_document, model_text
+from service.models.export_c import to_c
 from service.models.export_python import to_python
 from service.models.export_urdf import to_mjcf, to_urdf
 from service.operations.inputs import span_of
@@ -130,6 +131,10 @@ class Model:
     def to_python(self) -> str:
         """Return a module with `torque(q, dq, ddq)` that needs nothing but Python."""
         return to_python(self.file)
+
+    def to_c(self) -> str:
+        """Return C99 source with `thetad_torque(q, dq, ddq, tau)`, which allocates nothing."""
+        return to_c(self.file)
 
     def save(self, path: File) -> None:
         """Write the model file (.yaml)."""

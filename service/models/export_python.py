@@ -1,7 +1,10 @@
 """Export of a model as a Python module with one function, `torque(q, dq, ddq)`, that needs nothing but Python."""
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,9 +39,9 @@ _WITH_TEMPERATURE = {
 """,
 }
 
-_BODIES = "each a possible body"
-_NOT_BODIES = "chosen so that the torque is right,\n# not meaningful link by link"
-_LAW_WORDS = {
+BODIES = "each a possible body"
+NOT_BODIES = "chosen so that the torque is right,\n# not meaningful link by link"
+LAW_WORDS = {
     laws.LAW_ARMATURE: "armature", laws.LAW_VISCOUS: "viscous", laws.LAW_COULOMB: "coulomb", laws.LAW_OFFSET: "offset",
     laws.LAW_BREAKAWAY: "breakaway", laws.LAW_QUADRATIC_ODD: "quadratic_odd", laws.LAW_CUBIC: "cubic",
     laws.LAW_QUADRATIC_EVEN: "quadratic_even", laws.LAW_TANH: "tanh", laws.LAW_DECAYING_VISCOUS: "decaying_viscous",
@@ -47,10 +50,40 @@ _LAW_WORDS = {
 }  # fmt: skip
 
 
-def to_python(model_file: ModelFile) -> str:
-    """Return the source of a module with `torque(q, dq, ddq)`, with temperatures where friction follows them."""
+@dataclass(frozen=True)
+class ModelTables:
+    """What an exported function computes torque from."""
+
+    gravity: tuple[float, ...]
+    joints: list[tuple[object, ...]]  # rotation in three parts, origin in two, axis, whether it is revolute
+    links: list[tuple[float, ...]]  # parameters about the link frames
+    effects: list[tuple[Any, ...]]  # law, value, weights of the joints, three constants, joint of its temperature
+
+
+def tables(model_file: ModelFile) -> ModelTables:
+    """Return what an exported function of a model computes torque from."""
     model, base = model_file.robot.model, model_file.base
     phi = base.phi(model_file.theta) if model_file.standard is None else model_file.standard
+    links = np.zeros((model.n, 10))
+    effects: list[tuple[Any, ...]] = []
+    for c in range(len(base.standard)):
+        law = int(base.standard.law[c])
+        if law == laws.LAW_LINK:
+            links[base.standard.source[c] // 10, base.standard.source[c] % 10] = phi[c]
+        elif phi[c] != 0.0:
+            warm = int(base.standard.source[c]) if law in laws.TEMPERATURE else None
+            weights, constants = _numbers(base.standard.motor[c]), _numbers(base.standard.shape[c])
+            effects.append((LAW_WORDS[law], float(phi[c]), weights, *constants, warm))
+    joints: list[tuple[object, ...]] = [
+        (*(_numbers(row[a:b]) for a, b in itertools.pairwise((0, 9, 18, 27, 30, 33, 36))), bool(row[36] > 0.5))
+        for row in model.geometry
+    ]
+    return ModelTables(_numbers(model.gravity), joints, [_numbers(row) for row in links], effects)
+
+
+def to_python(model_file: ModelFile) -> str:
+    """Return the source of a module with `torque(q, dq, ddq)`, with temperatures where friction follows them."""
+    model, found = model_file.robot.model, tables(model_file)
     seen = model_file.temperatures
     words = dict.fromkeys((*_WITH_TEMPERATURE, "range"), "")
     if seen is not None:
@@ -66,33 +99,16 @@ def to_python(model_file: ModelFile) -> str:
         words["imports"] = "from warnings import warn\n"
         words["range"] += "# Per joint, the speed that friction was identified up to.\n"
         words["range"] += f"SPEEDS = {_numbers(ranges.speed)}\n"
-    links = np.zeros((model.n, 10))
-    effects: list[tuple[object, ...]] = []
-    for c in range(len(base.standard)):
-        law = int(base.standard.law[c])
-        if law == laws.LAW_LINK:
-            links[base.standard.source[c] // 10, base.standard.source[c] % 10] = phi[c]
-        elif phi[c] != 0.0:
-            weights = _numbers(base.standard.motor[c])
-            effect: tuple[object, ...] = (_LAW_WORDS[law], float(phi[c]), weights, *_numbers(base.standard.shape[c]))
-            if seen is not None:
-                effect += (int(base.standard.source[c]) if law in laws.TEMPERATURE else None,)
-            effects.append(effect)
-    joints = [
-        (*(_numbers(row[a:b]) for a, b in itertools.pairwise((0, 9, 18, 27, 30, 33, 36))), bool(row[36] > 0.5))
-        for row in model.geometry
-    ]
     document = model_file.document
 
-    def block(rows: list[tuple[object, ...]]) -> str:
+    def block(rows: Sequence[tuple[object, ...]]) -> str:
         return "[\n" + "".join(f"    {row!r},\n" for row in rows) + "]"
 
     return _TEMPLATE.read_text(encoding="utf-8").format(
         robot=model.name, kind=document["kind"], method=plain_text(document["method"]),
-        recording=plain_text(model_file.origin), verdict=document["verdict"], n=model.n,
-        gravity=_numbers(model.gravity), joints=block(list(joints)),
-        meaning=_NOT_BODIES if model_file.standard is None else _BODIES, links=block([_numbers(row) for row in links]),
-        effects=block(list(effects)), **words, **fast,
+        recording=plain_text(model_file.origin), verdict=document["verdict"], n=model.n, gravity=found.gravity,
+        joints=block(found.joints), meaning=NOT_BODIES if model_file.standard is None else BODIES,
+        links=block(found.links), effects=block([row if seen else row[:-1] for row in found.effects]), **words, **fast,
     )  # fmt: skip
 
 

@@ -30,9 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("model", metavar="MODEL", help=_MODEL)
     add_daemon_flags(show)
     add_run(show, run_show)
-    export = add_action(actions, "export", "write a model as YAML, URDF, MJCF or a Python function", HELP)
+    export = add_action(actions, "export", "write a model as YAML, URDF, MJCF, or code", HELP)
     export.add_argument("model", metavar="MODEL", help=_MODEL)
-    export.add_argument("--format", choices=("yaml", "urdf", "mjcf", "python"), required=True, help="what to write")
+    export.add_argument(
+        "--format", choices=("yaml", "urdf", "mjcf", "python", "c"), required=True, help="what to write"
+    )
     export.add_argument("--output", "-o", metavar="FILE", type=Path, help="where to (default: standard output)")
     export.add_argument(
         "--into", metavar="URDF", type=Path, help="urdf: a URDF of the arm; only inertials and friction are replaced"
@@ -107,6 +109,7 @@ def run_show(args: argparse.Namespace) -> int:
 def run_export(args: argparse.Namespace) -> int:
     """Export a model file."""
     from service.models.document import load_model, write_text
+    from service.models.export_c import to_c
     from service.models.export_python import to_python
     from service.models.export_urdf import to_mjcf, to_urdf
 
@@ -116,8 +119,8 @@ def run_export(args: argparse.Namespace) -> int:
         raise CliError(f"--into and --allow-impossible are for --format urdf, not {args.format}")
     if args.format == "yaml":
         text = path.read_text(encoding="utf-8")
-    elif args.format == "python":
-        text = to_python(model)
+    elif args.format in ("python", "c"):
+        text = to_python(model) if args.format == "python" else to_c(model)
     else:
         try:
             into = None if args.into is None else args.into.read_text(encoding="utf-8-sig")

@@ -106,6 +106,7 @@ def test_a_model_predicts_is_saved_and_exported(found: thetad.Identification, tm
     assert [row["name"] for row in again.parameters] == [*model.names]
     assert model.to_urdf().startswith("<")
     assert model.to_mjcf().startswith("<mujoco")
+    assert "int thetad_torque(" in model.to_c()
     assert 'name="flange"' in model.to_urdf("configs/robots/space6.urdf")
 
 

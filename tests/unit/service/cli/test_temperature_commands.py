@@ -10,9 +10,11 @@ import pytest
 from drivers.files.robots.file import load_robot
 from rt_core.model.regressor import regressor
 from service.models.document import ModelFileError, load_model, model_text
+from service.models.export_c import to_c
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import AmbientSettings, MotionSettings, SimSettings
 from tests.lab.command_line import simulate, thetad, write_recording
+from tests.lab.exported_c import c_torque
 
 ROBOT = "space6_temperature"
 SECONDS = 50.0
@@ -94,7 +96,7 @@ def test_the_model_file_keeps_its_temperatures(model_path: Path, tmp_path: Path)
             load_model(path)
 
 
-def test_a_python_module_takes_temperatures(model_path: Path) -> None:
+def test_modules_take_temperatures(model_path: Path) -> None:
     scope: dict[str, Any] = {"__name__": "exported"}
     exec(thetad("models", "export", model_path, "--format", "python").out, scope)
     torque, model, rng = scope["torque"], load_model(model_path), np.random.default_rng(0)
@@ -105,6 +107,11 @@ def test_a_python_module_takes_temperatures(model_path: Path) -> None:
         warnings.simplefilter("error")
         found = [torque(*state) for state in zip(q, dq, ddq, T, strict=True)]
     np.testing.assert_allclose(found, Y @ model.theta, atol=1e-8)
+    in_c, outside = c_torque(thetad("models", "export", model_path, "--format", "c").out, q, dq, ddq, T)
+    np.testing.assert_allclose(in_c, found, atol=1e-9)
+    assert outside == [0] * 5
+    hot = np.where(np.eye(6, dtype=bool)[:5], 90.0, 20.0)
+    assert c_torque(to_c(model), q, dq, ddq, hot)[1] == [1] * 5
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("default")
         for hot in (90.0, 90.1, 95.0):

@@ -20,11 +20,13 @@ from rt_core.identification.identify import Identification
 from rt_core.model.base import base_parameters
 from service.models import document as documents
 from service.models._schema import SIZE_LIMIT
+from service.models.export_c import to_c
 from service.models.export_python import to_python
 from service.models.export_urdf import to_urdf
 from service.operations.identify import identify_recording, signal_settings
 from service.reports.validation import report_validation
 from tests.lab.command_line import ROOT, simulate, thetad
+from tests.lab.exported_c import c_torque
 
 SPAN = Span.parse("0:0.7")
 
@@ -281,6 +283,8 @@ def test_a_use_outside_the_identified_ranges_is_said(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         names["torque"]([0.0], [1.1 * model.ranges.speed[0]], [0.0])
+    fast = np.array([[1.05], [1.1], [1.3]]) * model.ranges.speed[0]
+    assert c_torque(to_c(model), np.zeros((3, 1)), fast, np.zeros((3, 1)))[1] == [0, 0, 1]
     del document["ranges"]  # a file of an earlier version
     assert documents.load_model(written(document, tmp_path)).ranges is None
 

@@ -17,9 +17,9 @@ import pytest
 
 from drivers.files.robots.file import IdentificationSettings, RobotFile, load_robot
 from rt_core.identification.preprocess import SignalSettings
-from rt_core.model.base import base_parameters
+from rt_core.model.base import base_parameters, link_torque
 from rt_core.model.dynamics import inverse_dynamics
-from rt_core.model.friction import LAW_LINK
+from rt_core.model.friction import LAW_LINK, Friction
 from rt_core.model.inertia import from_pseudo_inertia, is_physical, pseudo_inertia
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
@@ -27,10 +27,12 @@ from rt_core.model.robot import JointDynamics, RobotModel
 from rt_core.model.urdf import UrdfError, chain_from_urdf
 from rt_core.model.urdf_writer import urdf_from_model
 from service.models.document import ModelFile, ModelFileError, load_model
+from service.models.export_c import to_c
 from service.models.export_python import to_python
 from service.models.export_urdf import joint_effects, possible_parameters, standard_from_base, to_mjcf, to_urdf
 from tests.lab.arms.simulated import random_arm, twin
 from tests.lab.command_line import thetad
+from tests.lab.exported_c import c_torque
 
 # joints, seed, share of prismatic joints, coupled transmission; gravity is tilted in all of them
 ARMS = [(2, 2, 1.0, False), (4, 3, 0.5, False), (7, 5, 0.3, True)]
@@ -107,6 +109,26 @@ def test_python_module(n: int, seed: int, prismatic: float, coupled: bool) -> No
     exact, off = model_file(model), identified(model, seed)
     close(run_bare(to_python(exact), states), true_torque(model, states))
     close(run_bare(to_python(off), states), expected(off, states))
+    close(c_torque(to_c(exact), *states)[0], true_torque(model, states))
+    close(c_torque(to_c(off), *states)[0], expected(off, states))
+
+
+@pytest.mark.parametrize(
+    "friction",
+    [Friction("stribeck", load=True, cyclic=True), Friction("stribeck", "even", cubic=False, smoothing=0.1),
+     Friction("harmonic_drive_input", delta=1.5, smoothing=0.05, load=True)],
+)  # fmt: skip
+def test_modules_have_all_laws_of_friction(friction: Friction) -> None:
+    model, rng = random_arm(3, 4), np.random.default_rng(1)
+    names = {field for _, _, field in friction.terms} | {field for _, field, _ in friction.constants}
+    assert model.dynamics is not None
+    dynamics = replace(model.dynamics, **{name: rng.uniform(0.5, 2.0, 3) for name in names})
+    found = model_file(replace(model, friction=friction, dynamics=dynamics))
+    states = random_states(found.robot.model)
+    load = link_torque(found.robot.model, found.base, found.theta, *states) if friction.load else None
+    wanted = regressor(found.robot.model, found.base.layout, *states, load=load) @ found.theta
+    close(run_bare(to_python(found), states), wanted)
+    close(c_torque(to_c(found), *states)[0], wanted)
 
 
 def full_parameters(found: ModelFile) -> np.ndarray:
@@ -284,6 +306,7 @@ def test_an_arm_without_link_figures_gets_an_assumed_mass(n: int, inertial: str 
 def test_names_from_outside_do_no_harm(name: str) -> None:
     model = random_arm(2, 11)
     found = model_file(model, data={"recording": name}, method=name)
+    c_torque(to_c(found), *random_states(model))
     source = to_python(found)
     tree = ast.parse(source)
     assert all(isinstance(node, ast.FunctionDef | ast.Assign | ast.ImportFrom | ast.Expr) for node in tree.body)
@@ -311,6 +334,7 @@ def test_commands(space6_model: Path, tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, to_urdf(model, allow_impossible=True)[0])
     assert "Ia1 = " in text
     assert thetad("models", "export", space6_model, "--format", "mjcf").out == to_mjcf(model)[0]
+    assert thetad("models", "export", space6_model, "--format", "c").out == to_c(model)
 
     assert thetad("models", "export", space6_model, "--format", "yaml").out == space6_model.read_text()
     thetad("models", "export", space6_model, "--format", "python", "-o", space6_model / "x.py").refused("x.py")
