@@ -16,7 +16,7 @@ def loss_weights(u: FloatArray, loss: Loss, limit: float) -> FloatArray:
     if loss == "squares":
         return np.ones_like(u)
     if loss == "huber":
-        return limit / np.maximum(u, limit)
+        return 1.0 / np.maximum(u / limit, 1.0)
     return np.where(u < limit, (1.0 - (u / limit) ** 2) ** 2, 0.0)
 
 
