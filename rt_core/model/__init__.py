@@ -11,6 +11,6 @@ places the links and relates two descriptions of one arm.
 """
 
 __all__ = [
-    "angles", "base", "dh", "dynamics", "forward", "frames", "friction", "inertia", "mjcf_writer", "parameters", "ranges",
-    "regressor", "regressor_adjoint", "robot", "temperature", "urdf", "urdf_writer",
+    "angles", "base", "dh", "dynamics", "forward", "frames", "friction", "inertia", "mjcf_writer", "parameters",
+    "ranges", "regressor", "regressor_adjoint", "robot", "temperature", "urdf", "urdf_writer",
 ]  # fmt: skip
