@@ -180,8 +180,9 @@ class Rig:
         ddq = np.abs(np.diff(dq, axis=0) / np.diff(t)[1:, None])
         beyond = np.flatnonzero((ddq > 0.9 * self.most).any(axis=1))
         at = next((int(k) + 2 for k in beyond if frames[k + 1].t_host_ns >= since_ns), None)
-        if at is None:
-            return None
+        still = np.flatnonzero((dq == 0.0).all(axis=1))
+        if at is None or any(frames[k].t_host_ns >= since_ns and k < at - 1 for k in still):
+            return None  # it rested before: set positions of drives that are off are those where the arm stands
         rests = at + np.flatnonzero((dq[at:] == 0.0).all(axis=1))
         if not rests.size:
             self.faults["set positions do not come to rest"] += 1
