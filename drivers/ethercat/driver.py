@@ -28,6 +28,8 @@ _SETTLE_NS = 150_000_000
 _REG_DL_STATUS, _LINKS = 0x0110, 0xF0
 #: Period of the checks of AL states, and of one drive's mailbox for emergencies.
 _CHECK_NS = 10_000_000
+#: How much longer it is where nothing arrives on one side of a ring, since each check costs a time-out.
+_ONE_SIDED = 10
 #: On close, beyond the time limit of a stop.
 _AFTER_STOP_NS = 200_000_000
 
@@ -264,10 +266,11 @@ class EthercatDriver(OpenedInWith):
         if self._exchange.unanswered_in_a_row:  # without answers these calls would take long
             return
         checked, self._checked_states = self._checked_states, False
+        next_ns = at_ns + _CHECK_NS * (_ONE_SIDED if self._bus.one_sided else 1)
         # A working counter that no state explains triggers a check after each cycle: alternate with recovery steps.
         if self._check_due_ns <= at_ns and not (checked and self._repair.positions):
             self._checked_states = True
-            self._check_due_ns = at_ns + _CHECK_NS
+            self._check_due_ns = next_ns
             self._update_statuses(self._bus.al_statuses(), at_ns)
             if self.config.redundant_interface is not None:
                 self._check_cables()
@@ -280,7 +283,7 @@ class EthercatDriver(OpenedInWith):
             if repaired is not None:
                 self._repaired.append(repaired)
         elif self._mailbox_due_ns <= at_ns:
-            self._mailbox_due_ns = at_ns + _CHECK_NS
+            self._mailbox_due_ns = next_ns
             self._mailbox_turn = (self._mailbox_turn + 1) % len(self._statuses)
             if self._mailbox_turn not in self._repair:
                 self._bus.poll_mailbox(self._mailbox_turn)

@@ -10,6 +10,8 @@ from drivers.ethercat.bus._frame_filter import attach
 
 #: Frames discarded in one call: more than a socket holds by default.
 _MAX_STALE = 1000
+#: After so many exchanges in a row with a frame on the other one only, a socket of a ring is not waited for.
+_ABSENT_AFTER = 3
 
 
 class FrameSockets:
@@ -23,6 +25,7 @@ class FrameSockets:
         self.stale = 0  # frames discarded
         self.filtered = False  # whether the kernel accepted the filter
         self._sockets: list[socket.socket] = []
+        self._missed: dict[socket.socket, int] = {}  # exchanges in a row with a frame on the other one only
         for number in sorted(open_sockets() - before):
             copy = socket.socket(fileno=os.dup(number))
             if copy.family == socket.AF_PACKET:
@@ -37,6 +40,11 @@ class FrameSockets:
     def dead(self) -> bool:
         """Whether a network device was removed: its socket stays dead, also if there is another one of its name."""
         return not all(one.getsockname()[0] for one in self._sockets)
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether nothing arrives on one of the sockets, as with a cable out at the master."""
+        return any(missed >= _ABSENT_AFTER for missed in self._missed.values())
 
     def admit(self, image_bytes: int | None = None) -> None:
         """Accept only consistent frames, with `image_bytes` of process data unless None.
@@ -65,19 +73,28 @@ class FrameSockets:
                 for _ in range(_MAX_STALE):
                     one.recv(2048, socket.MSG_DONTWAIT)
                     self.stale += 1
+                    self._missed[one] = 0
             except OSError:  # nothing more; or the link is down, and the next exchange has no answer
                 continue
 
     def wait(self, deadline_ns: int) -> int:
-        """Wait until each socket has a frame; return the remaining time [us], 0 if one has none at the deadline."""
-        waiting = list(self._sockets)
+        """Wait until each socket has a frame, but for one that has long had none (`one_sided`).
+
+        Return the remaining time for SOEM [us], 0 if a socket has no frame.
+        """
+        waiting = {one for one in self._sockets if self._missed.get(one, 0) < _ABSENT_AFTER}
+        left = len(self._sockets)
         while waiting:
             left_ns = deadline_ns - time.monotonic_ns()
             ready = select.select(waiting, [], [], left_ns * 1e-9)[0] if left_ns > 0 else []
             if not ready:
-                return 0
-            waiting = [one for one in waiting if one not in ready]
-        return max((deadline_ns - time.monotonic_ns()) // 1000, 0)
+                break
+            self._missed |= dict.fromkeys(ready, 0)
+            waiting.difference_update(ready)
+            left -= len(ready)
+        if left < len(self._sockets):  # otherwise the frame was lost
+            self._missed |= {one: self._missed.get(one, 0) + 1 for one in waiting}
+        return 0 if left else max((deadline_ns - time.monotonic_ns()) // 1000, 0)
 
     def set_blocking(self, blocking: bool) -> None:
         """Let SOEM block in the kernel, or poll until its own time-out, which is precise to the microsecond."""

@@ -267,6 +267,11 @@ class Bus(Master):
         failures.setdefault(cause.slave_pos - 1, []).append(text)
 
     @property
+    def one_sided(self) -> bool:
+        """Whether nothing arrives on one side of a ring; SOEM then waits for a whole time-out in other calls."""
+        return self._sockets is not None and self._sockets.one_sided
+
+    @property
     def stale_frames(self) -> int:
         """Answers that came after their time-out."""
         return 0 if self._sockets is None else self._sockets.stale
@@ -325,7 +330,7 @@ class Bus(Master):
         try:
             return int(master.receive_processdata(left_us, release_gil=True))
         finally:
-            self._sockets.set_blocking(True)
+            self._sockets.set_blocking(not self.one_sided)
 
 
 def _text(raw: bytes) -> str:

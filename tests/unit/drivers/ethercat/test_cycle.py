@@ -1,5 +1,6 @@
 """Deadlines, counts of cycles, histograms, validity of inputs, and the lock to a clock that drifts and jumps."""
 
+import socket
 import time
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from drivers.ethercat.bus import exchange as exchange_module
 from drivers.ethercat.bus._clock import BusClock
+from drivers.ethercat.bus._sockets import FrameSockets, open_sockets
 from drivers.ethercat.bus.al_status import INIT, OP, SAFEOP, AlStatus
 from drivers.ethercat.bus.bus import Bus as PysoemBus
 from drivers.ethercat.bus.cycle import CycleCounter, next_cycle
@@ -85,6 +87,31 @@ def test_each_cycle_is_counted_once(events: list[int | None]) -> None:
     assert counter.frames == frames
     assert counter.frames + counter.lost + counter.overruns == counter.last + 1
     assert (counter.lost, counter.overruns) == (lost, overruns)
+
+
+def test_a_side_of_a_ring_on_which_nothing_arrives_is_not_waited_for() -> None:
+    sockets, pairs = FrameSockets(open_sockets()), [socket.socketpair(type=socket.SOCK_DGRAM) for _ in range(2)]
+    sockets._sockets = [here for here, _ in pairs]
+
+    def exchange(*sides: int, within_ns: int = 1_000_000) -> int:
+        sockets.flush()
+        for side in sides:
+            pairs[side][1].send(b"frame")
+        return sockets.wait(time.monotonic_ns() + within_ns)
+
+    for _ in range(5):
+        assert exchange() == 0  # lost
+    for _ in range(3):
+        assert not sockets.one_sided
+        assert exchange(0) == 0
+    assert sockets.one_sided
+    until_ns = time.monotonic_ns() + 10**10
+    assert exchange(0, within_ns=10**10) == 0
+    assert time.monotonic_ns() < until_ns
+    assert exchange(0, 1) == 0  # the cable is in again
+    assert exchange(0, 1, within_ns=10**10) > 0
+    for one in (*pairs[0], *pairs[1]):
+        one.close()
 
 
 def test_an_index_seen_twice_is_no_frame() -> None:
