@@ -22,6 +22,8 @@ _TURNED, _SLID = 0.03, 0.015
 WATCH_NS = 1_000_000_000
 #: It is kept for the next run where a joint has stood for so long: not where it turned round.
 _REST_NS = 1_000_000_000
+#: What is kept of a joint that was not known at some start, because the file was unusable.
+UNKNOWN = 2.0
 #: Verbs that are refused while a joint is not confirmed.
 MOVING = ("enable", "arm", "run_trajectory", "zero_force")
 
@@ -41,8 +43,10 @@ class ReturnedDrives:
         self._last = self._looked = np.full(n, np.nan)  # when it was valid last, and as of the last look
         self._look_ns, self._whole = 0, kept is None  # whole: no joint is away or unconfirmed
         self._away, self._unconfirmed = np.full(n, kept is not None), np.zeros(n, np.bool_)
+        self._unknown = np.full(n, bool(self._unusable))  # where it stood before some start; and not confirmed since
         if kept is not None:
-            self._stood, self._unconfirmed = kept[:, 0].copy(), kept[:, 1] > 0.0
+            self._stood, self._unconfirmed = kept[:, 0].copy(), kept[:, 1] % UNKNOWN > 0.0
+            self._unknown = kept[:, 1] >= UNKNOWN
         self._shown, self._shown_ns = self._stood, np.zeros(n, np.int64)  # as of `stood`, and since when
         self._until_ns = np.zeros(n, np.int64)  # it is compared with where it stood
         self._old = np.isfinite(self._stood)  # it is compared with the run before, or will be
@@ -59,21 +63,25 @@ class ReturnedDrives:
 
         Raises `ControlError` if that is not known `within_ns` from the first frame on, or `kept` cannot be used.
         """
-        if self._unusable:
-            raise ControlError("unavailable", self._unusable)
+        if self._unknown.any():
+            reason = self._unusable or "where joints stood was unknown at an earlier start"
+            raise ControlError("unavailable", f"{reason}: compare q with the arm, and call confirm_positions")
         known = self._whole or bool(self._unconfirmed.any())
         if not known and self._since_ns and now_ns >= self._since_ns + within_ns:
             raise ControlError("unavailable", f"where all joints stand was not known within {within_ns * 1e-9:g} s")
         return known
 
     def stood(self, now_ns: int) -> list[tuple[float | None, float]]:
-        """Return where each joint has stood for a while, None if it moves, and 1 if that is not confirmed."""
+        """Return where each joint has stood for a while, None if it moves, and what is kept of doubts.
+
+        That is 1 if it came back elsewhere, plus `UNKNOWN` if it was not known at some start, until it is confirmed.
+        """
         same = np.abs(self._stood - self._shown) <= _STILL
         self._shown = np.where(same, self._shown, self._stood)
         self._shown_ns = np.where(same, self._shown_ns, now_ns)
         rests = same & (now_ns - self._shown_ns >= _REST_NS)
         places = [float(q) if rest else None for q, rest in zip(self._shown, rests, strict=True)]
-        return list(zip(places, self._unconfirmed.astype(float).tolist(), strict=True))
+        return list(zip(places, (self._unconfirmed + UNKNOWN * self._unknown).tolist(), strict=True))
 
     def marked(self, frame: JointFrame) -> JointFrame:
         """Return a copy of `frame` without the joints that are not confirmed; itself if all are."""
@@ -123,8 +131,9 @@ class ReturnedDrives:
         wanted = args.get("joints", names)
         if not isinstance(wanted, list) or not all(name in names for name in wanted):
             raise ControlError("bad_argument", f"confirm_positions: joints is a list of {', '.join(names)}")
-        taken = self._unconfirmed & ~self._away & np.array([name in wanted for name in names])
+        taken = (self._unconfirmed | self._unknown) & ~self._away & np.array([name in wanted for name in names])
         self._stood[taken], self._until_ns[taken], self._unconfirmed[taken] = self._last[taken], 0, False
+        self._unknown = self._unknown & ~taken
         return {"arm": args["arm"], "confirmed": [self._joints[j].name for j in np.flatnonzero(taken)]}
 
     def guarded(self, verb: str, handler: Handler) -> Handler:

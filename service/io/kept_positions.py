@@ -15,7 +15,7 @@ EVERY_NS = 1_000_000_000  # between two writes
 
 
 def load_positions(path: Path, owner: str, n: int, log: Log) -> FloatArray | str | None:
-    """Return (n, 2): where each joint stood [rad or m], NaN if it moved, and 1 if that is not confirmed.
+    """Return (n, 2): where each joint stood [rad or m], NaN if it moved, and doubts as of `ReturnedDrives.stood`.
 
     None if there is no file; the reason, also in the log, if it is damaged, or of another robot or other settings.
     """
