@@ -24,6 +24,7 @@ from service.jobs.execution.backend import BackendBusyError, Ended, LocalBackend
 from service.jobs.queue.state import Limits
 from service.worker.worker import FatalError
 from tests.lab.jobs.job_run import PATIENCE_S, ROOT, spec
+from tests.lab.jobs.small_disk import fill, small_disk
 
 ENDLESS = {"methods": ["ols"], "seeds": 1000, "seconds": 4.0}
 LIMITS = Limits(seconds=1000.0, memory_mb=2000.0)
@@ -319,6 +320,27 @@ def test_a_scheduler_that_is_killed_interrupts_all_and_other_code_is_refused(tmp
     finally:
         backend.close()
         cluster.close()
+
+
+@pytest.mark.slow
+def test_a_full_disk_puts_a_run_off_on_either_side(tmp_path: Path, arm2: Path) -> None:
+    """The worker is not used until there is room again; results that cannot be kept are computed again."""
+    with small_disk(tmp_path / "there", 4) as there, small_disk(tmp_path / "here", 1) as here:
+        cluster = Processes(there)
+        backend = DaskBackend(cluster.address)
+        folder = folder_of(here / "job", "compare", ENDLESS | {"seeds": 1, "robot": str(arm2)})
+        try:
+            cluster.start_worker()
+            for disk, how in ((there, "interrupted"), (here, "put_off")):
+                ready(backend)
+                filler = fill(disk)
+                end = ended(backend.start(f"run {how}", folder, LIMITS))
+                assert (end.how, "No space left on device" in end.reason) == (how, True)
+                filler.unlink()
+            assert outcome(backend, folder).how == "outcome"
+        finally:
+            backend.close()
+            cluster.close()
 
 
 @pytest.mark.parametrize("listens", [False, True], ids=["nobody", "silent"])

@@ -20,7 +20,7 @@ from service.motion._safety_limits import CommandBounds, safety_limits
 from service.motion.trajectory_run import Run
 from tests.lab.daemon.motion_bench import ACCELERATION, MODEL, PERIOD_S, ROBOT, START, N, trajectory
 from tests.lab.ethercat.configs import make_config
-from tests.lab.ethercat.drives import DISABLED, ENABLED, READY, SWITCHED_ON, controlwords, group_of, sent
+from tests.lab.ethercat.drives import DISABLED, ENABLED, READY, SWITCHED_ON, TURN, controlwords, group_of, sent
 
 #: Speed from which a joint brakes within a cycle, or within what counts as reached: a share of 1e-5 of its range.
 RANGE = np.array([joint.upper - joint.lower for joint in MODEL.joints])
@@ -353,15 +353,10 @@ def test_with_a_long_lead_what_is_measured_switches_off_at_once(lead: int, phase
     assert "temperature" in rig.controller.state.reason
 
 
-#: Drives of `GroupedDrives`: a count [rad], and the statusword after a controlword.
-UNIT, WALK = 2.0 * np.pi / (1_048_576 * 101.0), {0x06: READY, 0x07: SWITCHED_ON, 0x0F: ENABLED}
-
-
 class GroupedDrives(Drives):
     """Drives behind a `DriveGroup`; they go on by themselves at the speed of the last two set positions.
 
-    `fates` are those of the cycles before the next frame: the loop is "late" and sends none, or one is lost on its way
-    "out" to the drives or "back".
+    `fates` of the cycles before a frame: the loop is "late" and sends none, or one is lost on its way "out" or "back".
     """
 
     def __init__(self, bridged: int) -> None:
@@ -386,11 +381,12 @@ class GroupedDrives(Drives):
             images = [] if fate == "late" else self._group.images_at(index)
             arrives = fate in ("", "back")
             if arrives:
-                self._words = [WALK.get(word, DISABLED) for word in controlwords(images)]
+                walk = {0x06: READY, 0x07: SWITCHED_ON, 0x0F: ENABLED}
+                self._words = [walk.get(word, DISABLED) for word in controlwords(images)]
             self._play(sent(images) if arrives else None)
         self.fates, self._index, frame = [], seq, JointFrame(seq, 0, 0)
         frame.setpoint = self._group.sent_setpoint
-        counts = np.rint(self.played[-1] / UNIT).astype(int)
+        counts = np.rint(self.played[-1] * 1_048_576 * 101.0 / TURN).astype(int)
         rows = zip(self._words, counts, strict=True)
         frame.q = self._data.decode([struct.pack("<HiihhH", word, at, 0, 0, 0, 0) for word, at in rows])["q"]
         self._group.step(0, None)
@@ -400,11 +396,10 @@ class GroupedDrives(Drives):
     def _play(self, target: FloatArray | None) -> None:
         self._since += 1
         if target is None:
-            go_on = self._since <= self._bridged
-            self.played.append(self.played[-1] + (self._pace if go_on else 0.0))
+            target = self.played[-1] + (self._pace if self._since <= self._bridged else 0.0)
         else:
             self._pace, self._since, self._last = (target - self._last) / self._since, 0, target
-            self.played.append(target)
+        self.played.append(target)
 
 
 @settings(max_examples=6)
