@@ -22,11 +22,10 @@ class Interrupted(Control):
             assert time.monotonic() < deadline
             self._socket.connect(self.endpoint)
         found = super()._arrives(deadline, event)
-        if event == zmq.POLLOUT:
-            self.rooms += 1
-            if self.rooms == 1:
-                self._socket.disconnect(self.endpoint)
-                self._socket.setsockopt(zmq.SNDTIMEO, 10_000)  # a blocking call would outlast the request
+        self.rooms += event == zmq.POLLOUT
+        if self.rooms == 1:
+            self._socket.disconnect(self.endpoint)
+            self._socket.setsockopt(zmq.SNDTIMEO, 10_000)  # a blocking call would outlast the request
         return found
 
 
