@@ -1,10 +1,11 @@
-"""Subscriber of an arm's frames: decodes them, and counts the lost ones."""
+"""Subscriber of an arm's frames: decodes what has arrived, and counts the lost ones."""
 
 from collections.abc import Callable
 from typing import Any
 
 import zmq
 
+from drivers.frame import JointFrame
 from service.io.sockets import readable
 from service.protocol.messages import MAX_MESSAGE, BodyMessage, FrameMessage, WireError, WireVersionError, decode, topic
 from service.worker.worker import FRAME_QUEUE, POLL_MS, Worker
@@ -21,11 +22,12 @@ def marker(role: str) -> bytes:
 class FrameSubscriber:
     """Subscribes to what the acquisition of the worker's arm publishes.
 
-    `on_frame` is called with each frame and, where the stream begins or starts again, with how many frames are known to
-    be missing before it; else with None.
+    `on_frames` is called with successive frames, none missing between them, as many as have arrived; and, where the
+    stream begins or starts again, with how many frames are known to be missing before them, else with None. Messages
+    about the source come in order with the frames.
     """
 
-    def __init__(self, worker: Worker, on_frame: Callable[[FrameMessage, int | None], None]) -> None:
+    def __init__(self, worker: Worker, on_frames: Callable[[list[JointFrame], int | None], None]) -> None:
         self.received = self.lost = self.repeated = self.invalid = self.foreign = 0
         self.epoch = self.epochs = 0
         self.meta: dict[str, Any] = {}
@@ -34,7 +36,9 @@ class FrameSubscriber:
         self._meta_epoch = self._expected = 0
         self._fresh = True
         self._unlogged = self._log_after_ns = 0
-        self._on_frame = on_frame
+        self._on_frames = on_frames
+        self._frames: list[JointFrame] = []  # decoded, to be passed on
+        self._restart: int | None = None  # of the first of them
         self._arm = worker.arm.name
         self._marker = marker(worker.role)
         self._log = worker.log
@@ -71,12 +75,18 @@ class FrameSubscriber:
         """Wait for messages and process at most `BATCH`; return the number."""
         if not readable(self.socket) and not self.socket.poll(timeout_ms):
             return 0
-        for count in range(1, BATCH):
+        count = 0
+        while count == 0 or (count < BATCH and readable(self.socket)):
             self._receive(self.socket.recv_multipart())
-            if not readable(self.socket):
-                return count
-        self._receive(self.socket.recv_multipart())
-        return BATCH
+            count += 1
+        self._pass_on()
+        return count
+
+    def _pass_on(self) -> None:
+        if self._frames:
+            frames, self._frames = self._frames, []
+            self._on_frames(frames, self._restart)
+            self._restart = None
 
     def _receive(self, parts: list[bytes]) -> None:
         try:
@@ -91,6 +101,7 @@ class FrameSubscriber:
             if isinstance(message, FrameMessage):
                 self._frame(message)
             elif isinstance(message, BodyMessage):
+                self._pass_on()
                 self._body(message)
 
     def _log_refused(self, error: WireError, count: int) -> None:
@@ -104,6 +115,7 @@ class FrameSubscriber:
             if epoch < self.epoch:
                 self.repeated += 1
                 return
+            self._pass_on()
             if self.epoch:
                 self._log.info("source_restarted", source_epoch=epoch)
             self.epoch = epoch
@@ -116,12 +128,15 @@ class FrameSubscriber:
             restarted = self._fresh
             gap = seq - self._expected
             if gap:
+                self._pass_on()
                 self.lost += gap
                 self._unlogged += gap
         self._fresh = False
         self._expected = seq + 1
         self.received += 1
-        self._on_frame(message, gap if restarted else None)
+        if restarted:
+            self._restart = gap
+        self._frames.append(message.frame)
 
     def _body(self, message: BodyMessage) -> None:
         self._meta_epoch = max(self._meta_epoch, message.envelope.epoch)
