@@ -1,17 +1,26 @@
 """Subscriber of an arm's frames: decodes what has arrived, and counts the lost ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import zmq
 
 from drivers.frame import JointFrame
 from service.io.sockets import readable
-from service.protocol.messages import MAX_MESSAGE, BodyMessage, FrameMessage, WireError, WireVersionError, decode, topic
+from service.protocol.messages import (
+    MAX_MESSAGE,
+    BodyMessage,
+    FrameMessage,
+    WireError,
+    WireVersionError,
+    decode,
+    messages_of,
+    topic,
+)
 from service.worker.worker import FRAME_QUEUE, POLL_MS, Worker
 
 LOG_NS = 1_000_000_000
-BATCH = 256  # messages processed per poll at most
+BATCH = 256  # messages or frames after which a poll ends
 
 
 def marker(role: str) -> bytes:
@@ -43,7 +52,7 @@ class FrameSubscriber:
         self._marker = marker(worker.role)
         self._log = worker.log
         self.socket = worker.context.socket(zmq.SUB)
-        self.socket.setsockopt(zmq.RCVHWM, FRAME_QUEUE)
+        self.socket.setsockopt(zmq.RCVHWM, FRAME_QUEUE // worker.arm.publish.block_frames)
         self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.RECONNECT_IVL, 20)
@@ -72,13 +81,14 @@ class FrameSubscriber:
         return self.source == "ended" and self._meta_epoch >= self.epoch
 
     def poll(self, timeout_ms: int = POLL_MS) -> int:
-        """Wait for messages and process at most `BATCH`; return the number."""
+        """Wait for messages and process about `BATCH` frames at most; return their number."""
         if not readable(self.socket) and not self.socket.poll(timeout_ms):
             return 0
         count = 0
         while count == 0 or (count < BATCH and readable(self.socket)):
-            self._receive(self.socket.recv_multipart())
-            count += 1
+            for parts in messages_of(self.socket.recv_multipart()):
+                self._receive(parts)
+                count += 1
         self._pass_on()
         return count
 
@@ -88,7 +98,7 @@ class FrameSubscriber:
             self._on_frames(frames, self._restart)
             self._restart = None
 
-    def _receive(self, parts: list[bytes]) -> None:
+    def _receive(self, parts: Sequence[bytes]) -> None:
         try:
             message = decode(parts)
         except WireVersionError as error:
