@@ -1,4 +1,4 @@
-"""Process one frame of the online estimator: resample, filter, build rows, update.
+"""Process frames of the online estimator: resample, filter, build rows, update.
 
     frame -> uniform grid -> linear-phase filters -> q, dq, ddq, tau (same delay)
           -> rows Y, tau, filtered alike and decimated to the update rate -> square-root update
@@ -14,7 +14,7 @@ from rt_core.model.regressor import BLOCK, joint_column, joint_effect, link_colu
 from rt_core.online import _state as m
 from rt_core.online.rls.square_root import dot
 from rt_core.online.rls.update import update
-from rt_core.types import FloatArray, IntArray
+from rt_core.types import BoolArray, FloatArray, IntArray
 
 #: As in `rt_core.identification.preprocess`: steps between frames that count as a loss, and the largest share of
 #: samples left out for it.
@@ -59,20 +59,48 @@ def vector_slots(floats: FloatArray, ints: IntArray) -> FloatArray:
 
 
 @jit
-def take_frame(floats: FloatArray, ints: IntArray, t: float, values: FloatArray) -> int:
-    """Process one frame at `t` [s] and return the number of parameter updates.
+def take_frames(
+    floats: FloatArray, ints: IntArray, t: FloatArray, frames: FloatArray, masked: BoolArray, k: int
+) -> int:
+    """Process frames from number `k` on; return the number of the first that updated the parameters, or N.
 
-    `values` is (channels,): q, tau, dq if measured, temperature if used.  A frame with impossible values is masked.
+    `t` is (N,) [s], `frames` (N, channels): q, tau, dq if measured, temperature if used.  Frames flagged in `masked`
+    (N,), and those with impossible values, are counted and left out.
     """
     s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
+    frame_t = m.vector(floats, ints, m.F_FRAME_T, 4)
+    frame_x = m.matrix(floats, ints, m.F_FRAME_X, 5, ints[m.CHANNELS])
+    lost = m.vector(floats, ints, m.F_FRAME_LOST, 4)
+    step = s[m.STEP]
+    while k < t.size:
+        if masked[k] or not _possible(floats, ints, t[k], frames[k]):
+            ints[m.MASKED] += 1
+            ints[m.LOSS] = 1
+        elif _append(floats, ints, t[k], frames[k]):
+            updates = 0
+            grid = s[m.ORIGIN] + ints[m.GRID] * step
+            gap = 2.0 if lost[2] != 0.0 else 1.0 if frame_t[2] - frame_t[1] > GAP_STEPS * step else 0.0
+            while grid <= frame_t[2] + 1e-6 * step:
+                _interpolate(frame_t, frame_x, grid, ints[m.N])
+                between = frame_t[1] + 1e-6 * step < grid < frame_t[2] - 1e-6 * step
+                updates += _take_sample(floats, ints, frame_x[4], gap if between else 0.0)
+                ints[m.GRID] += 1
+                grid = s[m.ORIGIN] + ints[m.GRID] * step
+            if updates > 0:
+                return k
+        k += 1
+    return k
+
+
+@jit
+def _append(floats: FloatArray, ints: IntArray, t: float, values: FloatArray) -> bool:
+    """Append a possible frame to the four that samples are interpolated from; return whether there are four."""
     channels = ints[m.CHANNELS]
     frame_t = m.vector(floats, ints, m.F_FRAME_T, 4)
     frame_x = m.matrix(floats, ints, m.F_FRAME_X, 5, channels)
+    lost = m.vector(floats, ints, m.F_FRAME_LOST, 4)
+    s = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)
     held = ints[m.BUFFERED]
-    if not _possible(floats, ints, t, values):
-        ints[m.MASKED] += 1
-        ints[m.LOSS] = 1
-        return 0
     ints[m.FRAMES] += 1
     if held > 0:
         same = True
@@ -82,12 +110,11 @@ def take_frame(floats: FloatArray, ints: IntArray, t: float, values: FloatArray)
                 break
         if same or t <= frame_t[3]:
             ints[m.REPEATED] += 1
-            return 0
+            return False
         if t - frame_t[3] > s[m.MAX_GAP]:
             clear_filters(floats, ints)
             ints[m.GAPS] += 1
             held = 0
-    lost = m.vector(floats, ints, m.F_FRAME_LOST, 4)
     for k in range(3):
         frame_t[k] = frame_t[k + 1]
         lost[k] = lost[k + 1]
@@ -104,19 +131,7 @@ def take_frame(floats: FloatArray, ints: IntArray, t: float, values: FloatArray)
         if held == 4:
             s[m.ORIGIN] = frame_t[1]
             ints[m.GRID] = 0
-    if held < 4:
-        return 0
-    updates = 0
-    step = s[m.STEP]
-    grid = s[m.ORIGIN] + ints[m.GRID] * step
-    gap = 2.0 if lost[2] != 0.0 else 1.0 if frame_t[2] - frame_t[1] > GAP_STEPS * step else 0.0
-    while grid <= frame_t[2] + 1e-6 * step:
-        _interpolate(frame_t, frame_x, grid, ints[m.N])
-        between = frame_t[1] + 1e-6 * step < grid < frame_t[2] - 1e-6 * step
-        updates += _take_sample(floats, ints, frame_x[4], gap if between else 0.0)
-        ints[m.GRID] += 1
-        grid = s[m.ORIGIN] + ints[m.GRID] * step
-    return updates
+    return bool(held == 4)
 
 
 @jit

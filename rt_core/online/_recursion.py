@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +14,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
 from rt_core.online import _state as m
 from rt_core.online._initial_state import initial_state
-from rt_core.online._pipeline import clear_filters, take_frame
+from rt_core.online._pipeline import clear_filters, take_frames
 from rt_core.online._settings import OnlineSettings
 from rt_core.online.filters import filter_bank, low_pass
 from rt_core.online.monitors.residual_evidence import Evidence
@@ -24,6 +25,8 @@ from rt_core.online.rls.information_floor import renew_information_floor, root_o
 from rt_core.online.rls.information_matrix import root_of_covariance, triangle_inverse
 from rt_core.online.status import supported
 from rt_core.types import BoolArray, FloatArray
+
+_NO_VELOCITY = "this estimator was made for frames with a measured velocity, and the frame has none"
 
 
 class Recursion:
@@ -56,7 +59,8 @@ class Recursion:
         self._lost = 0
         self._resets = 0
         self._active: FloatArray | None = None
-        self._frame = np.zeros(model.n * (2 + has_dq + self.has_temperature))
+        self._frame = np.zeros((1, model.n * (2 + has_dq + self.has_temperature)))  # latest
+        self._t, self._taken = np.zeros(1), np.zeros(1, dtype=np.bool_)
         self._warmth = JointTemperatures(model.n)
         self._turned_by = model.coupling != 0.0  # motors by joints
         self._generation = 0
@@ -130,29 +134,16 @@ class Recursion:
         impossible (`rt_core.model.temperature.possible`) or of an invalid joint is replaced by the last valid one for
         10 s.  After that frames are masked, and friction is invalid, until a value arrives.
         """
-        if self._seq is not None and seq > self._seq + 1:
-            self._lost += seq - self._seq - 1
-            self._state.ints[m.LOSS] = 1
-        self._seq, self._begun = seq, True
-        if self._origin_ns is None:
-            self._origin_ns = t_ns
-        if t_ns >= self._next_supply_ns:
-            self._check_supply(t_ns)
-        n = self.model.n
-        frame = self._frame
+        self._arrive(t_ns, seq)
+        self._seq = seq
+        n, state, frame = self.model.n, self._state, self._frame[0]
         frame[:n] = q
         frame[n : 2 * n] = tau
         if self.has_dq:
             if dq is None:
-                raise ValueError("this estimator was made for frames with a measured velocity, and the frame has none")
+                raise ValueError(_NO_VELOCITY)
             frame[2 * n : 3 * n] = dq
-        state = self._state
-        known = True
-        if self.has_temperature:
-            if temperature is not None and valid is not None:
-                temperature = np.where(valid, temperature, np.nan)
-            known = self._warmth.take(t_ns, temperature)
-            frame[-n:] = self._warmth.values
+        known = not self.has_temperature or self._take_temperature(t_ns, temperature, valid, frame)
         invalid = valid is not None and not valid.all()
         if masked or invalid or not known:
             state.ints[m.MASKED] += 1
@@ -162,18 +153,122 @@ class Recursion:
             else:
                 self._withheld += 1
             return False
-        t = (t_ns - self._origin_ns) * 1e-9
+        self._t[0] = (t_ns - (self._origin_ns or 0)) * 1e-9
         left_out = state.ints[m.MASKED]
-        renewed = bool(take_frame(state.floats, state.ints, t, frame))
+        updated = take_frames(state.floats, state.ints, self._t, self._frame, self._taken, 0) == 0
         if state.ints[m.MASKED] != left_out and not np.isfinite(frame).all():
             self._invalid += 1
-        if renewed and self.has_temperature:
-            self._learn_temperatures()
-        if renewed and state.ints[m.UPDATES] - state.ints[m.FLOOR_SET] >= state.ints[m.FLOOR_EVERY]:
-            renew_information_floor(state, self._start)
-        if renewed and state.ints[m.UPDATES] >= self._next_look:
+        if updated:
+            self._on_update(frame)
+        return updated
+
+    def take(
+        self, t_ns: Sequence[int], seq: Sequence[int], q: FloatArray, tau: FloatArray, valid: BoolArray | None = None,
+        dq: FloatArray | None = None, temperature: FloatArray | None = None, masked: bool = False,
+    ) -> list[int]:  # fmt: skip
+        """Process N successive frames with values (N, n), to the bit as `step` does one after the other.
+
+        Returns the indices of the frames that updated the parameters.
+        """
+        n, size = self.model.n, len(t_ns)
+        frames, left_out = np.empty((size, self._frame.size)), np.zeros(size, dtype=np.bool_)
+        frames[:, :n] = q
+        frames[:, n : 2 * n] = tau
+        if self.has_dq:
+            if dq is None:
+                raise ValueError(_NO_VELOCITY)
+            frames[:, 2 * n : 3 * n] = dq
+        if masked:
+            left_out[:] = True
+        elif valid is not None:
+            np.logical_not(valid.all(axis=1), out=left_out)
+        updated: list[int] = []
+        begin = 0
+        while begin < size:
+            self._arrive(t_ns[begin], seq[begin])
+            end = begin + 1  # up to where frames are missing, or the supply is checked
+            while end < size and seq[end] <= seq[end - 1] + 1 and t_ns[end] < self._next_supply_ns:
+                end += 1
+            self._seq = seq[end - 1]
+            invalid = 0 if masked or valid is None else int(np.count_nonzero(left_out[begin:end]))
+            for k in range(begin, end if self.has_temperature else begin):
+                left_out[k] |= not self._take_temperature(
+                    t_ns[k], None if temperature is None else temperature[k], None if valid is None else valid[k],
+                    frames[k],
+                )  # fmt: skip
+            updated += self._run(t_ns[:end], frames, left_out, begin, invalid)
+            self._frame[0] = frames[end - 1]
+            begin = end
+        return updated
+
+    def _take_temperature(
+        self, t_ns: int, reported: FloatArray | None, valid: BoolArray | None, frame: FloatArray
+    ) -> bool:  # fmt: skip
+        """Complete a frame by temperatures (n,); return False where one is unknown."""
+        if reported is not None and valid is not None:
+            reported = np.where(valid, reported, np.nan)
+        known = self._warmth.take(t_ns, reported)
+        frame[-self.model.n :] = self._warmth.values
+        return known
+
+    def next_change_ns(self) -> int:
+        """Return a time on the frames' clock [ns] before which no frame can change results of the estimate.
+
+        That is: update parameters, change whether the supply of frames suffices, or which temperatures are lacking.
+        """
+        ints, s = self._state.ints, self._state["scalars"]
+        if self._origin_ns is None or ints[m.BUFFERED] < 4:
+            return self._next_supply_ns if self._origin_ns is None else self._origin_ns
+        filling = max(0, int(ints[m.LENGTH] - 1 - ints[m.RING_COUNT]))
+        behind = int(ints[m.SAMPLES] - ints[m.LENGTH2] + 1)
+        filling += -behind if behind < 0 else -behind % self.factor
+        # the frame before has to reach the sample: less half a step, beyond all rounding
+        grid_s = float(s[m.ORIGIN] + (ints[m.GRID] + filling - 0.5) * s[m.STEP])
+        due_ns = min(self._next_supply_ns, self._origin_ns + int(1e9 * grid_s))
+        return min(due_ns, self._warmth.expiry_ns) if self.has_temperature else due_ns
+
+    def _arrive(self, t_ns: int, seq: int) -> None:
+        """Count what is missing before a frame, and check the supply when it is due."""
+        if self._seq is not None and seq > self._seq + 1:
+            self._lost += seq - self._seq - 1
+            self._state.ints[m.LOSS] = 1
+        self._begun = True
+        if self._origin_ns is None:
+            self._origin_ns = t_ns
+        if t_ns >= self._next_supply_ns:
+            self._check_supply(t_ns)
+
+    def _run(
+        self, t_ns: Sequence[int], frames: FloatArray, left_out: BoolArray, begin: int, invalid: int
+    ) -> list[int]:  # fmt: skip
+        """Pass the frames from `begin` on to the kernel; return the indices of those that updated the parameters.
+
+        `invalid` is how many of those that are `left_out` (N,) have an invalid joint.
+        """
+        state = self._state
+        origin_ns, masked = self._origin_ns or 0, int(state.ints[m.MASKED])
+        t = np.array([(stamp - origin_ns) * 1e-9 for stamp in t_ns])  # of few frames faster than an array of them
+        others = int(np.count_nonzero(left_out[begin : t.size]))
+        self._invalid += invalid
+        self._withheld += others - invalid
+        updated, k = [], begin - 1
+        while (k := take_frames(state.floats, state.ints, t, frames, left_out, k + 1)) < t.size:
+            self._on_update(frames[k])
+            updated.append(k)
+        if state.ints[m.MASKED] - masked > others:  # impossible ones: those that are no numbers count as invalid
+            finite = np.isfinite(frames[begin : t.size]).all(axis=1)
+            self._invalid += int(np.count_nonzero(~finite & ~left_out[begin : t.size]))
+        return updated
+
+    def _on_update(self, frame: FloatArray) -> None:
+        """Do what is due after an update of the parameters with `frame` (channels,)."""
+        ints = self._state.ints
+        if self.has_temperature:
+            self._learn_temperatures(frame[-self.model.n :])
+        if ints[m.UPDATES] - ints[m.FLOOR_SET] >= ints[m.FLOOR_EVERY]:
+            renew_information_floor(self._state, self._start)
+        if ints[m.UPDATES] >= self._next_look:
             self._look()
-        return renewed
 
     def _check_supply(self, t_ns: int) -> None:
         ints = self._state.ints
@@ -185,7 +280,7 @@ class Recursion:
             "gaps": int(ints[m.GAPS]),
         }  # fmt: skip
         window_s = max(WINDOW_S, WINDOW_DELAYS * self.delay_s)
-        q = self._frame[: self.model.n]
+        q = self._frame[0, : self.model.n]
         with np.errstate(invalid="ignore"):  # the frame may hold no numbers
             moves = bool((np.abs(q - self._supply_q) > self.model.standstill_velocity * window_s).any())
         self._supply_q = q.copy()
@@ -214,12 +309,12 @@ class Recursion:
             left = np.where(np.outer(kept, kept), self.covariance, 0.0)
             self._go_on_from(root_of_covariance(left, self._start))
 
-    def _learn_temperatures(self) -> None:
-        """Record the temperatures of the motors that a row of this update depends on."""
+    def _learn_temperatures(self, values: FloatArray) -> None:
+        """Record the temperatures `values` (n,) of the motors that a row of this update depends on."""
         moved = self._state["moved"]
         rows = moved != self._moved
         self._moved = moved.copy()
-        self._warmth.learned((self._turned_by & rows).any(axis=1))
+        self._warmth.learned((self._turned_by & rows).any(axis=1), values)
 
     @property
     def learns_change(self) -> BoolArray:

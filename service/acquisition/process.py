@@ -36,7 +36,7 @@ from service.io.sockets import readable
 from service.motion.motion_player import MotionPlayer
 from service.motion.run_verbs import RunRequests, make_runs, refusing
 from service.protocol.control import ControlError
-from service.protocol.messages import BodyMessage, Envelope, encode, encode_frame, topic
+from service.protocol.messages import BodyMessage, Envelope, block_topic, encode, encode_frame, topic
 from service.worker.frame_subscriber import marker
 from service.worker.loop_statistics import LoopStatistics
 from service.worker.realtime import apply_realtime
@@ -146,20 +146,26 @@ class Acquisition:
         self._seq = dict.fromkeys(("status", "stats", "meta"), 0)
         self._arm = arm.name
         self._stops_at_end = arm.motion is not None and arm.motion.at_end == "stop"
-        self._topic = topic(arm.name, "frame")
+        self._topic, self._block_topic = topic(arm.name, "frame"), block_topic(arm.name)
+        self._block: list[bytes] = []  # encoded frames that are to be sent
+        self._block_began_ns = 0  # when the first of them came
         self._status_topics = {topic(arm.name, kind) for kind in ("meta", "status")}
         self._time = (0, 0)  # latest t_ns and t_host_ns
         self._stalled = self._guided = False  # the latter as published last
         self._end_s = 0.0  # deadline of the end, whatever moves
         self._next_tick_ns = self._next_report_ns = 0
         self.loop = LoopStatistics(self.info.rate_hz * pace_of(arm))
+        self._block_frames = arm.publish.block_frames
+        self._block_ns = round(arm.publish.block_ms * 1e6) - self.loop.nominal_ns  # if the next frame was late by then
         self._cost_ns = self._cost_max_ns = 0  # of the turns that have been reported, and the longest since then
         self._last_report: dict[str, Any] = {}  # of a driver that has been closed
         self._reported = (0, time.monotonic_ns())
         self.socket = worker.context.socket(zmq.XPUB)
         self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_CONTROL)
         self.socket.setsockopt(zmq.LINGER, 1000)
-        self.socket.setsockopt(zmq.SNDHWM, LOSSLESS_QUEUE if self.info.lossless else FRAME_QUEUE)
+        self.socket.setsockopt(
+            zmq.SNDHWM, (LOSSLESS_QUEUE if self.info.lossless else FRAME_QUEUE) // self._block_frames
+        )
         if self.info.lossless:
             self.socket.setsockopt(zmq.XPUB_NODROP, 1)
         self.socket.setsockopt(zmq.SNDTIMEO, POLL_MS)
@@ -186,6 +192,7 @@ class Acquisition:
                 frame = self._read()
             except DriverTimeoutError:
                 self.timeouts += 1
+                self._send_block()
                 if self.runs is not None and self.runs.silent():
                     self._next_report_ns = 0
                 self._tick(time.monotonic_ns())
@@ -209,6 +216,7 @@ class Acquisition:
             cost_ns = now_ns - began_ns
             if cost_ns > self._cost_max_ns:
                 self._cost_max_ns = cost_ns
+        self._send_block()
         self._idle(until_running=False)
 
     def _read(self) -> JointFrame:
@@ -221,6 +229,7 @@ class Acquisition:
             self._next_report_ns = 0
         if runs.guided != self._guided:
             self._guided = runs.guided
+            self._send_block()  # messages and frames keep their order
             self._publish_status()
 
     def _may_end(self) -> bool:
@@ -275,15 +284,26 @@ class Acquisition:
             frame, clipped = self.torque_range.marked(frame)
             for one in clipped:
                 self._report_clipped(one)
-        parts = encode_frame(self._topic, "acquisition", self.worker.epoch, self.info.clock, frame)
+        encoded = encode_frame(self._topic, "acquisition", self.worker.epoch, self.info.clock, frame)[1]
         self._time = (frame.t_bus_ns, frame.t_host_ns)
-        if not self.info.lossless:
-            self.socket.send(parts[0], zmq.SNDMORE | zmq.NOBLOCK)
-            self.socket.send(parts[1], zmq.NOBLOCK)
-        elif not self._send_lossless(parts):
-            self.dropped += 1
+        if not self._block:
+            self._block_began_ns = frame.t_host_ns
+        self._block.append(encoded)
+        if len(self._block) >= self._block_frames or frame.t_host_ns - self._block_began_ns >= self._block_ns:
+            self._send_block()
+
+    def _send_block(self) -> None:
+        """Send the frames that have been gathered."""
+        if not self._block:
             return
-        self.frames += 1
+        frames, self._block = self._block, []
+        parts = [self._topic if len(frames) == 1 else self._block_topic, *frames]
+        if not self.info.lossless:
+            self.socket.send_multipart(parts, zmq.NOBLOCK)
+        elif not self._send_lossless(parts):
+            self.dropped += len(frames)
+            return
+        self.frames += len(frames)
 
     def _report_clipped(self, clipped: Clipped) -> None:
         name, unit = self.joint_names[clipped.joint], "N*m" if self.units[clipped.joint] == "rad" else "N"
@@ -304,8 +324,7 @@ class Acquisition:
                 self._read_subscriptions()
             if self.required <= self.present:
                 with contextlib.suppress(zmq.Again):
-                    self.socket.send(parts[0], zmq.SNDMORE)
-                    self.socket.send(parts[1])
+                    self.socket.send_multipart(parts)
                     self._stalled = False
                     return True
             else:
@@ -327,6 +346,7 @@ class Acquisition:
         self.worker.log.info("source_" + state, frames=self.frames)
 
     def _end(self) -> None:
+        self._send_block()
         if isinstance(self.driver, Reporting):
             self._last_report = self.driver.report()
         self._enter("ended")
@@ -407,6 +427,7 @@ class Acquisition:
                 self.worker.log.debug("consumer", topic=parts[0][1:].decode(), present=bool(parts[0][0]))
 
     def _report(self, now_ns: int) -> None:
+        self._send_block()
         frames, since_ns = self._reported
         count, span_ns = self.frames - frames, now_ns - since_ns
         self._reported = (self.frames, now_ns)

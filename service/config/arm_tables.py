@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -74,11 +75,17 @@ class ArmMotionSettings(MotionSettings):
 
 
 class PublishConfig(StrictTable):
-    """`[arm.publish]`: rates of results, by the frames' own clock."""
+    """`[arm.publish]`: rates of results, by the frames' own clock, and how long frames are gathered."""
 
     estimate_hz: float = Field(50.0, gt=0.0, le=10_000.0)
     torque_hz: float = Field(100.0, gt=0.0, le=10_000.0)
     elastic_hz: float = Field(10.0, gt=0.0, le=1000.0)  # of each joint of [[arm.elastic]]
+    block_ms: float = Field(5.0, ge=0.0, le=100.0)  # frames of so long are one message among processes; 0: each is one
+
+    @property
+    def block_frames(self) -> int:
+        """Most frames in a message: one a millisecond, so that queues of messages are bounded in frames, too."""
+        return max(1, ceil(self.block_ms))
 
 
 class StateConfig(StrictTable):

@@ -12,7 +12,7 @@ from rt_core.online.breakaway import BreakawayTracker, Start, StartDetector
 from rt_core.online.breakaway.load import rest_torque, sliding_friction
 from rt_core.types import FloatArray
 from service.estimator._active_model import ReportEvent
-from service.estimator._frame_consumer import FrameBlock, FrameConsumer, row
+from service.estimator._frame_consumer import FrameBlock, FrameConsumer
 
 #: After a start, a joint is observed for so long [s], and for the estimator's delay, before the start counts.
 CONFIRM_S = 1.0
@@ -44,7 +44,6 @@ class BreakawayTracking(FrameConsumer):
         self.tracker = BreakawayTracker(model.n)
         self._waiting: list[Start] = []
         self._confirm_s = CONFIRM_S + estimator.delay_s
-        self._nothing = np.full(model.n, np.nan)
         self._origin_ns: int | None = None
         self._now_s = 0.0
         self._gears = model.transmission
@@ -54,26 +53,36 @@ class BreakawayTracking(FrameConsumer):
             "units": ["N*m" if joint.kind == "revolute" else "N" for joint in model.joints],
         }
 
+    def limit(self, block: FrameBlock) -> int:
+        """Return the number of frames before the next with which the estimate is asked."""
+        if block.lacking:
+            return len(block)
+        frames = self._detector.quiet
+        if self._waiting and self._origin_ns is not None:
+            due_s = self._waiting[0].t_s + self._confirm_s
+            frames = min(frames, block.until(self._origin_ns + int(1e9 * due_s) - 1) - 1)
+        return max(1, frames)
+
     def push(self, block: FrameBlock) -> None:
         """Process frames."""
         if block.lacking:
             return
-        for k, t_ns in enumerate(block.t_ns):
-            x, q_motor, valid = block.q[k], row(block.channels.get("q_motor"), k), row(block.joints_valid, k)
-            if self._gears is not None and q_motor is not None and len(q_motor) == len(x):
-                x = (q_motor - self._gears.offset) / np.diagonal(self._gears.matrix)
-            known = not block.masked and (valid is None or bool(valid.all()))
-            self._push(t_ns, x, block.q[k], block.tau[k] if known else self._nothing)
-
-    def _push(self, t_ns: int, x: FloatArray, q: FloatArray, tau: FloatArray) -> None:
+        x, q_motor, tau = block.q, block.channels.get("q_motor"), block.tau
+        if self._gears is not None and q_motor is not None and q_motor.shape == x.shape:
+            x = (q_motor - self._gears.offset) / np.diagonal(self._gears.matrix)
+        if block.masked:
+            tau = np.full(tau.shape, np.nan)
+        elif block.joints_valid is not None:
+            tau = np.where(block.joints_valid.all(axis=1, keepdims=True), tau, np.nan)
         if self._origin_ns is None:
-            self._origin_ns = t_ns
-        self._now_s = (t_ns - self._origin_ns) * 1e-9
-        for start in self._detector.push(self._now_s, x, q, tau):
+            self._origin_ns = block.t_ns[0]
+        t_s = [(t_ns - self._origin_ns) * 1e-9 for t_ns in block.t_ns]
+        for start in self._detector.push(t_s, x, block.q, tau):
             if start.joint not in self._not_tracked:
                 self._waiting.append(start)
-        if self._waiting and self._now_s - self._waiting[0].t_s > self._confirm_s:
-            self._take(self._waiting.pop(0), explained=self._explained)
+        for self._now_s in t_s:
+            if self._waiting and self._now_s - self._waiting[0].t_s > self._confirm_s:
+                self._take(self._waiting.pop(0), explained=self._explained)
 
     @property
     def _explained(self) -> bool:

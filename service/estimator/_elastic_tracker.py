@@ -64,32 +64,35 @@ class ElasticTracker(FrameConsumer):
 
     def push(self, block: FrameBlock) -> None:
         """Collect frames; those that are masked, or lack a signal, count as left out."""
-        for k, t_ns in enumerate(block.t_ns):
-            if self._origin_ns is None:
-                self._origin_ns = t_ns
-            column = self._gathered[:, self._count]
-            column[0] = (t_ns - self._origin_ns) * 1e-9
-            column[1:] = math.nan
+        if self._origin_ns is None:
+            self._origin_ns = block.t_ns[0]
+        t_s = (np.array(block.t_ns) - self._origin_ns) * 1e-9
+        begin = 0
+        while begin < len(block):
+            end = min(len(block), begin + self._gathered.shape[1] - self._count)
+            columns = self._gathered[:, self._count : self._count + end - begin]
+            columns[0] = t_s[begin:end]
+            columns[1:] = math.nan
             if not block.masked:
-                self._fill(column, block, k)
-            self._count += 1
+                self._fill(columns, block, slice(begin, end))
+            self._count, begin = self._count + end - begin, end
             if self._count == self._gathered.shape[1]:
                 self.take()
 
-    def _fill(self, column: FloatArray, block: FrameBlock, k: int) -> None:
+    def _fill(self, columns: FloatArray, block: FrameBlock, some: slice) -> None:
         j, (q, q_motor, tau) = self.index, map(block.channels.get, ("q", "q_motor", "tau"))
         torque = block.channels.get("current") if self._from_current else tau
-        if q is None or q_motor is None or torque is None or len(torque[k]) <= j:
+        if q is None or q_motor is None or torque is None or torque.shape[1] <= j:
             return
-        if block.valid is not None and not block.valid[k][j]:
-            return
-        column[1] = q_motor[k][j] - self._offset
-        column[2] = q[k][j]
-        column[3] = self._unit * torque[k][j]
+        columns[1] = q_motor[some, j] - self._offset
+        columns[2] = q[some, j]
+        columns[3] = self._unit * torque[some, j]
         if not self.estimator.sensor:
-            column[4] = 0.0
+            columns[4] = 0.0
         elif tau is not None:
-            column[4] = tau[k][j]
+            columns[4] = tau[some, j]
+        if block.valid is not None:
+            columns[1:, ~block.valid[some, j]] = math.nan
 
     def take(self) -> None:
         """Update the estimate with the collected frames."""

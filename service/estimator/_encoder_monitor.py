@@ -10,7 +10,7 @@ from rt_core.online import OnlineEstimator
 from rt_core.online.monitors.stuck_encoder import StuckEncoderMonitor
 from rt_core.types import FloatArray
 from service.estimator._active_model import ReportEvent
-from service.estimator._frame_consumer import FrameBlock, FrameConsumer, row
+from service.estimator._frame_consumer import FrameBlock, FrameConsumer
 
 LOOK_S = 0.02
 _SNAPSHOT_EVERY_S = 1.0
@@ -46,11 +46,17 @@ class EncoderMonitor(FrameConsumer):
         """Names of the joints whose encoders are stuck."""
         return [self.names[j] for j in np.flatnonzero(self._monitor.stuck)]
 
+    def limit(self, block: FrameBlock) -> int:
+        """Return the number of frames up to that of the next look, which may roll back all consumers."""
+        if block.guided:
+            return len(block)
+        return 1 if self._origin_ns is None else block.until(self._origin_ns + int(1e9 * self._next_look_s) - 1)
+
     def push(self, block: FrameBlock) -> None:
         """Process frames, whether or not the estimator has used them; a hand holds no joint."""
-        for k, t_ns in enumerate(block.t_ns):
-            valid = row(block.joints_valid, k)
-            if block.guided or not (valid is None or valid.all()):
+        known = None if block.joints_valid is None else np.asarray(block.joints_valid.all(axis=1))
+        for k, t_ns in enumerate(() if block.guided else block.t_ns):
+            if known is not None and not known[k]:
                 continue
             if self._origin_ns is None:
                 self._origin_ns = t_ns

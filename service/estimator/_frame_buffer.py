@@ -6,6 +6,7 @@ margin none of the requested frames is overwritten.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import gt
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from drivers.files.recordings.format import RecordingMeta
 from drivers.frame import CHANNELS
 from rt_core.types import BoolArray, FloatArray
-from service.estimator._frame_consumer import FrameBlock, FrameConsumer, row
+from service.estimator._frame_consumer import FrameBlock, FrameConsumer
 from service.io.state_file import MAX_BYTES, save_state
 from service.operations.inputs import WINDOW_OWNER, WINDOW_SUFFIX, window_state
 from service.protocol.control import ControlError
@@ -82,22 +83,30 @@ class FrameBuffer(FrameConsumer):
 
     def push(self, block: FrameBlock) -> None:
         """Append frames that are not masked; one that is not later than the one before is left out."""
-        for k, t_ns in enumerate(block.t_ns):
-            self.latest_ns = t_ns
-            if block.masked:
-                continue
-            self.unmasked_ns = t_ns
-            if not self._size or (self.end > self.begin and t_ns <= self._last_ns):
-                continue
-            at, valid = self.end % self._size, row(block.valid, k)
-            self._stamps[0, at] = self._last_ns = t_ns
-            self._stamps[1, at] = block.t_host_ns[k]
-            self._stamps[2, at] = block.seq[k]
-            for name, ring in self._columns:
-                value = row(block.channels.get(name), k)
-                ring[at] = np.nan if value is None or len(value) != self.n else value
-            self._valid[at] = True if valid is None or len(valid) != self.n else valid
-            self.end += 1
+        self.latest_ns = block.t_ns[-1]
+        if block.masked:
+            return
+        self.unmasked_ns = self.latest_ns
+        if not self._size:
+            return
+        later = [block.t_ns[0] > self._last_ns or self.end == self.begin, *map(gt, block.t_ns[1:], block.t_ns)]
+        first, size = self.end % self._size, len(block)
+        if size > 1 and (first + size > self._size or not all(later)):
+            for half in block.split(size // 2):
+                if half is not None:
+                    self.push(half)
+            return
+        if not all(later):
+            return
+        at = slice(first, first + size)
+        self._stamps[0, at], self._stamps[1, at], self._stamps[2, at] = block.t_ns, block.t_host_ns, block.seq
+        for name, ring in self._columns:
+            values = block.channels.get(name)
+            ring[at] = np.nan if values is None or values.shape[1] != self.n else values
+        valid = block.valid
+        self._valid[at] = True if valid is None or valid.shape[1] != self.n else valid
+        self._last_ns = self.latest_ns
+        self.end += size
 
     def select(self, seconds: float) -> range:
         """Return the numbers of the frames of the last `seconds` of the frames' own clock.

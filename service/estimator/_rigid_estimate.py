@@ -1,35 +1,60 @@
 """The rigid model's estimate as a consumer of frames, and what it takes from them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from math import isnan
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from drivers.frame import JointFrame
+from drivers.frame import CHANNELS, JointFrame
 from rt_core.model.robot import RobotModel
 from rt_core.online import OnlineEstimator
-from service.estimator._frame_consumer import FrameBlock, FrameConsumer, Joints, row
+from rt_core.types import BoolArray, FloatArray
+from service.estimator._frame_consumer import FrameBlock, FrameConsumer, Joints, stacked
 
 
 class Inputs:
-    """Joint positions, torques and velocities of a frame, from whichever channels the source has."""
+    """Joint positions, torques and velocities of frames, from whichever channels the source has."""
 
     def __init__(self, model: RobotModel, has_dq: bool) -> None:
         self.model, self.has_dq = model, has_dq
 
-    def __call__(self, frame: JointFrame) -> Joints:
+    def blocks(self, frames: Sequence[JointFrame], *, guided: bool = False) -> Iterator[FrameBlock]:
+        """Return successive frames in blocks with the same channels, all of them or none with positions."""
+        for _, alike in groupby(frames, _layout) if len(frames) > 1 else ((None, frames),):
+            some = list(alike)
+            rest: FrameBlock | None = FrameBlock.of(some, self(*stacked(some)), guided=guided)
+            while rest is not None:
+                block, rest = rest, None
+                if any(map(isnan, block.q[:, 0].tolist())):
+                    lacking = np.asarray(np.isnan(block.q).all(axis=1))
+                    block, rest = block.split(int(np.argmin(lacking == lacking[0])) or len(block))
+                    block.lacking = bool(lacking[0])
+                yield block
+
+    def __call__(self, channels: Mapping[str, FloatArray], valid: BoolArray | None) -> Joints:
         """Return the `Joints`, with a velocity if `has_dq`; NaN, and none of them valid, if a channel lacks."""
         n, transmission = self.model.n, self.model.transmission
-        q, tau = frame.q, frame.tau
-        if q is None and frame.q_motor is not None and transmission is not None and len(frame.q_motor) == n:
-            q = transmission.joint_position(frame.q_motor)
-        if tau is None and frame.current is not None and transmission is not None and len(frame.current) == n:
-            tau = transmission.joint_torque(transmission.torque_constant * frame.current)
-        dq = frame.dq if self.has_dq else q
-        if q is None or tau is None or dq is None or not len(q) == len(tau) == len(dq) == n:
-            nothing = np.full(n, np.nan)
-            return nothing, nothing, np.zeros(n, dtype=np.bool_), nothing if self.has_dq else None
-        return q, tau, frame.valid, dq if self.has_dq else None
+        q, tau, q_motor, current = map(channels.get, ("q", "tau", "q_motor", "current"))
+        if q is None and q_motor is not None and transmission is not None and q_motor.shape[-1] == n:
+            q = transmission.joint_position(q_motor)
+        if tau is None and current is not None and transmission is not None and current.shape[-1] == n:
+            # row by row: sums of a product of matrices have another order
+            tau = np.array([transmission.joint_torque(transmission.torque_constant * row) for row in current])
+        dq = channels.get("dq") if self.has_dq else q
+        if q is None or tau is None or dq is None or not q.shape[-1] == tau.shape[-1] == dq.shape[-1] == n:
+            nothing = np.full((len(next(iter(channels.values()))), n), np.nan)
+            return nothing, nothing, np.zeros(nothing.shape, dtype=np.bool_), nothing if self.has_dq else None
+        return q, tau, valid, dq if self.has_dq else None
+
+
+_values = attrgetter(*CHANNELS, "valid")
+
+
+def _layout(frame: JointFrame) -> tuple[int | None, ...]:
+    return tuple([None if value is None else value.size for value in _values(frame)])
 
 
 class RigidEstimate(FrameConsumer):
@@ -47,16 +72,22 @@ class RigidEstimate(FrameConsumer):
     def push(self, block: FrameBlock) -> None:
         """Process frames."""
         temperature = block.channels.get("temperature")
-        if temperature is not None and len(temperature[0]) != len(block.q[0]):
+        if temperature is not None and temperature.shape != block.q.shape:
             temperature = None
-        for k, t_ns in enumerate(block.t_ns):
-            self.unusable += block.lacking
-            if self.estimator.step(
-                t_ns, block.seq[k], block.q[k], block.tau[k], row(block.joints_valid, k), row(block.dq, k),
-                row(temperature, k), masked=block.masked,
-            ):  # fmt: skip
-                self.renewed, self.renewed_host_ns = True, block.t_host_ns[k]
-                self.updates += 1
+        self.unusable += block.lacking * len(block)
+        valid, dq = block.joints_valid, block.dq
+        if len(block) > 1:
+            updated = self.estimator.take(
+                block.t_ns, block.seq, block.q, block.tau, valid, dq, temperature, block.masked
+            )
+        else:  # takes less than a block of one
+            updated = [0] * self.estimator.step(
+                block.t_ns[0], block.seq[0], block.q[0], block.tau[0], None if valid is None else valid[0],
+                None if dq is None else dq[0], None if temperature is None else temperature[0], block.masked,
+            )  # fmt: skip
+        if updated:
+            self.renewed, self.renewed_host_ns = True, block.t_host_ns[updated[-1]]
+            self.updates += len(updated)
 
     def restart_stream(self) -> None:
         """Restart the stream; an outage is no latency of the estimate from before."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rt_core.model.robot import RobotModel
 from service.config.load import ArmConfig, ConfigError
-from service.estimator._frame_consumer import FrameConsumer
+from service.estimator._frame_consumer import FrameBlock, FrameConsumer
 
 if TYPE_CHECKING:
     from service.estimator._elastic_tracker import ElasticTracker
@@ -31,6 +31,10 @@ class ElasticTracking(FrameConsumer):
         """Compile every kernel."""
         for tracker in self.trackers[:1]:  # the kernels are the same for all
             tracker.warm_up()
+
+    def limit(self, block: FrameBlock) -> int:
+        """Return the number of frames up to the one with which a message is due."""
+        return block.until(self._next_ns) if self.trackers else len(block)
 
     def due(self, t_ns: int) -> dict[str, Any] | None:
         """Return the body of the message due at `t_ns` of the frames' clock, None if none is."""

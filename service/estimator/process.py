@@ -7,12 +7,13 @@ is saved every few seconds and at the end, and restored at the next start.
 import gc
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import zmq
 
+from drivers.frame import JointFrame
 from rt_core.online import OnlineEstimator
 from service.config.arm_robot import load_arm_robot, online_settings
 from service.estimator._active_model import ActiveModel
@@ -29,15 +30,7 @@ from service.estimator._trust import TrustEvents
 from service.estimator._window_requests import WindowRequests
 from service.estimator.elastic_tracking import elastic_tracking
 from service.protocol.control import ControlError
-from service.protocol.messages import (
-    BodyMessage,
-    Envelope,
-    EstimateMessage,
-    FrameMessage,
-    Message,
-    TorqueMessage,
-    encode,
-)
+from service.protocol.messages import BodyMessage, Envelope, EstimateMessage, Message, TorqueMessage, encode
 from service.worker.frame_subscriber import FrameSubscriber
 from service.worker.loop_statistics import LATENCY_NS, Durations
 from service.worker.resources import resident_mb
@@ -60,7 +53,7 @@ class EstimatorProcess:
         robot = load_arm_robot(self.arm, worker.config.base)
         model = robot.model
         settings = online_settings(self.arm, robot, f"arm {self.arm.name}: estimator")
-        self.frame_subscriber = FrameSubscriber(worker, self._on_frame)
+        self.frame_subscriber = FrameSubscriber(worker, self._on_frames)
         self.source = self.frame_subscriber.wait_for_meta(worker)
         has_dq = "dq" in self.source["channels"]
         self.inputs = Inputs(model, has_dq)
@@ -100,6 +93,7 @@ class EstimatorProcess:
         self.consumers.append(self.examiner)
         self._seq = dict.fromkeys(("estimate", "torque", "elastic", "meta", "status", "stats", "event"), 0)
         self._time = (0, 0)
+        self._pending = 0  # frames that have been received and not processed
         self._estimate_ns = round(1e9 / self.arm.publish.estimate_hz)
         self._torque_ns = round(1e9 / self.arm.publish.torque_hz)
         self._next_estimate_ns = self._next_torque_ns = self._next_watch_ns = self._next_change_ns = _NEVER
@@ -131,30 +125,50 @@ class EstimatorProcess:
             if now_ns >= self._next_tick_ns:
                 self._tick(now_ns)
 
-    def _on_frame(self, message: FrameMessage, restart: int | None) -> None:
+    def _on_frames(self, frames: Sequence[JointFrame], restart: int | None) -> None:
+        """Process successive frames in blocks, with the results of one after the other."""
         if restart is not None:
             self.rigid.lost = restart
             for consumer in self.consumers:
                 consumer.restart_stream()
             self._next_estimate_ns = self._next_torque_ns = self._next_watch_ns = self._next_change_ns = _NEVER
-        frame = message.frame
-        began_ns = time.monotonic_ns()
-        # the torque of a hand is no change of the arm: nothing is learned from it
-        guided = self.frame_subscriber.guided
-        suppressed = guided or self.encoders.stuck  # the frame carries no information on the arm
         self._drained = False
-        self._time = (frame.t_bus_ns, frame.t_host_ns)
-        t_ns = frame.t_bus_ns
-        block = FrameBlock.of(frame, self.inputs(frame), masked=suppressed, guided=guided)
+        self._pending = len(frames)
+        # the torque of a hand is no change of the arm: nothing is learned from it
+        for alike in self.inputs.blocks(frames, guided=self.frame_subscriber.guided):
+            rest: FrameBlock | None = alike
+            while rest is not None:
+                rest.masked = rest.guided or self.encoders.stuck
+                block, rest = rest.split(self._limit(rest) if len(rest) > 1 else 1)
+                self._pending -= len(block)
+                self._on_block(block)
+
+    def _limit(self, block: FrameBlock) -> int:
+        """Return the number of frames up to the one with which something is published, or a consumer acts."""
+        due_ns = self._next_estimate_ns
+        if block.t_ns[0] >= due_ns and not self._estimate_changed:
+            due_ns = self.estimator.next_change_ns()
+        if not (block.masked or block.lacking):
+            due_ns = min(due_ns, self._next_torque_ns)
+        return min(block.until(due_ns), *(consumer.limit(block) for consumer in self.consumers))
+
+    @property
+    def _estimate_changed(self) -> bool:
+        # that an estimate stands still, for lack of temperatures too, is published
+        return bool(
+            self.rigid.renewed or self.estimator.lacks_temperature.any() or self.encoders.stuck or self.trust.starved
+        )
+
+    def _on_block(self, block: FrameBlock) -> None:
+        began_ns = time.monotonic_ns()
+        self._time = (block.t_ns[-1], block.t_host_ns[-1])
+        t_ns = block.t_ns[-1]
         for consumer in self.consumers:
             consumer.push(block)
-        if t_ns >= self._next_torque_ns and not suppressed and not block.lacking:
+        if t_ns >= self._next_torque_ns and not block.masked and not block.lacking:
             self._next_torque_ns = max(self._next_torque_ns + self._torque_ns, t_ns + self._torque_ns // 2)
             self._publish_torque()
-        # that an estimate stands still, for lack of temperatures too, is published
-        if t_ns >= self._next_estimate_ns and (
-            self.rigid.renewed or self.estimator.lacks_temperature.any() or self.encoders.stuck or self.trust.starved
-        ):
+        if t_ns >= self._next_estimate_ns and self._estimate_changed:
             if self._next_estimate_ns == _NEVER:  # torque between two updates: then neither waits for the other
                 self._next_torque_ns = t_ns + self._torque_ns // 2
             self._next_estimate_ns = max(self._next_estimate_ns + self._estimate_ns, t_ns + self._estimate_ns // 2)
@@ -162,10 +176,10 @@ class EstimatorProcess:
         if (due_body := self.elastic.due(t_ns)) is not None:
             self._publish("elastic", due_body)
         spent_ns = time.monotonic_ns() - began_ns
-        self._steps += 1
+        self._steps += len(block)
         self._step_ns += spent_ns
         self._step_max_ns = max(self._step_max_ns, spent_ns)
-        self._age_max_ns = max(self._age_max_ns, began_ns + spent_ns - frame.t_host_ns)
+        self._age_max_ns = max(self._age_max_ns, began_ns + spent_ns - block.t_host_ns[0])
 
     def _tick(self, now_ns: int) -> None:
         self._next_tick_ns = now_ns + TICK_NS
@@ -232,7 +246,7 @@ class EstimatorProcess:
     def _on_event(self, kind: str, text: str, data: dict[str, Any]) -> None:
         """Report an event to the supervisor and the subscribers."""
         source_epoch, expected = self.frame_subscriber.position
-        ids = {"source_epoch": source_epoch, "frame": expected - 1}
+        ids = {"source_epoch": source_epoch, "frame": expected - 1 - self._pending}
         ids |= {"estimator_epoch": self.worker.epoch, "estimate": self._seq["estimate"] - 1}
         self.worker.event(kind, text, ids, **data)
         self._publish("event", {"event": kind, "text": text, "data": data})

@@ -2,12 +2,13 @@
 
 import struct
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import zmq
 
 from service.io.sockets import readable
-from service.protocol.messages import MAX_MESSAGE
+from service.protocol.messages import MAX_MESSAGE, messages_of
 from service.security.authenticator import protect
 from service.security.keys import KeyPair
 from service.worker.bind import BIND_S, bind_tcp
@@ -69,10 +70,24 @@ class Forwarder:
     def run(self) -> None:
         """Forward until the context is terminated."""
         try:
-            zmq.proxy(self.inner, self.outer)
+            self._forward()
         except zmq.ContextTerminated:
             self.inner.close()
             self.outer.close()
+
+    def _forward(self) -> None:
+        zmq.proxy(self.inner, self.outer)
+
+
+@dataclass
+class FrameForwarder(Forwarder):
+    """A forwarder that publishes each frame of a message of several by itself."""
+
+    def _forward(self) -> None:
+        while True:
+            for name, content in messages_of(self.inner.recv_multipart()):
+                self.outer.send(name, zmq.SNDMORE)  # half of what `send_multipart` takes
+                self.outer.send(content)
 
 
 @dataclass
@@ -84,27 +99,22 @@ class ThrottledForwarder(Forwarder):
 
     rate_hz: float = 50.0
 
-    def run(self) -> None:
-        """Forward until the context is terminated."""
+    def _forward(self) -> None:
         hears = True  # as `open` has subscribed
-        try:
-            while True:
-                watched = bool(self.connected)
-                if watched != hears:
-                    self.inner.setsockopt(zmq.SUBSCRIBE if watched else zmq.UNSUBSCRIBE, b"")
-                    hears = watched
-                if self.inner.poll(POLL_MS):
-                    self._turn()
-                    time.sleep(1.0 / self.rate_hz)
-        except zmq.ContextTerminated:
-            self.inner.close()
-            self.outer.close()
+        while True:
+            watched = bool(self.connected)
+            if watched != hears:
+                self.inner.setsockopt(zmq.SUBSCRIBE if watched else zmq.UNSUBSCRIBE, b"")
+                hears = watched
+            if self.inner.poll(POLL_MS):
+                self._turn()
+                time.sleep(1.0 / self.rate_hz)
 
     def _turn(self) -> None:
-        newest: dict[bytes, list[bytes]] = {}
+        newest: dict[bytes, Sequence[bytes]] = {}
         for _ in range(FRAME_QUEUE):  # at full load the queue never empties
             try:
-                parts = self.inner.recv_multipart(zmq.NOBLOCK)
+                *_, parts = messages_of(self.inner.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
                 break
             if parts[0].rpartition(b"/")[2] in THINNED:

@@ -1,7 +1,7 @@
 """The gateway process: publishes the private messages of the arms' processes on TCP ports.
 
-They pass through libzmq's own proxy, never through Python, except those of the throttled forwarder. What subscribers
-send stays in this process, and the supervisor restarts it if they make it too large.
+They pass through libzmq's own proxy, except frames, of which several come as one message, and those of the throttled
+forwarder. What subscribers send stays in this process, and the supervisor restarts it if they make it too large.
 """
 
 import threading
@@ -9,7 +9,7 @@ import time
 
 import zmq
 
-from service.gateway._forwarder import Forwarder, ThrottledForwarder
+from service.gateway._forwarder import Forwarder, FrameForwarder, ThrottledForwarder
 from service.security.authenticator import Authenticator
 from service.security.keys import server_pair
 from service.security.registry import Registry
@@ -23,14 +23,15 @@ class RevokedError(RuntimeError):
 def main(worker: Worker) -> None:
     """Run all forwarders until stopped."""
     settings = worker.config.daemon
-    frames = Forwarder("frames", settings.frames_port, [])
+    in_blocks = any(arm.publish.block_frames > 1 for arm in worker.config.arm)
+    frames = (FrameForwarder if in_blocks else Forwarder)("frames", settings.frames_port, [])
     estimates = Forwarder("estimates", settings.estimates_port, [])
     for arm in worker.config.arm:
         frames.sources.append(worker.runtime.frames(arm.name))
         estimates.sources.append(worker.runtime.results(arm.name, "estimator"))
         if arm.recorder is not None:
             estimates.sources.append(worker.runtime.results(arm.name, "recorder"))
-    forwarders = [frames, estimates]
+    forwarders: list[Forwarder] = [frames, estimates]
     if settings.mirror_port is not None:
         sources = [*frames.sources, *estimates.sources]
         forwarders.append(ThrottledForwarder("mirror", settings.mirror_port, sources, rate_hz=settings.mirror_hz))

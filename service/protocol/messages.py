@@ -5,7 +5,7 @@ A message is exactly two ZeroMQ parts, `[topic, msgpack map]`. Every map has the
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, get_args, get_type_hints
 
@@ -128,6 +128,22 @@ def topic(arm: str, kind: str) -> bytes:
     return f"{arm}/{kind}".encode()
 
 
+def block_topic(arm: str) -> bytes:
+    """Return the topic of several frames in one message, among the daemon's processes.
+
+    Its other parts are the second parts of the messages of the frames.  Subscribers to frames receive it, too.
+    """
+    return topic(arm, "frames")
+
+
+def messages_of(parts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Return the messages of single frames for one of several frames; any other message is returned as it is."""
+    if parts[0].endswith(b"/frames"):
+        yield from ((parts[0][:-1], part) for part in parts[1:])
+    else:
+        yield parts
+
+
 # ---------------------------------------------------------------- fields on the wire
 
 
@@ -197,6 +213,7 @@ def _decoder(layout: _Layout, *, optional: bool = False) -> msgspec.msgpack.Deco
 
 
 _FRAME = _layout(JointFrame, "seq", "t_bus_ns", "t_host_ns")
+_RECEIVED = tuple((name, type.receive) for name, type in _FRAME)
 _ESTIMATE = _layout(EstimateMessage, "arm", "envelope")
 _TORQUE = _layout(TorqueMessage, "arm", "envelope")
 _JOINTS = frozenset(("lam", "innovation", "sigma"))  # of an estimate; its other lists have an item for each parameter
@@ -308,8 +325,14 @@ def decode(parts: Sequence[bytes]) -> Message:
         raise WireError(f"kind: the map's {str(body.kind)[:40]!r} is not the topic's {kind!r}")
     envelope = body.envelope()
     if kind == "frame":
-        values = _received(body, _FRAME)
-        n = _check_lengths(values, [name for name, _ in _FRAME if name in values])
+        values: dict[str, Any] = {}
+        n = 0
+        for name, receive in _RECEIVED:  # without a call for each: frames are most of all messages
+            if (value := getattr(body, name)) is not msgspec.UNSET:
+                n = n if values else len(value)
+                if len(value) != n:
+                    raise WireError(f"{name}: has {len(value)} elements where {n} are expected")
+                values[name] = receive(value)
         if not (0 < n <= MAX_JOINTS and any(name in values for name in CHANNELS)):
             raise WireError(f"a frame needs a channel ({', '.join(CHANNELS)}) of 1 to {MAX_JOINTS} joints")
         return FrameMessage(arm, envelope, JointFrame(envelope.seq, envelope.t_ns, envelope.t_host_ns, **values))
@@ -336,12 +359,11 @@ def _received(body: _Head, layout: _Layout) -> dict[str, Any]:
     return values
 
 
-def _check_lengths(values: Mapping[str, Any], names: Sequence[str]) -> int:
+def _check_lengths(values: Mapping[str, Any], names: Sequence[str]) -> None:
     n = len(values[names[0]]) if names else 0
     for name in names:
         if len(values[name]) != n:
             raise WireError(f"{name}: has {len(values[name])} elements where {n} are expected")
-    return n
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[_T], data: bytes, limit: int) -> _T:

@@ -6,6 +6,7 @@ again, and a file that has become long, because an MCAP writer keeps its index i
 
 import gc
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,9 +14,10 @@ import zmq
 
 from drivers.files.recordings.format import UNIX_OFFSET
 from drivers.files.recordings.recording import RecordingError, RecordingExistsError, RecordingMeta, RecordingWriter
+from drivers.frame import JointFrame
 from service.config.arm_tables import RecorderConfig
 from service.protocol.control import ControlError
-from service.protocol.messages import BodyMessage, Envelope, FrameMessage, encode
+from service.protocol.messages import BodyMessage, Envelope, encode
 from service.worker.frame_subscriber import BATCH, FrameSubscriber
 from service.worker.worker import Worker
 
@@ -38,7 +40,7 @@ class Recorder:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RecordingError(f"{self.directory}: cannot be made: {error.strerror}") from error
-        self.frame_subscriber = FrameSubscriber(worker, self._on_frame)
+        self.frame_subscriber = FrameSubscriber(worker, self._on_frames)
         self.frame_subscriber.wait_for_meta(worker)
         self.recording = self.settings.enabled
         self.writer: RecordingWriter | None = None
@@ -72,20 +74,25 @@ class Recorder:
             if now_ns >= self._next_tick_ns:
                 self._tick(now_ns)
 
-    def _on_frame(self, message: FrameMessage, restart: int | None) -> None:
-        t_ns = message.frame.t_bus_ns
+    def _on_frames(self, frames: Sequence[JointFrame], restart: int | None) -> None:
+        for frame in frames:
+            self._on_frame(frame, restart)
+            restart = None
+
+    def _on_frame(self, frame: JointFrame, restart: int | None) -> None:
+        t_ns = frame.t_bus_ns
         if restart is not None or not self._ahead_ns:
-            self._ahead_ns = [message.frame.t_host_ns - t_ns]
-        self._ahead_ns[-1] = min(self._ahead_ns[-1], message.frame.t_host_ns - t_ns)
+            self._ahead_ns = [frame.t_host_ns - t_ns]
+        self._ahead_ns[-1] = min(self._ahead_ns[-1], frame.t_host_ns - t_ns)
         if not self.recording:
             return
         if restart is not None or abs(t_ns - self._begin_ns) >= self._longest_ns:
             self._close()
         try:
             if self.writer is None:
-                self.writer = self._open(message)
+                self.writer = self._open(frame)
                 self._begin_ns = t_ns
-            self.writer.write(message.frame)
+            self.writer.write(frame)
         except RecordingError as error:
             self._fail(error)
             return
@@ -98,19 +105,19 @@ class Recorder:
         self.worker.log.error("recording_failed", reason=self.error)
         self._close()
 
-    def _open(self, message: FrameMessage) -> RecordingWriter:
+    def _open(self, frame: JointFrame) -> RecordingWriter:
         source = self.frame_subscriber.meta
         offset: dict[str, str] = {}
-        if message.envelope.clock in ("dc", "plc", "monotonic"):  # others have a pace of their own
+        if source["clock"] in ("dc", "plc", "monotonic"):  # others have a pace of their own
             # The frame that was on its way for the least time tells it.
             offset[UNIX_OFFSET] = str(min(self._ahead_ns) + time.time_ns() - time.monotonic_ns())
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         meta = RecordingMeta(
             robot=self.arm.name, joint_names=tuple(source["joint_names"]), units=tuple(source["joint_units"]),
-            rate_hz=float(source["rate_hz"]), clock=message.envelope.clock, source=str(source["source"]),
+            rate_hz=float(source["rate_hz"]), clock=str(source["clock"]), source=str(source["source"]),
             extra={
-                "model": str(source["robot"]), "epoch": str(message.envelope.epoch),
-                "first_seq": str(message.envelope.seq), "part": str(self.files), **offset,
+                "model": str(source["robot"]), "epoch": str(self.frame_subscriber.epoch),
+                "first_seq": str(frame.seq), "part": str(self.files), **offset,
             },
         )  # fmt: skip
         self._lost_before = self.frame_subscriber.lost

@@ -1,16 +1,26 @@
-"""Subscriber of an arm's frames: decodes them, and counts the lost ones."""
+"""Subscriber of an arm's frames: decodes what has arrived, and counts the lost ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import zmq
 
+from drivers.frame import JointFrame
 from service.io.sockets import readable
-from service.protocol.messages import MAX_MESSAGE, BodyMessage, FrameMessage, WireError, WireVersionError, decode, topic
+from service.protocol.messages import (
+    MAX_MESSAGE,
+    BodyMessage,
+    FrameMessage,
+    WireError,
+    WireVersionError,
+    decode,
+    messages_of,
+    topic,
+)
 from service.worker.worker import FRAME_QUEUE, POLL_MS, Worker
 
 LOG_NS = 1_000_000_000
-BATCH = 256  # messages processed per poll at most
+BATCH = 256  # messages or frames after which a poll ends
 
 
 def marker(role: str) -> bytes:
@@ -21,11 +31,12 @@ def marker(role: str) -> bytes:
 class FrameSubscriber:
     """Subscribes to what the acquisition of the worker's arm publishes.
 
-    `on_frame` is called with each frame and, where the stream begins or starts again, with how many frames are known to
-    be missing before it; else with None.
+    `on_frames` is called with successive frames, none missing between them, as many as have arrived; and, where the
+    stream begins or starts again, with how many frames are known to be missing before them, else with None. Messages
+    about the source come in order with the frames.
     """
 
-    def __init__(self, worker: Worker, on_frame: Callable[[FrameMessage, int | None], None]) -> None:
+    def __init__(self, worker: Worker, on_frames: Callable[[list[JointFrame], int | None], None]) -> None:
         self.received = self.lost = self.repeated = self.invalid = self.foreign = 0
         self.epoch = self.epochs = 0
         self.meta: dict[str, Any] = {}
@@ -34,12 +45,14 @@ class FrameSubscriber:
         self._meta_epoch = self._expected = 0
         self._fresh = True
         self._unlogged = self._log_after_ns = 0
-        self._on_frame = on_frame
+        self._on_frames = on_frames
+        self._frames: list[JointFrame] = []  # decoded, to be passed on
+        self._restart: int | None = None  # of the first of them
         self._arm = worker.arm.name
         self._marker = marker(worker.role)
         self._log = worker.log
         self.socket = worker.context.socket(zmq.SUB)
-        self.socket.setsockopt(zmq.RCVHWM, FRAME_QUEUE)
+        self.socket.setsockopt(zmq.RCVHWM, FRAME_QUEUE // worker.arm.publish.block_frames)
         self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.RECONNECT_IVL, 20)
@@ -68,17 +81,24 @@ class FrameSubscriber:
         return self.source == "ended" and self._meta_epoch >= self.epoch
 
     def poll(self, timeout_ms: int = POLL_MS) -> int:
-        """Wait for messages and process at most `BATCH`; return the number."""
+        """Wait for messages and process about `BATCH` frames at most; return their number."""
         if not readable(self.socket) and not self.socket.poll(timeout_ms):
             return 0
-        for count in range(1, BATCH):
-            self._receive(self.socket.recv_multipart())
-            if not readable(self.socket):
-                return count
-        self._receive(self.socket.recv_multipart())
-        return BATCH
+        count = 0
+        while count == 0 or (count < BATCH and readable(self.socket)):
+            for parts in messages_of(self.socket.recv_multipart()):
+                self._receive(parts)
+                count += 1
+        self._pass_on()
+        return count
 
-    def _receive(self, parts: list[bytes]) -> None:
+    def _pass_on(self) -> None:
+        if self._frames:
+            frames, self._frames = self._frames, []
+            self._on_frames(frames, self._restart)
+            self._restart = None
+
+    def _receive(self, parts: Sequence[bytes]) -> None:
         try:
             message = decode(parts)
         except WireVersionError as error:
@@ -91,6 +111,7 @@ class FrameSubscriber:
             if isinstance(message, FrameMessage):
                 self._frame(message)
             elif isinstance(message, BodyMessage):
+                self._pass_on()
                 self._body(message)
 
     def _log_refused(self, error: WireError, count: int) -> None:
@@ -104,6 +125,7 @@ class FrameSubscriber:
             if epoch < self.epoch:
                 self.repeated += 1
                 return
+            self._pass_on()
             if self.epoch:
                 self._log.info("source_restarted", source_epoch=epoch)
             self.epoch = epoch
@@ -116,12 +138,15 @@ class FrameSubscriber:
             restarted = self._fresh
             gap = seq - self._expected
             if gap:
+                self._pass_on()
                 self.lost += gap
                 self._unlogged += gap
         self._fresh = False
         self._expected = seq + 1
         self.received += 1
-        self._on_frame(message, gap if restarted else None)
+        if restarted:
+            self._restart = gap
+        self._frames.append(message.frame)
 
     def _body(self, message: BodyMessage) -> None:
         self._meta_epoch = max(self._meta_epoch, message.envelope.epoch)

@@ -11,7 +11,7 @@ A start counts only if no other cause is seen (`LEFT_OUT`); rejected starts are 
 friction, while the torque rises as before a start, cannot be distinguished from a start.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -83,7 +83,7 @@ class StartDetector:
     def __init__(self, n: int, rate_hz: float, load: Load, sliding: Sliding | None = None) -> None:
         self.n, self.rate_hz = n, float(rate_hz)
         self._load, self._sliding = load, sliding
-        self._chunk = np.empty((max(1, round(_TAKE_S * rate_hz)), 1 + 3 * n))
+        self._size = max(1, round(_TAKE_S * rate_hz))  # of a chunk
         self._least = max(HELD_FRAMES, round(HELD_S * rate_hz))
         self._rest = max(round(REST_S * rate_hz), 3 * self._least)
         self._after = max(round(AFTER_S * rate_hz), 8)
@@ -93,6 +93,7 @@ class StartDetector:
     def restart(self) -> None:
         """Discard the frames so far, for a stream with another clock."""
         self._filled = 0
+        self._waiting: list[tuple[Sequence[float] | FloatArray, FloatArray, FloatArray, FloatArray]] = []
         self._frames = np.empty((0, 1 + 3 * self.n))
         self._leave()
 
@@ -102,22 +103,36 @@ class StartDetector:
         self._stood = 0  # index of the first frame at rest
         self._left: int | None = None  # index of the first frame in motion
 
-    def push(self, t_s: float, x: FloatArray, q: FloatArray, tau: FloatArray) -> list[Start]:
-        """Process a frame at `t_s` [s]; return the starts found, mostly none.
+    @property
+    def quiet(self) -> int:
+        """Number of frames, at least 1, of which only the first can lead to a call of `load`."""
+        room = self._size - self._filled
+        if self._left is None:  # a start is evaluated when many chunks have followed
+            return room + self._size - 1
+        return room - 1 or self._size
 
-        `x` (n,) are positions of the motors on the joint side, or of the joints if only these are measured, `q` (n,)
-        those of the joints, `tau` (n,) the motors' torques on the joint side; NaN anywhere for an invalid frame.
+    def push(self, t_s: Sequence[float], x: FloatArray, q: FloatArray, tau: FloatArray) -> list[Start]:
+        """Process frames at `t_s` (N,) [s]; return the starts found, mostly none.
+
+        `x` (N, n) are positions of the motors on the joint side, or of the joints if only these are measured, `q`
+        (N, n) those of the joints, `tau` (N, n) the motors' torques on the joint side; NaN anywhere for an invalid
+        frame.  The arrays are kept for a while.
         """
-        row, n = self._chunk[self._filled], self.n
-        row[0] = t_s
-        row[1 : 1 + n] = x
-        row[1 + n : 1 + 2 * n] = q
-        row[1 + 2 * n :] = tau
-        self._filled += 1
-        return self._take() if self._filled == self._chunk.shape[0] else []
+        self._waiting.append((t_s, x, q, tau))
+        self._filled += len(t_s)
+        if self._filled < self._size:
+            return []
+        t, *channels = (np.concatenate(arrays) for arrays in zip(*self._waiting, strict=True))
+        rows, starts = np.column_stack((t, *channels)), []
+        while rows.shape[0] >= self._size:
+            starts += self._take(rows[: self._size])
+            rows = rows[self._size :]
+        n = self.n
+        self._filled = rows.shape[0]
+        self._waiting = [(rows[:, 0], rows[:, 1 : 1 + n], rows[:, 1 + n : 1 + 2 * n], rows[:, 1 + 2 * n :])]
+        return starts
 
-    def _take(self) -> list[Start]:
-        new, self._filled = self._chunk, 0
+    def _take(self, new: FloatArray) -> list[Start]:
         t = new[:, 0] if not self._frames.size else np.concatenate((self._frames[-1:, 0], new[:, 0]))
         if not np.isfinite(new).all() or (np.diff(t) > _GAP / self.rate_hz).any() or (np.diff(t) <= 0.0).any():
             self.restart()

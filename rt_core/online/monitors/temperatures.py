@@ -50,11 +50,11 @@ class JointTemperatures:
             self.refused += _take(t_ns, reported, self.values, self._reported_ns)
         return bool(t_ns - self._reported_ns.min() <= HOLD_NS)
 
-    def learned(self, joints: BoolArray) -> None:
-        """Add the present temperatures of `joints` (n,) to `seen`."""
+    def learned(self, joints: BoolArray, values: FloatArray) -> None:
+        """Add the temperatures `values` (n,) of `joints` (n,) to `seen`."""
         lower, upper = self.seen
-        np.fmin(lower, self.values, out=lower, where=joints)
-        np.fmax(upper, self.values, out=upper, where=joints)
+        np.fmin(lower, values, out=lower, where=joints)
+        np.fmax(upper, values, out=upper, where=joints)
 
     def unseen(self, layout: ParameterLayout) -> BoolArray:
         """Return (p,) the columns of `layout` that depend on a temperature that hardly varied."""
@@ -68,6 +68,11 @@ class JointTemperatures:
         """Forget the present temperatures, for frames with another clock."""
         self._reported_ns[:] = _NEVER_NS
         self._newest_ns = None
+
+    @property
+    def expiry_ns(self) -> int:
+        """Time [ns] after which one of the temperatures is unknown unless it is reported again."""
+        return int(self._reported_ns.min()) + HOLD_NS
 
     @property
     def lacking(self) -> BoolArray:

@@ -177,9 +177,8 @@ class LoneProcess(SupervisorSide):
             self.send(encode(BodyMessage(self.arm, "status", self._envelope(1), {"state": "running"})))
         return self
 
-    @staticmethod
-    def _envelope(epoch: int) -> Envelope:
-        return Envelope("acquisition", epoch, 0, 0, "test", 0)
+    def _envelope(self, epoch: int) -> Envelope:
+        return Envelope("acquisition", epoch, 0, 0, self.clock, 0)
 
     def frame(self, seq: int, t_ns: int, epoch: int = 1, **channels: Any) -> list[bytes]:
         """The two parts of a frame."""

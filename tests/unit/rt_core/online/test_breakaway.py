@@ -21,7 +21,7 @@ def starts(recorded: Sequence[Strokes], *, load_std: float = 0.02) -> list[Start
 
     watch = StartDetector(n, RATE, load)
     x, tau = (np.column_stack([getattr(r, name) for r in recorded]) for name in ("x", "tau"))
-    return [s for k, t in enumerate(recorded[0].t) for s in watch.push(t, x[k], x[k], tau[k])]
+    return watch.push(recorded[0].t, x, x, tau)
 
 
 def tracked(found: Sequence[Start], joint: int = 0, n: int = 1) -> BreakawayTracker:
@@ -104,7 +104,7 @@ def test_frames_that_are_lost_or_tell_nothing_begin_anew() -> None:
         k = round((t - 0.2) * RATE)
         holes[k : k + 10] = False
     x, tau = r.x[:, None], r.tau[:, None]
-    assert not [s for k in np.flatnonzero(holes) for s in watch.push(r.t[k], x[k], x[k], tau[k])]
+    assert not watch.push(r.t[holes], x[holes], x[holes], tau[holes])
 
 
 def test_too_few_starts_have_no_value_and_old_ones_are_stale() -> None:

@@ -37,7 +37,7 @@ def watched(
         return np.full(1, slides or 0.0)
 
     watch = StartDetector(1, RATE, lambda q: (np.full(1, load), np.full(1, 0.02)), sliding)
-    return [s for k in range(t.size) for s in watch.push(t[k], x[k : k + 1], x[k : k + 1], tau[k : k + 1])]
+    return watch.push(t, x[:, None], x[:, None], tau[:, None])
 
 
 def reasons(found: list[Start]) -> Counter[str]:

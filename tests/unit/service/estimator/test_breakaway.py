@@ -33,7 +33,7 @@ def take(tracking: BreakawayTracking, frame: JointFrame) -> None:
     assert frame.q is not None
     assert frame.tau is not None
     tracking.estimator.step(frame.t_bus_ns, frame.seq, frame.q, frame.tau, None, frame.dq)
-    tracking.push(FrameBlock.of(frame, (frame.q, frame.tau, None, None)))
+    tracking.push(FrameBlock.of([frame], (frame.q[None], frame.tau[None], None, None)))
 
 
 @pytest.mark.slow

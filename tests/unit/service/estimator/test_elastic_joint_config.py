@@ -12,7 +12,6 @@ import pytest
 from drivers.files.recordings.recording import read_recording
 from drivers.files.robots.file import load_robot
 from service.config.load import ConfigError, parse_config
-from service.estimator._frame_consumer import FrameBlock
 from service.estimator._rigid_estimate import Inputs
 from service.estimator.elastic_tracking import elastic_tracking
 from tests.lab.arms.elastic_rig import identified_rig, rig_arm
@@ -35,18 +34,17 @@ def test_an_estimate_goes_back_to_what_it_was_and_goes_on(rig: Path, tmp_path: P
     frames = list(recording.frames())[: recording.samples // 2]
     stick = round(0.6 * len(frames))
     again = stick + round(2.0 * recording.meta.rate_hz)
-    for frame in frames[:stick]:
-        tracker.push(FrameBlock.of(frame, inputs(frame)))
+    for block in inputs.blocks(frames[:stick]):
+        tracker.push(block)
     kept, before = tracker.snapshot(), tracker.estimator.theta
-    for frame in frames[stick:again]:
-        stuck = replace(frame, q=frames[stick].q)
-        tracker.push(FrameBlock.of(stuck, inputs(stuck)))
+    for block in inputs.blocks([replace(frame, q=frames[stick].q) for frame in frames[stick:again]]):
+        tracker.push(block)
     assert not np.allclose(tracker.estimator.theta, before, rtol=0.05)
     tracker.rollback(kept)
     np.testing.assert_array_equal(tracker.estimator.theta, before)
     assert tracking.documents()["elbow"]["row_t"] is None
-    for frame in frames[again:]:
-        tracker.push(FrameBlock.of(frame, inputs(frame)))
+    for block in inputs.blocks(frames[again:]):
+        tracker.push(block)
     assert tracking.documents()["elbow"]["row_t"] > 1e-9 * frames[again].t_bus_ns
     assert not np.array_equal(tracker.estimator.theta, before)
 

@@ -58,7 +58,7 @@ class Arm:
 
     def push(self, seq: int, q: np.ndarray, tau: np.ndarray) -> None:
         frame = JointFrame(seq, round(self.t * 1e9), 0, q, tau=tau)
-        block = FrameBlock.of(frame, (q, tau, None, None), masked=self.encoders.stuck)
+        block = FrameBlock.of([frame], (q[None], tau[None], None, None), masked=self.encoders.stuck)
         for consumer in self.consumers:
             consumer.push(block)
 
@@ -114,6 +114,28 @@ def test_a_stuck_encoder_is_reported_and_nothing_is_learned_from_it() -> None:
     assert later.used > report.used
     assert (np.array(later.status) == "estimated").sum() >= known.sum()
     assert np.abs(((later.theta - before.theta) / before.std)[known]).max() < 4.0
+
+
+def test_blocks_go_back_to_the_same() -> None:
+    (t, q, tau), single, other = sticking(STICK_S + 6.0), Arm(), Arm()
+    t, q, tau = t[at(20.0) : at(55.0)], q[at(20.0) : at(55.0)], tau[at(20.0) : at(55.0)]
+    single.take(t, q, tau)
+    frames = [JointFrame(k, round(t[k] * 1e9), 0, q[k], tau=tau[k]) for k in range(t.size)]
+    for begin in range(0, t.size, 77):
+        part = slice(begin, begin + 77)
+        rest: FrameBlock | None = FrameBlock.of(frames[part], (q[part], tau[part], None, None))
+        while rest is not None:
+            rest.masked = other.encoders.stuck
+            block, rest = rest.split(min(consumer.limit(rest) for consumer in other.consumers))
+            other.t = block.t_ns[-1] * 1e-9
+            for consumer in other.consumers:
+                consumer.push(block)
+    assert [kind for _, kind, _ in single.told] == ["encoder_stuck", "encoder_moves"]
+    assert [(round(t, 6), kind, data) for t, kind, data in other.told] == [
+        (round(t, 6), kind, data) for t, kind, data in single.told
+    ]
+    for name, value in single.estimator.state().items():
+        np.testing.assert_array_equal(other.estimator.state()[name], value)
 
 
 def braked(tau: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -58,7 +58,7 @@ class Arm:
             t_ns, q, tau = round(1e9 * T[k]), np.array([0.05 * np.sin(ANGLE[k]).sum()]), self.tau[[k]]
             if k == self.buffer.end:
                 frame = JointFrame(k, t_ns, t_ns, q=q, tau=tau)
-                self.buffer.push(FrameBlock.of(frame, (q, tau, None, None)))
+                self.buffer.push(FrameBlock.of([frame], (q[None], tau[None], None, None)))
                 self.estimator.step(t_ns, k, q, tau)
             else:
                 time.sleep(0.01)

@@ -31,7 +31,7 @@ def state_dir(tmp_path: Path) -> Path:
 
 def push(window: FrameBuffer, *frames: JointFrame) -> None:
     for frame in frames:
-        window.push(FrameBlock.of(frame, (np.zeros(2), np.zeros(2), None, None)))
+        window.push(FrameBlock.of([frame], (np.zeros((1, 2)), np.zeros((1, 2)), None, None)))
 
 
 def filled(count: int, window_s: float = 2.0) -> FrameBuffer:

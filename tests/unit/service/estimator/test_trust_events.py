@@ -28,7 +28,8 @@ def test_each_is_told_once_when_it_comes_and_when_it_goes() -> None:
         tau = np.array([-80.0 * dq + 200.0 * dq + 20.0 * np.sign(dq) - 50.0 * q + rng.standard_normal()])
         lacks = 20.0 < t < 25.0
         frame = JointFrame(k, round(t * 1e9), 0, np.array([q]), np.array([wrong * dq]), tau=None if lacks else tau)
-        estimator.step(frame.t_bus_ns, k, *inputs(frame))
+        for block in inputs.blocks([frame]):
+            estimator.take(block.t_ns, block.seq, block.q, block.tau, block.joints_valid, block.dq)
         events.check(round(t * 1e9))
     kinds = [kind for kind, _, _ in told]
     assert kinds[0] == "doubted"

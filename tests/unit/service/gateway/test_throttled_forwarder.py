@@ -1,29 +1,34 @@
-"""The mirror's thread between real sockets: what it passes on, and that it hears nothing while nobody looks."""
+"""Threads of the gateway between real sockets: what they pass on, and that the mirror listens only for somebody."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import zmq
 
-from service.gateway._forwarder import ThrottledForwarder
+from service.gateway._forwarder import Forwarder, FrameForwarder, ThrottledForwarder
 from service.worker.worker import FRAME_QUEUE
 
 DEADLINE_MS = 60_000
 FRAMES = 1000
+MIRROR = partial(ThrottledForwarder, rate_hz=2.0)
 
 
 class Bench:
-    """A source, the mirror at a slow rate, and a plotter."""
+    """A source, the mirror at a slow rate or another forwarder, and a plotter."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], folder: Path) -> None:
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], folder: Path,
+        make: Callable[..., Forwarder] = MIRROR,
+    ) -> None:  # fmt: skip
         source = f"ipc://{folder / 's'}"
         self.source = context.socket(zmq.XPUB)
         self.source.setsockopt(zmq.SNDHWM, 0)
         self.source.bind(source)
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.mirror = ThrottledForwarder("mirror", 0, [source], rate_hz=2.0)
+        self.mirror = make("mirror", 0, [source])
         self.mirror.open(self.context, "127.0.0.1", FRAME_QUEUE, None)
         self.plotter = context.socket(zmq.SUB)
         self.plotter.setsockopt(zmq.RCVHWM, 0)
@@ -85,8 +90,10 @@ def test_the_newest_frame_of_each_arm_and_everything_that_comes_seldom(bench: Be
         if bench.plotter.poll(100):
             heard.append(bench.plotter.recv_multipart())
     for k in range(FRAMES):
-        for topic in (b"a/frame", b"b/frame", b"a/torque"):
+        for topic in (b"a/frame", b"a/torque"):
             bench.source.send_multipart([topic, b"%d" % k])
+        if k % 2:
+            bench.source.send_multipart([b"b/frames", b"%d" % (k - 1), b"%d" % k])
     for parts in sent:
         bench.source.send_multipart(parts)
     last = {(topic, b"%d" % (FRAMES - 1)) for topic in (b"a/frame", b"b/frame", b"a/torque")}
@@ -100,3 +107,22 @@ def test_the_newest_frame_of_each_arm_and_everything_that_comes_seldom(bench: Be
         numbers = [int(each[1]) for each in got if each[0] == topic]
         assert numbers == sorted(set(numbers))
         assert len(numbers) < FRAMES / 10
+
+
+def test_each_frame_of_a_block_is_published_by_itself(tmp_path: Path) -> None:
+    with zmq.Context() as context:
+        bench = Bench(context, tmp_path, FrameForwarder)
+        try:
+            bench.look()
+            while not bench.plotter.poll(100):  # until its subscription has arrived
+                bench.source.send_multipart([b"a/meta", b"0"])
+            for parts in ([b"a/frames", b"1", b"2"], [b"b/frame", b"3"], [b"a/status", b"4"]):
+                bench.source.send_multipart(parts)
+            got = [bench.received()]
+            while got[-1] != [b"a/status", b"4"]:
+                got.append(bench.received())
+            told = [parts for parts in got if parts != [b"a/meta", b"0"]]
+            assert told == [[b"a/frame", b"1"], [b"a/frame", b"2"], [b"b/frame", b"3"], [b"a/status", b"4"]]
+        finally:
+            bench.close()
+            context.destroy(linger=0)
