@@ -101,9 +101,11 @@ class Objective:
         r = self.model.residual(self.sample, x) / self.per_row
         u = np.linalg.norm(r, axis=1)
         root = np.sqrt(loss_weights(u, self.loss, self.limit))[:, None]
-        J = (root / self.per_row)[:, :, None] * self.model.jacobian(self.sample, x, self.free)
+        J = self.model.jacobian(self.sample, x, self.free)
+        J *= (root / self.per_row)[:, :, None]
         J = J.reshape(-1, self.free.size)
-        gradient, normal, total = J.T @ (root * r).ravel(), J.T @ J, float(losses(u, self.loss, self.limit).sum())
+        total = float(losses(u, self.loss, self.limit).sum())
+        gradient, normal = J.T @ (root * r).ravel(), J.T @ J
         if self.informed:
             r, J = self.knowledge(x)
             J = J[:, self.free]

@@ -83,6 +83,7 @@ def expected_error(
     J = (model.jacobian(sample, x, used) * root[:, :, None]).reshape(-1, used.size)
     gradient = J.T @ (root * residual).ravel() + K * x[used]
     lengths = np.sqrt(np.sum(J**2, axis=0) + K)
+    lengths[lengths == 0.0] = 1.0  # without data and without a bound
     covariance = la.pinvh((J.T @ J + np.diag(K)) / lengths / lengths[:, None], rtol=1e-13) / lengths / lengths[:, None]
     effect = _random_effects(objective, used, seed)
     squares = np.einsum("nip,pq,niq->n", effect, covariance, effect) + np.sum((effect @ covariance @ gradient) ** 2, 1)

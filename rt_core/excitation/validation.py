@@ -103,8 +103,7 @@ def design_validation(
         best_design(designs)  # raises with the violated limit
     raise ExcitationError(
         f"none of {within} trajectories within the limits, of {tries} searches, differs from the first by "
-        f"{MIN_DIFFERENCE:g}, "
-        f"the best by {most:.3g}: ask for less, or allow more tries"
+        f"{MIN_DIFFERENCE:g}, the best by {most:.3g}: try another seed, more harmonics, or wider limits"
     )
 
 

@@ -7,6 +7,7 @@ A message is exactly two ZeroMQ parts, `[topic, msgpack map]`. Every map has the
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from types import NoneType
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -196,12 +197,15 @@ class _Head(Versioned, kw_only=True):
 
 
 def _layout(message: type, *left_out: str) -> _Layout:
-    hints = {name: (hint, *get_args(hint)) for name, hint in get_type_hints(message).items()}
+    hints = get_type_hints(message)
     return [
-        (field.name, next(_WIRE_TYPES[hint] for hint in hints[field.name] if hint in _WIRE_TYPES))
-        for field in fields(message)
-        if field.name not in left_out
+        (field.name, _WIRE_TYPES[_given(hints[field.name])]) for field in fields(message) if field.name not in left_out
     ]
+
+
+def _given(hint: Any) -> Any:
+    """Return the type of a field where it is not None."""
+    return next(kind for kind in get_args(hint) if kind is not NoneType) if NoneType in get_args(hint) else hint
 
 
 def _decoder(layout: _Layout, *, optional: bool = False) -> msgspec.msgpack.Decoder[Any]:

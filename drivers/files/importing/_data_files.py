@@ -62,7 +62,8 @@ def open_data(path: Path, csv: CsvTable, masking: bool = False, progress: Progre
     try:
         if path.is_dir():
             path = bag_file(path)
-        size = path.stat().st_size
+        with path.open("rb"):  # what cannot be read is not damaged
+            size = path.stat().st_size
     except FileNotFoundError:
         raise DataNotFoundError(f"{path}: no such file") from None
     except OSError as error:

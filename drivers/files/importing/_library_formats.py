@@ -1,7 +1,7 @@
 """Opening of HDF5, MATLAB 7.3 and Parquet, by libraries that `thetad[formats]` installs."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def _damage(path: Path, kind: str) -> Iterator[None]:
     except (ArithmeticError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path}: not a complete {kind} file: {error}") from error
+        raise DataError(f"{path}: not a complete {kind} file: {' '.join(str(error).split())}") from error
 
 
 def open_hdf5(path: Path) -> ArraySource:
@@ -41,21 +41,34 @@ def open_hdf5(path: Path) -> ArraySource:
     matlab = path.suffix.lower() == ".mat"
     places: dict[str, tuple[str, str | None]] = {}
 
-    def visit(name: str, item: Any) -> None:
-        if not isinstance(item, h5py.Dataset) or name.startswith("#"):  # MATLAB's own groups
-            return
-        shown = name.replace("/", ".") if matlab else name
-        for field in item.dtype.names or (None,):
-            places[shown if field is None else f"{shown}.{field}"] = (name, field)
+    def visit(group: Any, prefix: str, above: tuple[int, ...]) -> None:
+        for key in group:
+            item = group.get(key)  # None behind a dead link
+            if prefix == "" and key.startswith("#"):  # MATLAB's own groups
+                continue
+            if isinstance(item, h5py.Group):
+                address = int(h5py.h5o.get_info(item.id).addr)
+                if address not in above:  # links may form a circle
+                    visit(item, f"{prefix}{key}/", (*above, address))
+            elif isinstance(item, h5py.Dataset):
+                with suppress(TypeError):  # of a kind that NumPy does not have
+                    for field in item.dtype.names or (None,):
+                        shown = f"{prefix}{key}".replace("/", "." if matlab else "/")
+                        places[shown if field is None else f"{shown}.{field}"] = (f"{prefix}{key}", field)
 
     def read(name: str) -> Any:
         with _damage(path, "HDF5"), h5py.File(path) as file:
             at, field = places[name]
-            array = np.asarray(file[at][()] if field is None else file[at][field])
+            dataset = file[at]
+            if matlab and dataset.attrs.get("MATLAB_class") == b"char":
+                return np.array("text")
+            if matlab and "MATLAB_empty" in dataset.attrs:
+                return np.zeros(tuple(int(size) for size in dataset[()]))
+            array = np.asarray(dataset[()] if field is None else dataset[field])
             return array.T if matlab else array
 
     with _damage(path, "HDF5"), h5py.File(path) as file:
-        file.visititems(visit)
+        visit(file, "", ())
     return ArraySource(path, list(places), read)
 
 
@@ -74,6 +87,7 @@ class _ParquetSource(ArraySource):
 def open_parquet(path: Path) -> ArraySource:
     """Open a Parquet file; missing values are NaN."""
     parquet, arrow = _library("pyarrow.parquet", path), _library("pyarrow", path)
+    types = arrow.types
     with _damage(path, "Parquet"):
         schema = parquet.read_schema(path)
 
@@ -82,14 +96,28 @@ def open_parquet(path: Path) -> ArraySource:
 
     def read(name: str) -> Any:
         with _damage(path, "Parquet"):
-            found = column(name)
-            if not hasattr(found.type, "value_type"):
-                return found.to_numpy(zero_copy_only=False)
-            return np.array([np.nan if row is None else row for row in found.to_pylist()])
+            found, of = column(name), schema.field(name).type
+            if types.is_list(of) or types.is_large_list(of) or types.is_fixed_size_list(of):
+                rows, there = found.drop_null(), found.is_valid().to_numpy(zero_copy_only=False)
+                values = np.atleast_1d(numbers(name, rows.flatten(), of.value_type))
+                if values.size % max(len(rows), 1) or len(set(rows.value_lengths().to_pylist())) > 1:
+                    raise DataError(f"{path}: column {name!r} holds lists of different lengths")
+                array = np.full((len(found), values.size // max(len(rows), 1)), np.nan)
+                array[there] = values.reshape(len(rows), -1)
+                return array
+            return numbers(name, found, of)
+
+    def numbers(name: str, found: Any, of: Any) -> Any:
+        if types.is_decimal(of) or types.is_null(of) or (types.is_boolean(of) and found.null_count):
+            found = found.cast(arrow.uint8()) if types.is_boolean(of) else found
+            return found.cast(arrow.float64()).to_numpy(zero_copy_only=False)
+        if not (types.is_integer(of) or types.is_floating(of) or types.is_boolean(of)):
+            raise DataError(f"{path}: column {name!r} holds {of}, not real numbers")
+        return found.to_numpy(zero_copy_only=False)
 
     def dates(name: str) -> IntArray | None:
         with _damage(path, "Parquet"):
-            if not arrow.types.is_timestamp(schema.field(name).type):
+            if not types.is_timestamp(schema.field(name).type):
                 return None
             found = column(name)
             if found.null_count:

@@ -13,6 +13,7 @@ from drivers.files.recordings.mcap_scan import Scan
 from rt_core.types import FloatArray
 
 _JOINT_STATE = "sensor_msgs/msg/JointState"
+_ZSTD = b"\x28\xb5\x2f\xfd"  # the beginning of what zstd has compressed
 BAG_SUFFIXES = (".mcap", ".db3")
 
 
@@ -31,10 +32,11 @@ class JointStateSource(ArraySource):
 
 def bag_file(folder: Path) -> Path:
     """Return the only file with messages of a bag, which is a folder; raises `DataError` if there is not one."""
-    files = sorted(file for file in folder.iterdir() if file.suffix in BAG_SUFFIXES)
-    if len(files) != 1:
-        held = f"it holds {', '.join(file.name for file in files)}" if files else "no ROS 2 bag is in it"
-        raise DataError(f"{folder}: a directory; name one file of it ({held})")
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in BAG_SUFFIXES and file.is_file())
+    if not files:
+        raise DataError(f"{folder}: a directory without a ROS 2 bag ({', '.join(BAG_SUFFIXES)}); name a file")
+    if len(files) > 1:
+        raise DataError(f"{folder}: a directory with {len(files)} files of a bag; join them with `ros2 bag convert`")
     return files[0]
 
 
@@ -61,23 +63,36 @@ def read_mcap_bag(scan: Scan) -> JointStateSource | None:
 def read_sqlite_bag(path: Path) -> JointStateSource:
     """Read the joint states of a bag; raises `DataError` if it is damaged or holds none."""
     messages: dict[str, list[bytes]] = {}
+    # what a recorder that was killed wrote last is in these, and SQLite has to read them, too
+    beside = [f"{path.name}{end}" for end in ("-wal", "-journal") if _size(Path(f"{path}{end}"))]
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        mode = "mode=ro" if beside else "mode=ro&immutable=1"
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)
         try:
             rows = connection.execute(
                 "SELECT name, data FROM messages JOIN topics ON topics.id = topic_id WHERE type = ? "
                 "ORDER BY timestamp, messages.id", (_JOINT_STATE,)
             )  # fmt: skip
             for topic, data in rows:
-                messages.setdefault(str(topic), []).append(bytes(data))
+                if not isinstance(data, bytes):
+                    raise TypeError(f"a message of {topic} is no blob")
+                messages.setdefault(str(topic), []).append(data)
             types = sorted({str(name) for (name,) in connection.execute("SELECT type FROM topics")})
         finally:
             connection.close()
     except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{path}: not a complete ROS 2 bag: {error}") from error
+        how = f"; copy it with {beside[0]} to a folder that can be written, and import it there" if beside else ""
+        raise DataError(f"{path}: not a complete ROS 2 bag: {error}{how}") from error
     if not messages:
-        raise DataError(f"{path}: a ROS 2 bag without {_JOINT_STATE}; it has {', '.join(types) or 'no topics'}")
-    return _joint_states(path, messages)
+        raise DataError(f"{path}: a ROS 2 bag without messages of {_JOINT_STATE}; topics: {', '.join(types) or 'none'}")
+    source = _joint_states(path, messages)
+    if beside:
+        source.warnings = (f"the ROS 2 bag was not closed: {beside[0]} was read, too",)
+    return source
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _joint_states(path: Path, messages: Mapping[str, list[bytes]]) -> JointStateSource:
@@ -115,6 +130,10 @@ def _joint_states(path: Path, messages: Mapping[str, list[bytes]]) -> JointState
 
 def _decode_joint_state(data: bytes) -> tuple[int, tuple[str, ...], dict[str, FloatArray]]:
     """Return stamp [ns], joint names and fields of a message in CDR (OMG DDS-XTypes 7.4, plain CDR, version 1)."""
+    if data.startswith(_ZSTD):
+        raise ValueError("it is compressed; write the bag without compression (`ros2 bag convert`)")
+    if len(data) < 4:
+        raise ValueError("it ends within its head")
     order = "<" if data[1] & 1 else ">"
     body = data[4:]
     at = 0

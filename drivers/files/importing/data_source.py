@@ -49,7 +49,7 @@ class DataSource(ABC):
 
     def load_dates(self, ref: Ref) -> IntArray | None:
         """Return a column (N,) of dates in ns since 1970, None if it holds none."""
-        del ref  # only text holds dates
+        del ref  # few formats hold dates
         return None
 
     def has(self, ref: Ref) -> bool:
@@ -74,7 +74,7 @@ class DataSource(ABC):
 
 
 class ArraySource(DataSource):
-    """Named arrays: NPZ, NPY with fields, MATLAB, a recording."""
+    """Named arrays."""
 
     def __init__(self, path: Path, names: list[str], read: Callable[[str], Any]) -> None:
         super().__init__(path)

@@ -90,7 +90,7 @@ def fit_torque(
 ) -> NonlinearFit:  # fmt: skip
     """Fit base parameters and velocity constants to the rows with `start_s <= t < stop_s`.
 
-    `load_theta` (p,) is as in `build_rows`.
+    `search` says how the constants are found, by default as `Search()`; `load_theta` (p,) is as in `build_rows`.
 
     Raises
     ------

@@ -39,18 +39,28 @@ class Search:
     `method` is "separable", sweep and descent from `starts` random points; or an optimiser of `rt_core.optimise`.  Over
     the constants alone "lm" descends to the minimum with the final weights, and "pso_lm" also scans each constant for a
     lower one; the others keep their result.
+
+    Attributes
+    ----------
+    formulation : str
+        Unknowns: "separable", the constants; "full", all standard parameters and the constants (Jing et al. 2025), in a
+        box around the model's own values.
+    weights : str
+        Of the joints, as in `solve`; the full formulation takes them from the middle of the box.
+    bounds : mapping of str to (float, float), optional
+        Of constants, and of standard parameters in the full formulation, by name.
+    settings, budget : optional
+        Of the optimiser; those of Jing et al. by default.
     """
 
     method: SearchMethod = "separable"
-    # unknowns: the constants, or all standard parameters and the constants (Jing et al. 2025) in a box around the
-    # model's own values
     formulation: Formulation = "separable"
-    weights: Method = "wls"  # of the joints, as in `solve`; the full formulation takes them from the middle of the box
+    weights: Method = "wls"
     seed: int = 0
     starts: int = 8
-    bounds: Mapping[str, tuple[float, float]] | None = None  # of constants, and standard parameters with "full"
-    settings: Settings | None = None  # of the optimiser; None: those of Jing et al.
-    budget: Budget | None = None  # likewise
+    bounds: Mapping[str, tuple[float, float]] | None = None
+    settings: Settings | None = None
+    budget: Budget | None = None
     callback: Callback | None = None
 
 

@@ -1,6 +1,8 @@
 """Import: formats, layouts, atomic output; bad data, refused or masked; the shipped mappings on their recordings."""
 
 import io
+import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,18 +103,23 @@ def test_hdf5_and_matlab_7_3(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "log.h5", "w") as file:
         for name, array in (("t", T), ("q", Q), ("dq", DQ), ("tau", TAU)):
             file[f"arm/{name}"] = array
+        file["linked"], file["arm/circle"], file["dead"] = (h5py.SoftLink(to) for to in ("/arm/q", "/arm", "/x"))
         file["table"] = np.rec.fromarrays([T, Q[:, 0]], names=["t", "q1"])
     grouped = [(f'"{name}"', f'"arm/{name}"') for name in ("t", "q", "dq", "tau")]
+    linked = [(a, '"linked"' if b == '"arm/q"' else b) for a, b in grouped]
+    same(load_data(tmp_path / "log.h5", mapping(NPZ, *linked))[0])
     same(load_data(tmp_path / "log.h5", mapping(NPZ, *grouped))[0])
     same(load_data(tmp_path / "log.h5", mapping(NPZ, ('"t"', '"table.t"'), *grouped[1:]))[0])
     with h5py.File(tmp_path / "log.mat", "w", userblock_size=512) as file:  # by columns, after a header
         for name, array in (("t", T[:, None]), ("q", Q), ("dq", DQ), ("tau", TAU)):
             file[f"log/{name}"] = array.T
         file["#refs#/a"] = np.zeros(3)
+        file["log/none"] = np.array([0, 3], np.uint64)
+        file["log/none"].attrs["MATLAB_empty"] = 1
     with (tmp_path / "log.mat").open("r+b") as raw:
         raw.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
     same(load_data(tmp_path / "log.mat", mapping(NPZ, *[(a, b.replace("arm/", "log.")) for a, b in grouped]))[0])
-    with pytest.raises(DataError, match=r"names column 'q', which is absent; present are: log\.dq, log\.q"):
+    with pytest.raises(DataError, match=r"names column 'q', which is absent; present are: log\.dq, log\.none"):
         load_data(tmp_path / "log.mat", mapping(NPZ))
 
 
@@ -123,11 +130,19 @@ def test_parquet(tmp_path: Path) -> None:
     for stamps in (pa.array(T), dates):
         pq.write_table(pa.table({"t": stamps, **lists}), path)
         same(load_data(path, mapping(NPZ))[0])
+    gaps = pa.table({"t": pa.array(T), **lists, "q": pa.array([None if k == 3 else row for k, row in enumerate(Q)])})
+    pq.write_table(gaps, path)
+    with pytest.raises(DataError, match="is NaN at sample 3"):
+        load_data(path, mapping(NPZ))
+    ragged = pa.table({"t": pa.array(T), **lists, "q": pa.array([row[: 1 + k % 2] for k, row in enumerate(Q)])})
+    pq.write_table(ragged, path)
+    with pytest.raises(DataError, match="'q' holds lists of different lengths"):
+        load_data(path, mapping(NPZ))
     cells = {f"q_{j + 1}": pa.array(Q[:, j], mask=np.arange(N) == 3) for j in range(2)}
     pq.write_table(pa.table({"t": pa.array(T), **cells, **lists, "mode": ["a"] * N}), path)
     with pytest.raises(DataError, match="is NaN at sample 3"):
         load_data(path, mapping(NPZ, ('"q"\nunit', '"q_{joint}"\nunit')))
-    with pytest.raises(DataError, match="'mode' holds object, not real numbers"):
+    with pytest.raises(DataError, match="'mode' holds string, not real numbers"):
         load_data(path, mapping(NPZ, ('"tau"', '"mode"')))
 
 
@@ -146,6 +161,16 @@ def test_a_bag_of_ros_2_in_sqlite(tmp_path: Path) -> None:
         recording = load_data(path, mapping(NPZ, *named))[0]
         same(recording)
         assert recording.meta.source == "bag.db3"
+    copy = tmp_path / "killed"  # while what was written last is in the log beside the file
+    connection = sqlite3.connect(tmp_path / "bag" / "bag.db3")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA wal_autocheckpoint=0")
+    connection.execute("UPDATE messages SET data = x'00' WHERE id = 5")
+    connection.commit()
+    shutil.copytree(tmp_path / "bag", copy)
+    connection.close()
+    with pytest.raises(DataError, match=r"message 4 of /joint_states is no .*: it ends within its head"):
+        load_data(copy / "bag.db3", mapping(NPZ, *named))
     (tmp_path / "cut.db3").write_bytes((tmp_path / "bag" / "bag.db3").read_bytes()[:5000])
     with pytest.raises(DataError, match="not a complete ROS 2 bag"):
         load_data(tmp_path / "cut.db3", mapping(NPZ, *named))
