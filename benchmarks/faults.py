@@ -6,8 +6,8 @@ python benchmarks/faults.py [--seeds [FIRST:]N] [--full] [--arms ...] [--rates .
 Each fault of `benchmarks/fault_cases.py` begins in a motion that was clean, or is there from the first frame; of what
 is called `estimated` in the minute after it, at least 90 % of the 95 % intervals must hold the truth.  After a payload
 the estimate must be believed again, within 15 s.  With an active model the cause that is named first is right,
-ambiguous or wrong: wrong in less than 2 %.  Clean motion must not be doubted, and of the parameters of real recordings
-(THETAD_DATA) no more than those that forgetting holds back by chance.  The exit code is 1 where one is missed.  A
+ambiguous or wrong: wrong in less than 2 %.  Clean motion must not be doubted, and of real recordings (THETAD_DATA) at
+most 5 % of the parameters, the share that forgetting withholds by chance.  The exit code is 1 where one is missed.  A
 factor common to all torques that was there from the first frame cannot be seen: values are judged up to it.
 
 `--parts` adds each case to a file, a line of JSON each, and leaves out the groups it has: the whole can be run in

@@ -120,13 +120,24 @@ class Model:
             for joint in map(int, np.flatnonzero(outside.any(axis=0))):
                 yield f"joint {joint + 1} is outside {lower[joint]} to {upper[joint]} degC, {where}"
 
-    def to_urdf(self, into: File | None = None) -> str:
-        """Return a URDF with the identified links and friction; `into`, a file, is one in which they are replaced."""
-        return to_urdf(self.file, None if into is None else Path(into).read_text(encoding="utf-8-sig"))[0]
+    def to_urdf(self, into: File | None = None, *, allow_impossible: bool = False) -> str:
+        """Return a URDF with the identified links and friction; `into`, a file, is one in which they are replaced.
+
+        Warns where no possible links have the model's torque: the nearest are written, or with `allow_impossible` links
+        that are not possible.
+        """
+        given = None if into is None else Path(into).read_bytes().decode()
+        return self._described(to_urdf(self.file, given, allow_impossible=allow_impossible))
 
     def to_mjcf(self) -> str:
-        """Return an MJCF for MuJoCo with the identified links, rotor inertia and friction."""
-        return to_mjcf(self.file)[0]
+        """Return an MJCF for MuJoCo with the identified links, rotor inertia and friction; warns as `to_urdf`."""
+        return self._described(to_mjcf(self.file))
+
+    def _described(self, found: tuple[str, list[str]]) -> str:
+        text, told = found
+        for warning in told:
+            warnings.warn(warning, stacklevel=3)
+        return text
 
     def to_python(self) -> str:
         """Return a module with `torque(q, dq, ddq)` that needs nothing but Python."""

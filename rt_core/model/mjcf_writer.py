@@ -3,6 +3,8 @@
 import math
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,11 +23,26 @@ def _frame(rotation: FloatArray, translation: FloatArray) -> dict[str, str]:
     return {"pos": _numbers(translation), "xyaxes": _numbers(rotation[:, 0], rotation[:, 1])}
 
 
-def mjcf_from_model(model: RobotModel, inertial: FloatArray, dynamics: JointDynamics, *, comment: str = "") -> str:
+@dataclass(frozen=True)
+class CoupledMotor:
+    """A motor that moves several joints: weights (n,) of their coordinates, and what acts at it."""
+
+    name: str
+    weights: FloatArray
+    armature: float
+    viscous: float
+    coulomb: float
+
+
+def mjcf_from_model(
+    model: RobotModel, inertial: FloatArray, dynamics: JointDynamics, motors: Sequence[CoupledMotor] = (), *,
+    comment: str = "",
+) -> str:  # fmt: skip
     """Write a chain as MJCF: a body for each moving link in the frame of its joint, a motor for each joint, a tip site.
 
     MuJoCo has `armature * ddq + damping * dq + frictionloss * sign(dq)` at each joint, which rotor inertia, viscous and
-    Coulomb friction become; a coupled transmission and a torque offset have no place.
+    Coulomb friction become, and at each fixed tendon, which a coupled motor becomes.  Other friction and a torque
+    offset have no place.
 
     Parameters
     ----------
@@ -33,6 +50,8 @@ def mjcf_from_model(model: RobotModel, inertial: FloatArray, dynamics: JointDyna
         Parameters of physically possible links about their frames.
     dynamics : JointDynamics
         None of it negative.
+    motors : sequence of CoupledMotor
+        None of what acts there negative.
     comment : str
         Comment at the top of the file.
     """
@@ -41,23 +60,29 @@ def mjcf_from_model(model: RobotModel, inertial: FloatArray, dynamics: JointDyna
         root.append(ET.Comment(f" {re.sub(r'-(?=-)', '- ', comment)} "))
     ET.SubElement(root, "compiler", angle="radian", autolimits="true", inertiafromgeom="false")
     ET.SubElement(root, "option", gravity=_numbers(model.gravity))
-    parent, motors = ET.SubElement(root, "worldbody"), ET.Element("actuator")
+    parent, actuator, tendon = ET.SubElement(root, "worldbody"), ET.Element("actuator"), ET.Element("tendon")
     for i, joint in enumerate(model.joints):
         placed = {"name": f"{joint.name}_link"} | _frame(joint.rotation, joint.translation)
         parent = ET.SubElement(parent, "body", placed)
         mass, com, inertia = mass_com_inertia(inertial[i])
         full = _numbers(np.diag(inertia), inertia[0, 1], inertia[0, 2], inertia[1, 2])
         ET.SubElement(parent, "inertial", pos=_numbers(com), mass=_numbers(mass), fullinertia=full)
-        effects = {"armature": dynamics.armature, "damping": dynamics.viscous, "frictionloss": dynamics.coulomb}
-        attributes = {key: _numbers(values[i]) for key, values in effects.items()}
+        at_joint = {"armature": dynamics.armature, "damping": dynamics.viscous, "frictionloss": dynamics.coulomb}
+        attributes = {key: _numbers(values[i]) for key, values in at_joint.items()}
         attributes |= {"name": joint.name, "type": _TYPES[joint.kind], "axis": _numbers(joint.axis)}
         element = ET.SubElement(parent, "joint", attributes)
         if math.isfinite(joint.lower) and math.isfinite(joint.upper):
             element.set("range", _numbers(joint.lower, joint.upper))
-        motor = ET.SubElement(motors, "motor", name=joint.name, joint=joint.name)
+        motor = ET.SubElement(actuator, "motor", name=joint.name, joint=joint.name)
         if math.isfinite(joint.effort):
             motor.set("ctrlrange", _numbers(-joint.effort, joint.effort))
     ET.SubElement(parent, "site", {"name": "tip"} | _frame(model.tip_rotation, model.tip_translation))
-    root.append(motors)
+    for coupled in motors:
+        effects = {"armature": coupled.armature, "damping": coupled.viscous, "frictionloss": coupled.coulomb}
+        fixed = ET.SubElement(tendon, "fixed", {"name": coupled.name} | {k: _numbers(v) for k, v in effects.items()})
+        for joint, weight in zip(model.joints, coupled.weights, strict=True):
+            if weight != 0.0:
+                ET.SubElement(fixed, "joint", joint=joint.name, coef=_numbers(weight))
+    root.extend([tendon, actuator] if motors else [actuator])
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"

@@ -120,6 +120,8 @@ def urdf_from_model(
     return '<?xml version="1.0"?>\n' + ET.tostring(robot, encoding="unicode") + "\n"
 
 
+#: What an earlier call has added.
+_COMMENT = re.compile(rb"<!-- identified by thetad from .*?-->\r?\n?", re.DOTALL)
 _TAG = re.compile(rb"""<(?:[^<>"']|"[^"]*"|'[^']*')*>""")
 #: Tolerances within which two chains are the same: positions [m] and elements of rotations.
 _SAME_PLACE = 1e-6
@@ -130,15 +132,17 @@ class _Span:
     """An element of a text: bytes from `begin` to `end`, those of its first tag, and its children by tag."""
 
     begin: int
-    head: int = 0  # end of the first tag
+    head: int  # end of the first tag
+    attributes: dict[str, str]
     end: int = 0
     children: dict[str, "_Span"] = field(default_factory=dict)  # the first of each
 
 
-def _spans(text: bytes) -> dict[tuple[str, str], _Span]:
-    """Return the links and joints of a URDF by tag and name."""
+def _spans(text: bytes) -> tuple[dict[tuple[str, str], _Span], int]:
+    """Return the links and joints of a URDF by tag and name, and where its last tag begins."""
     found: dict[tuple[str, str], _Span] = {}
     stack: list[_Span] = []
+    last = 0
     parser = expat.ParserCreate("utf-8")
 
     def end_of_tag(at: int) -> int:
@@ -149,7 +153,7 @@ def _spans(text: bytes) -> dict[tuple[str, str], _Span]:
 
     def begin(tag: str, attributes: dict[str, str]) -> None:
         at = parser.CurrentByteIndex
-        span = _Span(at, end_of_tag(at))
+        span = _Span(at, end_of_tag(at), attributes)
         if stack:
             stack[-1].children.setdefault(tag, span)
         if len(stack) == 1:
@@ -157,12 +161,13 @@ def _spans(text: bytes) -> dict[tuple[str, str], _Span]:
         stack.append(span)
 
     def end(_: str) -> None:
-        span, at = stack.pop(), parser.CurrentByteIndex
-        span.end = span.head if text[span.head - 2 : span.head] == b"/>" else end_of_tag(at)
+        nonlocal last
+        span, last = stack.pop(), parser.CurrentByteIndex
+        span.end = span.head if text[span.head - 2 : span.head] == b"/>" else end_of_tag(last)
 
     parser.StartElementHandler, parser.EndElementHandler = begin, end
     parser.Parse(text, True)
-    return found
+    return found, last
 
 
 def urdf_with(
@@ -200,31 +205,38 @@ def urdf_with(
     for ours, theirs in zip(model.joints, chain.joints, strict=True):
         pairs = ((ours.rotation, theirs.rotation), (ours.translation, theirs.translation), (ours.axis, theirs.axis))
         if ours.kind != theirs.kind or any(np.abs(a - b).max() > _SAME_PLACE for a, b in pairs):
-            raise UrdfError(f'joint "{ours.name}" is placed otherwise than in the model')
-    raw = text.encode()
-    spans, edits = _spans(raw), list[tuple[int, int, bytes]]()
+            raise UrdfError(f'joint "{ours.name}" is placed differently in the model')
+    raw = _COMMENT.sub(b"", text.encode())
+    (spans, closing), edits = _spans(raw), list[tuple[int, int, bytes]]()
     for j, (name, link) in enumerate(zip(names, chain.links, strict=True)):
         own = chain_from_urdf(_without_inertial(text, link), base_link=base_link, tip_link=tip_link)
         parent, rest = ET.Element("link"), inertial[j] - own.inertial[j]
         if is_physical(inertial[j]) and not is_physical(rest):
-            raise UrdfError(f'link "{link}": with what hangs on it, it has less inertia than that alone; correct that')
+            raise UrdfError(
+                f'link "{link}": what hangs on it has more inertia than was identified for both; lower or remove its '
+                "<inertial>"
+            )
         _add_inertial(parent, link, rest)
         friction = {"damping": _number(dynamics.viscous[j]), "friction": _number(dynamics.coulomb[j])}
+        old = spans["joint", name].children.get("dynamics")
+        friction = ({} if old is None else old.attributes) | friction
         new = (("link", link, parent[0]), ("joint", name, ET.Element("dynamics", friction)))
         edits += [_edit(raw, spans[tag, of], element) for tag, of, element in new]
-    closing = raw.rindex(b"</")
     if comment:
         edits.append((closing, closing, f"<!-- {re.sub(r'-(?=-)', '- ', comment)} -->\n".encode()))
+    line_end = b"\r\n" if b"\r\n" in raw else b"\n"
     for begin, end, new_text in sorted(edits, reverse=True):
-        raw = raw[:begin] + new_text + raw[end:]
+        raw = raw[:begin] + new_text.replace(b"\n", line_end) + raw[end:]
+    read = chain_from_urdf(raw.decode(), base_link=base_link, tip_link=tip_link)
+    if not np.allclose(read.inertial, inertial, rtol=1e-9, atol=1e-12):
+        raise UrdfError("its inertials cannot be replaced one by one; write a URDF of its own")
     return raw.decode()
 
 
 def _without_inertial(text: str, link: str) -> str:
     root = ET.fromstring(text)
     for element in root.findall("link"):
-        found = element.find("inertial")
-        if (element.get("name") or "").strip() == link and found is not None:
+        for found in element.findall("inertial") if (element.get("name") or "").strip() == link else ():
             element.remove(found)
     return ET.tostring(root, encoding="unicode")
 

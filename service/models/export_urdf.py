@@ -1,6 +1,7 @@
 """Export of a model as URDF and MJCF."""
 
 import re
+import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +9,9 @@ import numpy as np
 from rt_core.identification.physical.recovery import complete_parameters
 from rt_core.linear_algebra import lstsq
 from rt_core.model.base import BaseParameters, link_torque
-from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, LAW_OFFSET
+from rt_core.model.friction import LAW_ARMATURE, LAW_COULOMB, LAW_LINK, LAW_OFFSET, LAW_VISCOUS
 from rt_core.model.inertia import is_physical
-from rt_core.model.mjcf_writer import mjcf_from_model
+from rt_core.model.mjcf_writer import CoupledMotor, mjcf_from_model
 from rt_core.model.parameters import friction_constants, standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import JointDynamics, RobotModel
@@ -23,6 +24,9 @@ _ASSUMED_LINK = np.array([1.0, 0.0, 0.0, 0.0, 0.004, 0.0, 0.004, 0.0, 0.0, 0.004
 #: A mass below this is rounding [kg].
 _NO_MASS = 1e-9
 _STATES = 500
+_ROUNDING = 1e-12  # of the largest parameter
+#: Standard deviations from the model below which possible links count as the model's: they add 1 % to a variance.
+_ALIKE = 0.1
 #: Relative tolerance, to the largest, within which two sets of base parameters give the same torque.
 _SAME = 1e-10
 
@@ -108,6 +112,7 @@ class _Description:
 
     links: FloatArray
     effects: JointDynamics
+    motors: list[CoupledMotor]
     comment: str
     warnings: list[str]
 
@@ -127,14 +132,28 @@ def to_urdf(
     d = _description(model_file, "URDF", allow_impossible)
     if into is None:
         return urdf_from_model(model_file.robot.model, d.links, d.effects, comment=d.comment), d.warnings
-    ends = {key: model_file.robot.source.get(key) for key in ("base_link", "tip_link")}
+    ends = _ends(model_file, into)
     return urdf_with(into, model_file.robot.model, d.links, d.effects, comment=d.comment, **ends), d.warnings
+
+
+def _ends(model_file: ModelFile, urdf: str) -> dict[str, str | None]:
+    """Return the ends of the arm in another URDF: the robot file's where it has them, else root and last link."""
+    root = ET.fromstring(urdf.removeprefix("\ufeff"))
+    links = {element.get("name") for element in root.findall("link")}
+    given = {key: model_file.robot.source.get(key) for key in ("base_link", "tip_link")}
+    ends = {key: name if name in links else None for key, name in given.items()}
+    moved = {element.get("name"): element.find("child") for element in root.findall("joint")}
+    last = moved.get(model_file.robot.model.joints[-1].name)
+    return ends if ends["tip_link"] or last is None else ends | {"tip_link": last.get("link")}
 
 
 def to_mjcf(model_file: ModelFile) -> tuple[str, list[str]]:
     """Return the MJCF of an identified arm, and warnings as of `to_urdf`; its links are always possible."""
     d = _description(model_file, "MJCF", False)
-    return mjcf_from_model(model_file.robot.model, d.links, d.effects, comment=d.comment), d.warnings
+    for link, joint in zip(d.links, model_file.robot.model.joints, strict=True):
+        if not is_physical(link):
+            raise ValueError(f"the link of joint {joint.name} is no possible body, which MuJoCo needs")
+    return mjcf_from_model(model_file.robot.model, d.links, d.effects, d.motors, comment=d.comment), d.warnings
 
 
 def _description(model_file: ModelFile, kind: str, allow_impossible: bool) -> _Description:
@@ -153,16 +172,19 @@ def _description(model_file: ModelFile, kind: str, allow_impossible: bool) -> _D
         for i, joint in enumerate(model.joints)
         if not is_physical(links[i])
     ]
-    if distance:
+    if distance > _ALIKE:
         warnings.insert(
             0, "noise has carried the model beyond all possible links: the nearest are written, "
-            f"{distance:.2g} standard deviations away, whose torque is {100 * torque_change(model_file, phi):.2g} % "
+            f"{distance:.2g} standard deviations away, whose torque is {100 * torque_change(model_file, phi):.3g} % "
             f"off (random states within the limits); {'--allow-impossible keeps the torque, ' * (kind == 'URDF')}"
             "`thetad identify --method physical` fits possible links",
         )  # fmt: skip
+    written = (LAW_ARMATURE, LAW_VISCOUS, LAW_COULOMB) if kind == "MJCF" else (LAW_VISCOUS, LAW_COULOMB)
+    at_joint = np.count_nonzero(base.standard.motor, axis=1) == 1
+    held = np.isin(base.standard.law, written) & (phi >= 0.0) & (at_joint | (kind == "MJCF"))
     rest = [
         f"{base.standard.names[c]} = {phi[c]:.9g} {base.standard.units[c]}"
-        for c in np.flatnonzero(base.standard.law != LAW_LINK)
+        for c in np.flatnonzero((base.standard.law != LAW_LINK) & ~held)
     ]
     if model.dynamics is not None:
         rest += [
@@ -172,7 +194,7 @@ def _description(model_file: ModelFile, kind: str, allow_impossible: bool) -> _D
     comment = (
         f"identified by thetad from {plain_text(model_file.origin)}; "
         f"gravity in the base frame {' '.join(f'{g:.9g}' for g in model.gravity)}; "
-        f"beside the links: {', '.join(rest)}"
+        f"not in this file: {', '.join(rest) or 'nothing'}"
     )
     if model_file.ranges is not None:
         comment += f"; {plain_text(model_file.ranges.text(model))}"
@@ -183,6 +205,7 @@ def _description(model_file: ModelFile, kind: str, allow_impossible: bool) -> _D
         "rotor inertia": effects.armature,
     }
     for word, values in named.items():
+        values[np.abs(values) < _ROUNDING * np.abs(phi).max()] = 0.0
         warnings += [
             f"joint {j + 1} ({model.joints[j].name}): its {word} is {values[j]:.4g}; readers of {kind} refuse negative "
             "values, so 0 is written, and the value stands in the comment"
@@ -190,7 +213,19 @@ def _description(model_file: ModelFile, kind: str, allow_impossible: bool) -> _D
             if kind == "MJCF" or "friction" in word
         ]
         np.maximum(values, 0.0, out=values)
-    return _Description(links, effects, comment, warnings)
+    return _Description(links, effects, _coupled_motors(base, phi), comment, warnings)
+
+
+def _coupled_motors(base: BaseParameters, phi: FloatArray) -> list[CoupledMotor]:
+    """Return what acts at motors of several joints, none of it negative."""
+    found: dict[int, dict[int, float]] = {}
+    weights: dict[int, FloatArray] = {}
+    for c in np.flatnonzero(np.count_nonzero(base.standard.motor, axis=1) > 1):
+        motor, law = int(base.standard.source[c]), int(base.standard.law[c])
+        weights[motor] = base.standard.motor[c]
+        found.setdefault(motor, {})[law] = max(float(phi[c]), 0.0)
+    laws = (LAW_ARMATURE, LAW_VISCOUS, LAW_COULOMB)
+    return [CoupledMotor(f"motor_{m + 1}", weights[m], *(of.get(k, 0.0) for k in laws)) for m, of in found.items()]
 
 
 def plain_text(text: str) -> str:

@@ -108,6 +108,7 @@ def run_show(args: argparse.Namespace) -> int:
 
 def run_export(args: argparse.Namespace) -> int:
     """Export a model file."""
+    from rt_core.model.urdf import UrdfError
     from service.models.document import load_model, write_text
     from service.models.export_c import to_c
     from service.models.export_python import to_python
@@ -123,16 +124,16 @@ def run_export(args: argparse.Namespace) -> int:
         text = to_python(model) if args.format == "python" else to_c(model)
     else:
         try:
-            into = None if args.into is None else args.into.read_text(encoding="utf-8-sig")
+            into = None if args.into is None else _urdf_text(args.into)
             text, warnings = (
                 to_mjcf(model)
                 if args.format == "mjcf"
                 else to_urdf(model, into, allow_impossible=args.allow_impossible)
             )
-        except OSError as error:
-            raise CliError(f"{args.into}: cannot be read: {error.strerror or error}") from error
+        except UrdfError as error:
+            raise CliError(f"{args.into or args.model}: {error}") from error
         except ValueError as error:
-            raise CliError(f"{args.into or args.model}: cannot be written as {args.format.upper()}: {error}") from error
+            raise CliError(f"{args.model}: cannot be written as {args.format.upper()}: {error}") from error
         for warning in warnings:
             fail(f"warning: {warning}")
     if args.output is None:
@@ -140,6 +141,16 @@ def run_export(args: argparse.Namespace) -> int:
     else:
         write_text(args.output, text)
     return EXIT_OK
+
+
+def _urdf_text(path: Path) -> str:
+    """Return a URDF with its own line ends."""
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise CliError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise CliError(f"{path}: not UTF-8: save it as UTF-8, also in its first line") from error
 
 
 def run_diff(args: argparse.Namespace) -> int:

@@ -196,19 +196,22 @@ def test_urdf(n: int, seed: int, prismatic: float, coupled: bool, tmp_path: Path
 
 @pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
 def test_mujoco_has_the_same_torque(n: int, seed: int, prismatic: float, coupled: bool) -> None:
-    del coupled  # there is no place for it
-    model = random_arm(n, seed, prismatic=prismatic)
+    model = random_arm(n, seed, prismatic=prismatic, coupled=coupled)
     assert model.dynamics is not None
     text, warnings = to_mjcf(model_file(model))
     assert warnings == []
+    assert "not in this file: off1 = " in text
     loaded = mujoco.MjModel.from_xml_string(text)
-    np.testing.assert_allclose(loaded.dof_frictionloss, model.dynamics.coulomb)
+    assert loaded.ntendon == np.count_nonzero(np.count_nonzero(model.coupling, axis=1) > 1)
+    lost = np.concatenate((loaded.dof_frictionloss, loaded.tendon_frictionloss))
+    np.testing.assert_allclose(np.sort(lost[lost > 0.0]), np.sort(model.dynamics.coulomb))
     loaded.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_FRICTIONLOSS | mujoco.mjtDisableBit.mjDSBL_LIMIT
     store = mujoco.MjData(loaded)
     for q, dq, ddq in zip(*random_states(model), strict=True):
         store.qpos, store.qvel, store.qacc = q, dq, ddq
         mujoco.mj_inverse(loaded, store)
-        friction = model.dynamics.coulomb * np.sign(dq) + model.dynamics.offset
+        C = model.coupling
+        friction = (model.dynamics.coulomb * np.sign(C @ dq)) @ C + model.dynamics.offset
         wanted = true_torque(model, (q[None], dq[None], ddq[None]))[0]
         np.testing.assert_allclose(store.qfrc_inverse + friction, wanted, rtol=1e-7, atol=1e-7 * np.abs(wanted).max())
         np.testing.assert_allclose(store.site("tip").xpos, tip_of(model, q), atol=1e-9)
@@ -361,6 +364,13 @@ TOOL = (
 )
 
 
+FINGER = (
+    '<link name="finger"/><link name="thumb"/>'
+    '<joint name="close" type="prismatic"><parent link="tool"/><child link="finger"/></joint>'
+    '<joint name="open" type="prismatic"><parent link="tool"/><child link="thumb"/></joint>'
+)
+
+
 @pytest.mark.parametrize(("n", "seed", "prismatic"), [(2, 2, 1.0), (5, 3, 0.3)])
 def test_an_own_urdf_keeps_all_but_inertials_and_friction(n: int, seed: int, prismatic: float, tmp_path: Path) -> None:
     model = random_arm(n, seed, prismatic=prismatic)
@@ -381,10 +391,18 @@ def test_an_own_urdf_keeps_all_but_inertials_and_friction(n: int, seed: int, pri
     assert without_parameters(own) == without_parameters(text)
     again, _ = to_urdf(found, text)
     assert re.sub(r"<!-- identified by.*?-->\n", "", again) == re.sub(r"<!-- identified by.*?-->\n", "", text)
+    assert text.count("identified by thetad") == again.count("identified by thetad") == 1
+    twice = own.replace("</inertial>", "</inertial><inertial><mass value='7'/></inertial>", 1) + "<!-- </robot> -->"
+    odd = to_urdf(found, "\ufeff" + twice.replace("\n", "\r\n"))[0]
+    assert odd.count("\r\n") == odd.count("\n")
+    assert odd.endswith("</robot>\r\n<!-- </robot> -->")
+    np.testing.assert_allclose(chain_from_urdf(odd, tip_link="tip_link").inertial, links, rtol=1e-9, atol=1e-12)
+    finger = own.replace(TOOL, TOOL + FINGER)
+    assert chain_from_urdf(to_urdf(found, finger)[0], tip_link="tip_link").joints[-1].name == model.joints[-1].name
     heavy = own.replace('value="0.2"', 'value="200"')
     other = own.replace(f'"{model.joints[0].name}"', '"other"')
     moved = re.sub(r'xyz="\S+', 'xyz="9.5', own, count=1)
-    for bad, message in ((heavy, "less inertia than"), (other, "its joints are"), (moved, "placed otherwise")):
+    for bad, message in ((heavy, "more inertia than"), (other, "its joints are"), (moved, "placed differently")):
         with pytest.raises(UrdfError, match=message):
             to_urdf(found, bad)
 
