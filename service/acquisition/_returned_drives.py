@@ -131,7 +131,8 @@ class ReturnedDrives:
         wanted = args.get("joints", names)
         if not isinstance(wanted, list) or not all(name in names for name in wanted):
             raise ControlError("bad_argument", f"confirm_positions: joints is a list of {', '.join(names)}")
-        taken = (self._unconfirmed | self._unknown) & ~self._away & np.array([name in wanted for name in names])
+        seen = ~self._away & np.isfinite(self._last)  # what nobody has seen cannot be confirmed
+        taken = (self._unconfirmed | self._unknown) & seen & np.array([name in wanted for name in names])
         self._stood[taken], self._until_ns[taken], self._unconfirmed[taken] = self._last[taken], 0, False
         self._unknown = self._unknown & ~taken
         return {"arm": args["arm"], "confirmed": [self._joints[j].name for j in np.flatnonzero(taken)]}

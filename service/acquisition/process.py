@@ -24,10 +24,11 @@ from drivers.driver import (
 from drivers.ethercat.config import EthercatConfig
 from drivers.frame import JointFrame
 from rt_core.model.robot import RobotModel
+from service.acquisition._frame_gathering import FrameGathering
 from service.acquisition._notices import NoticeTeller
 from service.acquisition._returned_drives import MOVING, WATCH_NS, ReturnedDrives
 from service.acquisition._torque_range import Clipped, TorqueRange
-from service.acquisition.sources import check_source, make_driver
+from service.acquisition.sources import check_source, make_driver, pace_of
 from service.config.arm_robot import load_arm_robot
 from service.config.arm_tables import RealtimeConfig, ReplayConfig
 from service.config.load import ArmConfig, BusConfig
@@ -147,25 +148,21 @@ class Acquisition:
         self._arm = arm.name
         self._stops_at_end = arm.motion is not None and arm.motion.at_end == "stop"
         self._topic, self._block_topic = topic(arm.name, "frame"), block_topic(arm.name)
-        self._block: list[bytes] = []  # encoded frames that are to be sent
-        self._block_began_ns = 0  # when the first of them came
         self._status_topics = {topic(arm.name, kind) for kind in ("meta", "status")}
         self._time = (0, 0)  # latest t_ns and t_host_ns
         self._stalled = self._guided = False  # the latter as published last
         self._end_s = 0.0  # deadline of the end, whatever moves
         self._next_tick_ns = self._next_report_ns = 0
         self.loop = LoopStatistics(self.info.rate_hz * pace_of(arm))
-        self._block_frames = arm.publish.block_frames
-        self._block_ns = round(arm.publish.block_ms * 1e6) - self.loop.nominal_ns  # if the next frame was late by then
+        most = arm.publish.block_frames
+        self._gathering = FrameGathering(most, round(arm.publish.block_ms * 1e6), self.loop.nominal_ns)
         self._cost_ns = self._cost_max_ns = 0  # of the turns that have been reported, and the longest since then
         self._last_report: dict[str, Any] = {}  # of a driver that has been closed
         self._reported = (0, time.monotonic_ns())
         self.socket = worker.context.socket(zmq.XPUB)
         self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_CONTROL)
         self.socket.setsockopt(zmq.LINGER, 1000)
-        self.socket.setsockopt(
-            zmq.SNDHWM, (LOSSLESS_QUEUE if self.info.lossless else FRAME_QUEUE) // self._block_frames
-        )
+        self.socket.setsockopt(zmq.SNDHWM, (LOSSLESS_QUEUE if self.info.lossless else FRAME_QUEUE) // most)
         if self.info.lossless:
             self.socket.setsockopt(zmq.XPUB_NODROP, 1)
         self.socket.setsockopt(zmq.SNDTIMEO, POLL_MS)
@@ -191,8 +188,10 @@ class Acquisition:
             try:
                 frame = self._read()
             except DriverTimeoutError:
+                if self._gathering.frames:  # the source had no more time than they may wait
+                    self._send_block()
+                    continue
                 self.timeouts += 1
-                self._send_block()
                 if self.runs is not None and self.runs.silent():
                     self._next_report_ns = 0
                 self._tick(time.monotonic_ns())
@@ -220,7 +219,7 @@ class Acquisition:
         self._idle(until_running=False)
 
     def _read(self) -> JointFrame:
-        frame = self.driver.read(READ_S)
+        frame = self.driver.read(self._gathering.wait_s(READ_S))
         return self._returned.marked(frame) if self.keeps_cycle else frame
 
     def _move(self, runs: RunRequests, frame: JointFrame) -> None:
@@ -286,17 +285,13 @@ class Acquisition:
                 self._report_clipped(one)
         encoded = encode_frame(self._topic, "acquisition", self.worker.epoch, self.info.clock, frame)[1]
         self._time = (frame.t_bus_ns, frame.t_host_ns)
-        if not self._block:
-            self._block_began_ns = frame.t_host_ns
-        self._block.append(encoded)
-        if len(self._block) >= self._block_frames or frame.t_host_ns - self._block_began_ns >= self._block_ns:
+        if self._gathering.add(encoded, frame.t_host_ns):
             self._send_block()
 
     def _send_block(self) -> None:
         """Send the frames that have been gathered."""
-        if not self._block:
+        if not (frames := self._gathering.take()):
             return
-        frames, self._block = self._block, []
         parts = [self._topic if len(frames) == 1 else self._block_topic, *frames]
         if not self.info.lossless:
             self.socket.send_multipart(parts, zmq.NOBLOCK)
@@ -318,8 +313,8 @@ class Acquisition:
 
     def _send_lossless(self, parts: list[bytes]) -> bool:
         """Send when every consumer has room; False if they stall for too long, and at once while they still do."""
-        deadline_ns = time.monotonic_ns() + (0 if self._stalled else int(STALL_S * 1e9))
-        while not self.worker.stopping:
+        deadline_ns = time.monotonic_ns() + (0 if self._stalled or self.worker.stopping else int(STALL_S * 1e9))
+        while True:
             if readable(self.socket):
                 self._read_subscriptions()
             if self.required <= self.present:
@@ -331,13 +326,14 @@ class Acquisition:
                 self.socket.poll(POLL_MS)
             now_ns = time.monotonic_ns()
             self._tick(now_ns)
+            if self.worker.stopping:
+                return False
             if now_ns >= deadline_ns:
                 if not self._stalled:
                     missing = [mark.decode() for mark in self.required - self.present]
                     self.worker.log.warning("frames_dropped", reason="a consumer stalls", missing=missing)
                 self._stalled = True
                 return False
-        return False
 
     def _enter(self, state: State) -> None:
         self.state = state
@@ -488,15 +484,11 @@ class Acquisition:
             self._next_report_ns = 0  # queues are full: try again at the next tick
 
     def close(self) -> None:
-        """Release the driver."""
-        self.driver.close()
-
-
-def pace_of(arm: ArmConfig) -> float:
-    """Return the seconds of the source's clock that pass in a second; 1 for a source without a pace."""
-    driver = arm.driver
-    pace = driver.speed if isinstance(driver, ReplayConfig) else getattr(driver, "pace", 1.0)
-    return 1.0 if pace == "max" else float(pace)
+        """Send what was gathered, and release the driver."""
+        try:
+            self._send_block()
+        finally:
+            self.driver.close()
 
 
 def main(worker: Worker) -> None:

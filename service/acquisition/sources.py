@@ -97,3 +97,10 @@ def check_source(arm: ArmConfig, model: RobotModel, info: DriverInfo) -> None:
                 f"arm {arm.name}: the source has no {what} ({' or '.join(sorted(wanted))}); "
                 f"it has {', '.join(info.channels) or 'no channels'}"
             )
+
+
+def pace_of(arm: ArmConfig) -> float:
+    """Return the seconds of the source's clock that pass in a second; 1 for a source without a pace."""
+    driver = arm.driver
+    pace = driver.speed if isinstance(driver, ReplayConfig) else getattr(driver, "pace", 1.0)
+    return 1.0 if pace == "max" else float(pace)

@@ -27,6 +27,7 @@ class Forwarder:
     name: str
     port: int
     sources: list[str]
+    per_message: int = 1  # most frames in a message of the sources
     connected: set[int] = field(default_factory=set)  # file descriptors of the connections there are
 
     def open(self, context: zmq.Context[zmq.Socket[bytes]], address: str, queue: int, pair: KeyPair | None) -> None:
@@ -34,7 +35,7 @@ class Forwarder:
         self.inner = context.socket(zmq.SUB)
         self.inner.setsockopt(zmq.SUBSCRIBE, b"")
         self.inner.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
-        self.inner.setsockopt(zmq.RCVHWM, queue)
+        self.inner.setsockopt(zmq.RCVHWM, max(queue // self.per_message, 1))
         self.inner.setsockopt(zmq.RECONNECT_IVL, 20)
         self.inner.setsockopt(zmq.RECONNECT_IVL_MAX, 200)
         self.outer = context.socket(zmq.PUB)
@@ -85,9 +86,10 @@ class FrameForwarder(Forwarder):
 
     def _forward(self) -> None:
         while True:
-            for name, content in messages_of(self.inner.recv_multipart()):
-                self.outer.send(name, zmq.SNDMORE)  # half of what `send_multipart` takes
-                self.outer.send(content)
+            for name, *contents in messages_of(self.inner.recv_multipart()):
+                self.outer.send(name, zmq.SNDMORE if contents else 0)  # half of what `send_multipart` takes
+                for k, content in enumerate(contents, 1):
+                    self.outer.send(content, zmq.SNDMORE if k < len(contents) else 0)
 
 
 @dataclass
@@ -114,7 +116,7 @@ class ThrottledForwarder(Forwarder):
         newest: dict[bytes, Sequence[bytes]] = {}
         for _ in range(FRAME_QUEUE):  # at full load the queue never empties
             try:
-                *_, parts = messages_of(self.inner.recv_multipart(zmq.NOBLOCK))
+                parts = list(messages_of(self.inner.recv_multipart(zmq.NOBLOCK)))[-1]
             except zmq.Again:
                 break
             if parts[0].rpartition(b"/")[2] in THINNED:

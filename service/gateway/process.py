@@ -23,8 +23,8 @@ class RevokedError(RuntimeError):
 def main(worker: Worker) -> None:
     """Run all forwarders until stopped."""
     settings = worker.config.daemon
-    in_blocks = any(arm.publish.block_frames > 1 for arm in worker.config.arm)
-    frames = (FrameForwarder if in_blocks else Forwarder)("frames", settings.frames_port, [])
+    most = max((arm.publish.block_frames for arm in worker.config.arm), default=1)
+    frames = (FrameForwarder if most > 1 else Forwarder)("frames", settings.frames_port, [], most)
     estimates = Forwarder("estimates", settings.estimates_port, [])
     for arm in worker.config.arm:
         frames.sources.append(worker.runtime.frames(arm.name))
@@ -34,7 +34,7 @@ def main(worker: Worker) -> None:
     forwarders: list[Forwarder] = [frames, estimates]
     if settings.mirror_port is not None:
         sources = [*frames.sources, *estimates.sources]
-        forwarders.append(ThrottledForwarder("mirror", settings.mirror_port, sources, rate_hz=settings.mirror_hz))
+        forwarders.append(ThrottledForwarder("mirror", settings.mirror_port, sources, most, rate_hz=settings.mirror_hz))
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     pair = server_pair(worker.config.keys_dir) if settings.keyed else None
     authenticator = None

@@ -224,9 +224,6 @@ class TrajectoryFollower:
         run = self.run
         assert run is not None
         step = self.position - self._before
-        if reached is not None:  # drives may have missed the last change of speed: brake from the higher one
-            most, pace = self._limits.acceleration * self._period_s**2, (reached - self.position) / lost
-            step = np.where(np.abs(pace) > np.abs(step), np.clip(pace, step - most, step + most), step)
         ahead = self.position + lost * step
         if self._bounds is not None:  # as in the driver; only a stop comes there, which ends there
             ahead = np.clip(ahead, self._bounds.lower, self._bounds.upper)

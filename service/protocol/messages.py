@@ -138,8 +138,8 @@ def block_topic(arm: str) -> bytes:
 
 
 def messages_of(parts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """Return the messages of single frames for one of several frames; any other message is returned as it is."""
-    if parts[0].endswith(b"/frames"):
+    """Yield the messages of single frames for one of several frames; any other message as it is."""
+    if parts[0].endswith(b"/frames") and len(parts) > 1:
         yield from ((parts[0][:-1], part) for part in parts[1:])
     else:
         yield parts

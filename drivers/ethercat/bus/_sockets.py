@@ -82,19 +82,20 @@ class FrameSockets:
 
         Return the remaining time for SOEM [us], 0 if a socket has no frame.
         """
-        waiting = {one for one in self._sockets if self._missed.get(one, 0) < _ABSENT_AFTER}
-        left = len(self._sockets)
+        missing = set(self._sockets)
+        waiting = {one for one in missing if self._missed.get(one, 0) < _ABSENT_AFTER}
         while waiting:
             left_ns = deadline_ns - time.monotonic_ns()
             ready = select.select(waiting, [], [], left_ns * 1e-9)[0] if left_ns > 0 else []
             if not ready:
                 break
-            self._missed |= dict.fromkeys(ready, 0)
             waiting.difference_update(ready)
-            left -= len(ready)
-        if left < len(self._sockets):  # otherwise the frame was lost
-            self._missed |= {one: self._missed.get(one, 0) + 1 for one in waiting}
-        return 0 if left else max((deadline_ns - time.monotonic_ns()) // 1000, 0)
+            missing.difference_update(ready)
+        if missing:  # a side that was absent may be there again
+            missing.difference_update(select.select(missing, [], [], 0.0)[0])
+        if len(missing) < len(self._sockets):  # otherwise the frame was lost
+            self._missed = {one: self._missed.get(one, 0) + 1 if one in missing else 0 for one in self._sockets}
+        return 0 if missing else max((deadline_ns - time.monotonic_ns()) // 1000, 0)
 
     def set_blocking(self, blocking: bool) -> None:
         """Let SOEM block in the kernel, or poll until its own time-out, which is precise to the microsecond."""

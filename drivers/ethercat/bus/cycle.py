@@ -6,10 +6,10 @@ targets in one of their cycles.
 """
 
 
-def next_cycle(last: int, now_ns: int, deadline_of_next_ns: int, cycle_ns: int, latest_ns: int) -> int:
-    """Return the cycle to wait for: the one after `last`, or if that is late by `latest_ns` the next in time."""
+def next_cycle(last: int, now_ns: int, deadline_of_next_ns: int, cycle_ns: int) -> int:
+    """Return the cycle to wait for: the one after `last`, or if that is late by half a cycle the next in time."""
     late_ns = now_ns - deadline_of_next_ns
-    if late_ns <= latest_ns:
+    if late_ns <= cycle_ns // 2:
         return last + 1
     return last + 1 + late_ns // cycle_ns + 1
 

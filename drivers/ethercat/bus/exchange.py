@@ -15,9 +15,6 @@ from rt_core.types import BoolArray
 #: After this many frames without an answer, the next answers may belong to older frames: SOEM has 16 indices.
 _DISTRUST_AFTER = 12
 _DISTRUSTED = 3
-#: Time from the decision to send to the frame's passing the slaves. A frame that may pass them on either side of SYNC0
-#: is not sent: the drives would take its set positions for another cycle than that they were extrapolated to.
-_ON_ITS_WAY_NS = 150_000
 _MAX_WAIT_NS = 25_000_000
 #: Time without an answer after which the bus counts as silent.
 SILENCE_NS = 200_000_000
@@ -36,8 +33,6 @@ class Exchange:
         self._bus = bus
         self._positions = config.positions
         self._timeout_ns = config.answer_timeout_ns
-        ahead_ns = config.shift_ns or config.cycle_ns // 2  # of SYNC0, at the deadline
-        self._latest_ns = max(ahead_ns - _ON_ITS_WAY_NS, ahead_ns // 2)
         self.clock = BusClock(config.cycle_ns, config.shift_ns)
         self.has_dc = config.dc
         self.index = 0
@@ -79,21 +74,18 @@ class Exchange:
     def deadline_ns(self) -> int:
         """Return the deadline of the next cycle; cycles that have passed are skipped."""
         clock = self.clock
-        index = next_cycle(self.index, now_ns(), clock.deadline_ns(self.index + 1), clock.cycle_ns, self._latest_ns)
+        index = next_cycle(self.index, now_ns(), clock.deadline_ns(self.index + 1), clock.cycle_ns)
         return clock.deadline_ns(index)
 
     def wait(self, limit_ns: int) -> bool:
         """Sleep to the next deadline, or to `limit_ns` if that is earlier; return False then."""
-        while True:
-            deadline_ns = self.deadline_ns()
-            if deadline_ns > limit_ns:
-                sleep_until(limit_ns)
-                return False
-            sleep_until(deadline_ns)
-            late_ns = now_ns() - deadline_ns
-            self.histograms["lateness"].add(late_ns)
-            if late_ns <= self._latest_ns:
-                return True
+        deadline_ns = self.deadline_ns()
+        if deadline_ns > limit_ns:
+            sleep_until(limit_ns)
+            return False
+        sleep_until(deadline_ns)
+        self.histograms["lateness"].add(now_ns() - deadline_ns)
+        return True
 
     def run(self, images: Sequence[bytes]) -> int:
         """Send the drives' output images and date the answer; return its working counter, or -1 without one."""

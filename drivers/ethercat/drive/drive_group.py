@@ -43,7 +43,6 @@ class DriveGroup:
         self.failure = ""
         self._commanded_at: int | None = None  # cycle before that of the set position
         self._step: FloatArray | None = None  # of the commanded position in one cycle
-        self._pace: FloatArray | None = None  # the step before, which drives go on with that the last has not reached
         self._ahead: tuple[int, FloatArray, list[int]] | None = None  # cycles, position sent instead, its counts
         self._answered = False  # a cycle was answered since the last command
         self._controlwords = [0] * n
@@ -118,8 +117,7 @@ class DriveGroup:
             self._check_position(wanted, cycle)
             self._targets = self._scaling.position_counts(wanted)
             if self.setpoint is not None and self._commanded_at is not None and cycle > self._commanded_at:
-                step = (wanted - self.setpoint) / (cycle - self._commanded_at)
-                self._pace, self._step = step if self._step is None else self._step, step
+                self._step = (wanted - self.setpoint) / (cycle - self._commanded_at)
             self.setpoint = wanted.copy()
             self._ahead = None
         elif mode == "csv":
@@ -177,8 +175,6 @@ class DriveGroup:
         elif self._ahead is not None:  # the drives are where they were sent
             cycles, self.setpoint, self._targets = self._ahead
             self._commanded_at = None if self._commanded_at is None else self._commanded_at + cycles
-            if self._step is not None and self._pace is not None:
-                self._step = (self._step + cycles * self._pace) / (1 + cycles)
             self._ahead = None
         self._answered = True
         self._controlwords = controlwords
@@ -195,19 +191,18 @@ class DriveGroup:
     def images_at(self, cycle: int) -> list[bytes]:
         """Return the outputs for cycle number `cycle`; if the loop is late, with extrapolated set positions.
 
-        The drives have gone on with the step before the last one, which they then make. After the cycles that they
-        bridge they hold, and so does the set position.
+        After the cycles that the drives bridge they hold, and so does the set position.
         """
         if self._answered or not self.enabled:
             return self.images
-        if self._commanded_at is None or self._pace is None or self.setpoint is None:
+        if self._commanded_at is None or self._step is None or self.setpoint is None:
             return self.images
         late, bridged = cycle - self._commanded_at - 1, self._config.bridge_cycles
         if late > bridged:  # they hold, counted from the set position before the last, which was late
             late = bridged - 1
         if late <= 0:
             return self.images
-        wanted = np.clip(self.setpoint + late * self._pace, self._low, self._high)
+        wanted = np.clip(self.setpoint + late * self._step, self._low, self._high)
         self._ahead = late, wanted, self._scaling.position_counts(wanted)
         return self._data.encode(self._controlwords, self._ahead[2])
 
@@ -245,7 +240,7 @@ class DriveGroup:
 
     def _follow(self) -> None:
         """Set targets to the actual positions, except of drives that already hold while others are switched on."""
-        self._commanded_at = self._step = self._pace = self._ahead = None
+        self._commanded_at = self._step = self._ahead = None
         if self._config.mode == "csp":
             here = self._data.position_counts
             self._targets = [

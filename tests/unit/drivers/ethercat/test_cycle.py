@@ -2,21 +2,19 @@
 
 import socket
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.ethercat.bus import exchange as exchange_module
 from drivers.ethercat.bus._clock import BusClock
 from drivers.ethercat.bus._sockets import FrameSockets, open_sockets
 from drivers.ethercat.bus.al_status import INIT, OP, SAFEOP, AlStatus
-from drivers.ethercat.bus.bus import Bus as PysoemBus
 from drivers.ethercat.bus.cycle import CycleCounter, next_cycle
-from drivers.ethercat.bus.exchange import Exchange, valid_joints
+from drivers.ethercat.bus.exchange import valid_joints
 from drivers.timing import Histogram, sleep_until
-from tests.lab.ethercat.configs import make_config
 
 CYCLE, SHIFT = 1_000_000, 500_000
 DC_START = 848_000_000_000_000_123
@@ -30,38 +28,17 @@ def test_sleep_is_never_short() -> None:
         assert time.monotonic_ns() >= deadline
 
 
-@given(st.integers(0, 1000), st.integers(-5 * CYCLE, 50 * CYCLE), st.integers(0, CYCLE))
-def test_late_cycles_are_skipped_onto_the_grid(last: int, late_ns: int, latest_ns: int) -> None:
+@given(st.integers(0, 1000), st.integers(-5 * CYCLE, 50 * CYCLE))
+def test_late_cycles_are_skipped_onto_the_grid(last: int, late_ns: int) -> None:
     deadline = 10**12
-    index = next_cycle(last, deadline + late_ns, deadline, CYCLE, latest_ns)
+    index = next_cycle(last, deadline + late_ns, deadline, CYCLE)
     its_deadline = deadline + (index - last - 1) * CYCLE
     assert index > last
-    if late_ns <= latest_ns:
+    if late_ns <= CYCLE // 2:
         assert index == last + 1
     else:  # the first one still to come
         assert its_deadline > deadline + late_ns
         assert its_deadline - (deadline + late_ns) <= CYCLE
-
-
-@pytest.mark.parametrize(
-    ("shift_us", "least_ns"), [(500.0, 150_000), (0.0, 150_000), (700.0, 150_000), (100.0, 50_000)]
-)
-def test_no_frame_is_sent_shortly_before_sync0(monkeypatch: pytest.MonkeyPatch, shift_us: float, least_ns: int) -> None:
-    """However late the process wakes: such a frame may pass the drives in this cycle or in the next."""
-    rng, now_ns = np.random.default_rng(1), 10**12
-
-    def oversleep(until_ns: int) -> None:
-        nonlocal now_ns
-        now_ns = max(now_ns, until_ns) + int(rng.integers(0, 3 * CYCLE)) * int(rng.integers(0, 2))
-
-    monkeypatch.setattr(exchange_module, "now_ns", lambda: now_ns)
-    monkeypatch.setattr(exchange_module, "sleep_until", oversleep)
-    made = Exchange(PysoemBus("none"), make_config(1, sync0_shift_us=shift_us))
-    made.clock.start(now_ns, now_ns)
-    for _ in range(300):
-        assert made.wait(10**18)
-        assert (made.clock.shift_ns - now_ns) % CYCLE >= least_ns
-        made.index = made.due
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 5)), max_size=200))
@@ -97,7 +74,11 @@ def test_a_side_of_a_ring_on_which_nothing_arrives_is_not_waited_for() -> None:
         sockets.flush()
         for side in sides:
             pairs[side][1].send(b"frame")
-        return sockets.wait(time.monotonic_ns() + within_ns)
+        left_us = sockets.wait(time.monotonic_ns() + within_ns)
+        for here, _ in pairs:
+            with suppress(BlockingIOError):
+                here.recv(100, socket.MSG_DONTWAIT)  # as SOEM reads it
+        return left_us
 
     for sides in ((), (), (), (0,), (0,), (0,)):  # lost, and one-sided
         assert not sockets.one_sided
@@ -106,8 +87,14 @@ def test_a_side_of_a_ring_on_which_nothing_arrives_is_not_waited_for() -> None:
     until_ns = time.monotonic_ns() + 10**10
     assert exchange(0, within_ns=10**10) == 0
     assert time.monotonic_ns() < until_ns
-    assert exchange(0, 1) == 0  # the cable is in again
-    assert exchange(0, 1, within_ns=10**10) > 0
+    assert exchange(0, 1, within_ns=10**10) > 0  # the cable is in again
+    assert not sockets.one_sided
+    for sides in ((0,),) * 3 + ((1,),) * 3:  # now the other one is out
+        assert exchange(*sides) == 0
+    assert sockets.one_sided
+    until_ns = time.monotonic_ns() + 10**10
+    assert exchange(1, within_ns=10**10) == 0
+    assert time.monotonic_ns() < until_ns
     for one in (*pairs[0], *pairs[1]):
         one.close()
 

@@ -1,11 +1,16 @@
 """Frames that the acquisition gathers for one message."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import zmq
 
+from drivers.driver import DriverError, DriverTimeoutError
 from drivers.files.recordings.recording import read_recording
+from drivers.frame import JointFrame
+from drivers.replay import ReplayDriver
 from service.acquisition.process import Acquisition
 from service.protocol.messages import decode, messages_of
 from service.worker.worker import Runtime, Worker
@@ -47,4 +52,54 @@ def test_a_block_ends_with_its_time_and_before_other_messages(
         assert acquisition.frames == 24
     finally:
         acquisition.close()
+        worker.context.destroy(linger=0)
+
+
+class _Lots(ReplayDriver):
+    """Delivers 4 frames at once and pauses for 40 ms; fails after 10."""
+
+    def read(self, timeout_s: float = 1.0) -> JointFrame:
+        self.count = getattr(self, "count", 0)
+        if self.count == 10:
+            raise DriverError("it failed")
+        if self.count and self.count % 4 == 0 and time.monotonic() < self.next_s:
+            if timeout_s < self.next_s - time.monotonic():
+                time.sleep(timeout_s)
+                raise DriverTimeoutError("none yet")
+            time.sleep(max(self.next_s - time.monotonic(), 0.0))
+        if self.count % 4 == 0:
+            self.next_s = time.monotonic() + 0.04
+        self.count += 1
+        frame = super().read(timeout_s)
+        frame.t_host_ns = time.monotonic_ns()
+        return frame
+
+
+def test_frames_wait_for_no_pause_and_are_not_lost_with_their_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = make_recording(tmp_path / "motion.mcap", rate_hz=1000.0)
+    settings = config(tmp_path, replayed(recording, publish={"block_ms": 5.0}))
+    Runtime(tmp_path).config.write_text(settings.model_dump_json(), encoding="utf-8")
+    monkeypatch.setattr("service.worker.worker.configure", lambda level: None)
+    monkeypatch.setattr("service.acquisition.process.make_driver", lambda arm, model: _Lots(recording, speed="max"))
+    worker = Worker("acquisition", "axis", tmp_path)
+    acquisition = Acquisition(worker)
+    acquisition.state, acquisition.info = "running", replace(acquisition.info, lossless=False)
+    listener = worker.context.socket(zmq.SUB)
+    try:
+        listener.subscribe(b"axis/frame")
+        listener.connect(Runtime(tmp_path).frames("axis"))
+        assert acquisition.socket.poll(10_000)
+        with pytest.raises(DriverError, match="it failed"):
+            acquisition.run()
+        acquisition.close()
+        got: list[list[int]] = []
+        while sum(map(len, got)) < 10:
+            assert listener.poll(10_000)
+            got.append([decode(one).envelope.seq for one in messages_of(listener.recv_multipart())])
+        assert [seq for seqs in got for seq in seqs] == list(range(10))
+        assert {3, 7, 9} <= {seqs[-1] for seqs in got}  # none waits for the next four
+        assert acquisition.timeouts == 0
+    finally:
         worker.context.destroy(linger=0)

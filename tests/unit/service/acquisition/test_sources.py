@@ -222,6 +222,7 @@ def test_an_unusable_file_is_not_forgotten_by_the_next_start() -> None:
     rest = [*NAMES[:2], *NAMES[3:]]
     for wanted, away, confirmed in (([], 2, []), (list(NAMES), 2, rest), (rest, 9, []), (list(NAMES), 9, [NAMES[2]])):
         drives = ReturnedDrives(TX40, lambda *_, **__: None, kept)
+        assert drives.confirm({"arm": "a"})["confirmed"] == []  # nobody has seen where they stand
         drives.marked(JointFrame(1, 1, 1, q=np.zeros(6), valid=np.arange(6) != away))
         with pytest.raises(ControlError, match=r"(is damaged|an earlier start): .* call confirm_positions"):
             drives.settled(1, 10**9)

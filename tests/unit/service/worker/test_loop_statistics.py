@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.acquisition.process import pace_of
+from service.acquisition.sources import pace_of
 from service.config.load import ArmConfig
 from service.worker import worker as process
 from service.worker.loop_statistics import LATENCY_NS, Durations, LoopStatistics
