@@ -180,8 +180,8 @@ def check_urdf(found: ModelFile, folder: Path, seed: int = 0) -> tuple[np.ndarra
 
     effects = joint_effects(model, found.base, phi)
     assert loaded.dynamics is not None
-    np.testing.assert_allclose(loaded.dynamics.viscous, np.maximum(effects.viscous, 0.0), rtol=1e-12)
-    np.testing.assert_allclose(loaded.dynamics.coulomb, np.maximum(effects.coulomb, 0.0), rtol=1e-12)
+    np.testing.assert_allclose(loaded.dynamics.viscous, np.maximum(effects.viscous, 0.0), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(loaded.dynamics.coulomb, np.maximum(effects.coulomb, 0.0), rtol=1e-12, atol=1e-12)
     negative = np.count_nonzero(effects.viscous < 0.0) + np.count_nonzero(effects.coulomb < 0.0)
     assert sum("friction is -" in warning for warning in warnings) == negative
     return np.asarray(loaded.inertial), warnings
