@@ -94,9 +94,10 @@ def make_runtime(config: Config) -> Runtime:
 
 def _end_processes(runtime: Path) -> None:
     """Wait for the processes of a killed daemon to end in order, and kill those that stand still or hang."""
-    words, began, left = {ENTRY.encode(), os.fsencode(runtime)}, time.monotonic(), True
-    while left and (waited_s := time.monotonic() - began) < 2.0 * LEFT_S:  # one that waits for a disk cannot be killed
-        left = False
+    words, began, left, last = {ENTRY.encode(), os.fsencode(runtime)}, time.monotonic(), True, False
+    while left and not last:
+        waited_s = time.monotonic() - began
+        left, last = False, waited_s >= 2.0 * LEFT_S  # one that waits for a disk cannot be killed
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it has gone, or is another user's
                 if words <= set((entry / "cmdline").read_bytes().split(b"\0")):
