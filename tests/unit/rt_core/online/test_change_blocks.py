@@ -111,8 +111,9 @@ def test_the_other_joints_do_not_matter_for_friction() -> None:
     watched, arm = detector(), Arm()
     watch(watched, arm, 60.0)
     arm.coefficients[0, FRICTION] = 0.3
-    told = watch(watched, arm, 20.0)
-    assert kinds(told) == ["change", "friction_changed"]
+    early = watch(watched, arm, 11.0)
+    told = early + watch(watched, arm, 9.0)
+    assert (kinds(early), kinds(told)) == (["change"], ["change", "friction_changed"])
     assert told[1].data["joints"] == ["joint_1"]
     moved = {p["name"]: p for p in told[1].data["parameters"]}
     assert moved.keys() == {"fv1", "fc1"}
@@ -130,8 +131,10 @@ def test_a_sensor_fails_and_recovers() -> None:
     watched, arm = detector(), Arm()
     watch(watched, arm, 60.0)
     arm.coefficients[1, GAIN] = -1.0  # as if its cable were off
-    told = watch(watched, arm, 20.0)
-    assert kinds(told) == ["change", "sensor_fault"]
+    early, told = watch(watched, arm, 11.0), watch(watched, arm, 9.0)
+    assert kinds(early) == ["change"]  # the cause may be one that no hypothesis describes
+    assert kinds(told) == ["sensor_fault"]
+    told = early + told
     assert (told[1].data["cause"], told[1].data["joints"]) == ("sensor_gain", ["joint_2"])
     assert told[1].data["change"] == pytest.approx(-1.0, abs=0.2)
     assert watched.report()["sensor_faults"] == ["joint_2"]
