@@ -82,7 +82,7 @@ class TrajectoryFollower:
         self.position = self._before = np.zeros(model.n)  # commanded last, and before that
         self._model, self._sha256, self._limits, self._state = model, sha256, limits, state
         self._period_s, self._lead_s, self._pace, self._bounds = period_s, lead_s, pace, bounds
-        self._max_lost = bridged_cycles(period_s, bridged, lead_s)
+        self._max_lost = self._room = bridged_cycles(period_s, bridged, lead_s)  # cycles; what a stop has left of them
         self._checks: Iterator[None] | None = None
         self._rejoin = TrajectoryRejoin(model.n, period_s)
         self._settle_until_s: float | None = None
@@ -144,7 +144,7 @@ class TrajectoryFollower:
             run.outcome, run.reason = "refused", str(error)
         else:
             run.outcome = "moving"
-            self._before = self.position
+            self._before, self._room = self.position, self._max_lost
 
     # ------------------------------------------------------------ while the drives hold
 
@@ -224,6 +224,11 @@ class TrajectoryFollower:
         run = self.run
         assert run is not None
         step = self.position - self._before
+        if reached is not None and lost < self._room:  # drives may have missed a change of speed: brake from the higher
+            most, pace = self._limits.acceleration * self._period_s**2, (reached - self.position) / lost
+            step = np.where(np.abs(pace) > np.abs(step), np.clip(pace, step - most, step + most), step)
+        if self._state.phase == "stopping":  # a stop must not take longer and longer
+            self._room -= 1 + lost
         ahead = self.position + lost * step
         if self._bounds is not None:  # as in the driver; only a stop comes there, which ends there
             ahead = np.clip(ahead, self._bounds.lower, self._bounds.upper)

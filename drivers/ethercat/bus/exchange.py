@@ -16,6 +16,9 @@ from rt_core.types import BoolArray
 _DISTRUST_AFTER = 12
 _DISTRUSTED = 3
 _MAX_WAIT_NS = 25_000_000
+#: Time from the decision to send to the frame's passing the slaves. A frame that may pass them on either side of SYNC0
+#: waits for it: otherwise the drives may take its set positions a cycle later than these were extrapolated to.
+_ON_ITS_WAY_NS = 150_000
 #: Time without an answer after which the bus counts as silent.
 SILENCE_NS = 200_000_000
 
@@ -33,6 +36,8 @@ class Exchange:
         self._bus = bus
         self._positions = config.positions
         self._timeout_ns = config.answer_timeout_ns
+        ahead_ns = config.shift_ns or config.cycle_ns // 2  # of SYNC0, at the deadline
+        self._on_its_way_ns = min(_ON_ITS_WAY_NS, ahead_ns // 2)
         self.clock = BusClock(config.cycle_ns, config.shift_ns)
         self.has_dc = config.dc
         self.index = 0
@@ -78,13 +83,20 @@ class Exchange:
         return clock.deadline_ns(index)
 
     def wait(self, limit_ns: int) -> bool:
-        """Sleep to the next deadline, or to `limit_ns` if that is earlier; return False then."""
+        """Sleep to the next deadline, or to `limit_ns` if that is earlier; return False then.
+
+        A process that wakes shortly before SYNC0 waits for that, too.
+        """
         deadline_ns = self.deadline_ns()
         if deadline_ns > limit_ns:
             sleep_until(limit_ns)
             return False
         sleep_until(deadline_ns)
-        self.histograms["lateness"].add(now_ns() - deadline_ns)
+        woke_ns = now_ns()
+        self.histograms["lateness"].add(woke_ns - deadline_ns)
+        left_ns = (self.clock.shift_ns - self.clock.to_dc(woke_ns)) % self.clock.cycle_ns
+        if self.has_dc and left_ns < self._on_its_way_ns:
+            sleep_until(woke_ns + left_ns + 1)
         return True
 
     def run(self, images: Sequence[bytes]) -> int:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,15 @@ from rt_core.types import FloatArray
 
 #: Time for which invalid inputs are bridged, and duration of each level of a fault reset [s].
 _BRIDGED_S = 0.02
+
+
+class _Ahead(NamedTuple):
+    """Set position (n,) sent instead of the commanded one, `late` cycles after it, and its speed (n,) [rad a cycle]."""
+
+    late: int
+    position: FloatArray
+    speed: FloatArray
+    counts: list[int]
 
 
 class DriveGroup:
@@ -43,7 +52,8 @@ class DriveGroup:
         self.failure = ""
         self._commanded_at: int | None = None  # cycle before that of the set position
         self._step: FloatArray | None = None  # of the commanded position in one cycle
-        self._ahead: tuple[int, FloatArray, list[int]] | None = None  # cycles, position sent instead, its counts
+        self._pace: FloatArray | None = None  # the step before, with which drives go on that the last has not reached
+        self._ahead: _Ahead | None = None
         self._answered = False  # a cycle was answered since the last command
         self._controlwords = [0] * n
         self.images = data.idle_images
@@ -117,7 +127,8 @@ class DriveGroup:
             self._check_position(wanted, cycle)
             self._targets = self._scaling.position_counts(wanted)
             if self.setpoint is not None and self._commanded_at is not None and cycle > self._commanded_at:
-                self._step = (wanted - self.setpoint) / (cycle - self._commanded_at)
+                step = (wanted - self.setpoint) / (cycle - self._commanded_at)
+                self._pace, self._step = step if self._step is None else self._step, step
             self.setpoint = wanted.copy()
             self._ahead = None
         elif mode == "csv":
@@ -173,8 +184,8 @@ class DriveGroup:
         if not self.enabled:
             self._follow()
         elif self._ahead is not None:  # the drives are where they were sent
-            cycles, self.setpoint, self._targets = self._ahead
-            self._commanded_at = None if self._commanded_at is None else self._commanded_at + cycles
+            late, self.setpoint, self._step, self._targets = self._ahead
+            self._commanded_at = None if self._commanded_at is None else self._commanded_at + late
             self._ahead = None
         self._answered = True
         self._controlwords = controlwords
@@ -191,25 +202,30 @@ class DriveGroup:
     def images_at(self, cycle: int) -> list[bytes]:
         """Return the outputs for cycle number `cycle`; if the loop is late, with extrapolated set positions.
 
-        After the cycles that the drives bridge they hold, and so does the set position.
+        The drives have gone on at the speed that they know, which is that before the set position that was late, and
+        make its step now. After the cycles that they bridge they hold, and so does the set position.
         """
         if self._answered or not self.enabled:
             return self.images
-        if self._commanded_at is None or self._step is None or self.setpoint is None:
+        if self._commanded_at is None or self._step is None or self._pace is None or self.setpoint is None:
             return self.images
         late, bridged = cycle - self._commanded_at - 1, self._config.bridge_cycles
-        if late > bridged:  # they hold, counted from the set position before the last, which was late
-            late = bridged - 1
-        if late <= 0:
+        if late <= 0 or not bridged:
             return self.images
-        wanted = np.clip(self.setpoint + late * self._step, self._low, self._high)
-        self._ahead = late, wanted, self._scaling.position_counts(wanted)
-        return self._data.encode(self._controlwords, self._ahead[2])
+        if late <= bridged:
+            wanted = self.setpoint + late * self._pace
+            speed = (self._step + late * self._pace) / (1 + late)  # as the drives count it
+        else:  # they hold, without the step that was late
+            wanted = self.setpoint - self._step + bridged * self._pace
+            speed = np.zeros_like(self._step)
+        wanted = np.clip(wanted, self._low, self._high)
+        self._ahead = _Ahead(late, wanted, speed, self._scaling.position_counts(wanted))
+        return self._data.encode(self._controlwords, self._ahead.counts)
 
     @property
     def sent_setpoint(self) -> FloatArray | None:
         """Set position sent last: `setpoint`, or its extrapolation."""
-        return self.setpoint if self._ahead is None else self._ahead[1]
+        return self.setpoint if self._ahead is None else self._ahead.position
 
     def _stop_others(self) -> None:
         if self._enabling_until_ns is not None:
@@ -240,7 +256,7 @@ class DriveGroup:
 
     def _follow(self) -> None:
         """Set targets to the actual positions, except of drives that already hold while others are switched on."""
-        self._commanded_at = self._step = self._ahead = None
+        self._commanded_at = self._step = self._pace = self._ahead = None
         if self._config.mode == "csp":
             here = self._data.position_counts
             self._targets = [

@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivers.ethercat.bus import exchange as exchange_module
 from drivers.ethercat.bus._clock import BusClock
 from drivers.ethercat.bus._sockets import FrameSockets, open_sockets
 from drivers.ethercat.bus.al_status import INIT, OP, SAFEOP, AlStatus
+from drivers.ethercat.bus.bus import Bus as PysoemBus
 from drivers.ethercat.bus.cycle import CycleCounter, next_cycle
-from drivers.ethercat.bus.exchange import valid_joints
+from drivers.ethercat.bus.exchange import Exchange, valid_joints
 from drivers.timing import Histogram, sleep_until
+from tests.lab.ethercat.configs import make_config
 
 CYCLE, SHIFT = 1_000_000, 500_000
 DC_START = 848_000_000_000_000_123
@@ -39,6 +42,37 @@ def test_late_cycles_are_skipped_onto_the_grid(last: int, late_ns: int) -> None:
     else:  # the first one still to come
         assert its_deadline > deadline + late_ns
         assert its_deadline - (deadline + late_ns) <= CYCLE
+
+
+@pytest.mark.parametrize("late_us", [None, 0, 300, 400, 700])
+@pytest.mark.parametrize(
+    ("shift_us", "least_ns"), [(500.0, 150_000), (0.0, 150_000), (700.0, 150_000), (100.0, 50_000)]
+)
+def test_no_frame_is_sent_shortly_before_sync0_and_none_waits_for_long(
+    monkeypatch: pytest.MonkeyPatch, shift_us: float, least_ns: int, late_us: int | None
+) -> None:
+    """However late the process wakes, at random or always: it may pass the drives in this cycle or in the next."""
+    rng, begun_ns, frames = np.random.default_rng(1), 10**12, 300
+    now_ns = deadline_ns = begun_ns
+
+    def oversleep(until_ns: int) -> None:
+        nonlocal now_ns
+        late_ns = int(rng.integers(0, 3 * CYCLE) * rng.integers(0, 2)) if late_us is None else 1000 * late_us
+        now_ns = max(now_ns, until_ns) + (late_ns if until_ns == deadline_ns else 0)
+
+    monkeypatch.setattr(exchange_module, "now_ns", lambda: now_ns)
+    monkeypatch.setattr(exchange_module, "sleep_until", oversleep)
+    made = Exchange(PysoemBus("none"), make_config(1, sync0_shift_us=shift_us))
+    made.start(has_dc=True)
+    made.clock.start(now_ns, now_ns)
+    made.index = made.due
+    for _ in range(frames):
+        deadline_ns = made.deadline_ns()
+        assert made.wait(10**18)
+        assert (made.clock.shift_ns - now_ns) % CYCLE >= least_ns
+        assert made.due > made.index  # each frame is for a cycle of its own
+        made.index = made.due
+    assert now_ns - begun_ns <= (2 if late_us else 1) * (frames + 1) * CYCLE or late_us is None
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 5)), max_size=200))

@@ -1,10 +1,13 @@
 """Frames that are lost while an arm moves, on drives that hold, extrapolate, or are sent set positions ahead."""
 
+import struct
 from collections import deque
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from drivers.driver import CommandRefusedError
 from drivers.frame import JointFrame
@@ -16,6 +19,8 @@ from service.motion._motion_controller import MotionController
 from service.motion._safety_limits import CommandBounds, safety_limits
 from service.motion.trajectory_run import Run
 from tests.lab.daemon.motion_bench import ACCELERATION, MODEL, PERIOD_S, ROBOT, START, N, trajectory
+from tests.lab.ethercat.configs import make_config
+from tests.lab.ethercat.drives import DISABLED, ENABLED, READY, SWITCHED_ON, controlwords, group_of, sent
 
 #: Speed from which a joint brakes within a cycle, or within what counts as reached: a share of 1e-5 of its range.
 RANGE = np.array([joint.upper - joint.lower for joint in MODEL.joints])
@@ -114,11 +119,12 @@ class Rig:
     def run(self, into: int = 300) -> None:
         """Arm and run until so many cycles into the trajectory."""
         self.controller.arm("a", self.now, 60.0, self.drives)
-        self.turn()
+        while self.phase == "arming":
+            self.turn()
         self.turn()
         self.controller.start(trajectory(), "a", self.now, periods=1, hold=False, name="x", changed=False)
         run = self.current
-        while run.outcome != "refused" and (self.phase != "running" or run.cycle < run.start + into):
+        while run.outcome != "refused" and (self.phase == "armed" or run.cycle < run.start + into):
             self.turn()
         self.begun = len(self.drives.played)
 
@@ -345,3 +351,101 @@ def test_with_a_long_lead_what_is_measured_switches_off_at_once(lead: int, phase
     assert rig.phase == phase
     assert rig.drives.enabled is (phase == "stopping")
     assert "temperature" in rig.controller.state.reason
+
+
+#: Drives of `GroupedDrives`: a count [rad], and the statusword after a controlword.
+UNIT, WALK = 2.0 * np.pi / (1_048_576 * 101.0), {0x06: READY, 0x07: SWITCHED_ON, 0x0F: ENABLED}
+
+
+class GroupedDrives(Drives):
+    """Drives behind a `DriveGroup`; they go on by themselves at the speed of the last two set positions.
+
+    `fates` are those of the cycles before the next frame: the loop is "late" and sends none, or one is lost on its way
+    "out" to the drives or "back".
+    """
+
+    def __init__(self, bridged: int) -> None:
+        super().__init__(bridged, 0, None)
+        self._group, self._data = group_of(make_config(N, bridge_cycles=bridged))
+        self._pace, self._since = np.zeros(N), 0
+        self._words = [DISABLED] * N
+        self.fates: list[str] = []
+
+    def enable(self) -> None:
+        self._group.enable(0)
+
+    def disable(self) -> None:
+        super().disable()
+        self._group.disable()
+
+    def command(self, target: FloatArray) -> None:
+        self._group.command(target, self._index)
+
+    def cycle(self, seq: int, late: int) -> JointFrame:
+        for index, fate in enumerate([*self.fates, ""], seq - late):
+            images = [] if fate == "late" else self._group.images_at(index)
+            arrives = fate in ("", "back")
+            if arrives:
+                self._words = [WALK.get(word, DISABLED) for word in controlwords(images)]
+            self._play(sent(images) if arrives else None)
+        self.fates, self._index, frame = [], seq, JointFrame(seq, 0, 0)
+        frame.setpoint = self._group.sent_setpoint
+        counts = np.rint(self.played[-1] / UNIT).astype(int)
+        rows = zip(self._words, counts, strict=True)
+        frame.q = self._data.decode([struct.pack("<HiihhH", word, at, 0, 0, 0, 0) for word, at in rows])["q"]
+        self._group.step(0, None)
+        self.enabled = self._group.enabled
+        return frame
+
+    def _play(self, target: FloatArray | None) -> None:
+        self._since += 1
+        if target is None:
+            go_on = self._since <= self._bridged
+            self.played.append(self.played[-1] + (self._pace if go_on else 0.0))
+        else:
+            self._pace, self._since, self._last = (target - self._last) / self._since, 0, target
+            self.played.append(target)
+
+
+@pytest.mark.parametrize(("fates", "most"), [(("late",), 1.06), (("late", "out", "back"), 2.06)])
+@settings(max_examples=6)
+@given(st.integers(0, 2**32 - 1))
+def test_every_stop_keeps_the_limits_at_the_drives(fates: tuple[str, ...], most: float, seed: int) -> None:
+    """On the approach, in a run, on the way back to it, at its end, or asked for twice; what is late or lost is apart.
+
+    Nobody knows which frames without an answer have arrived: of many in a stop some add the limit once more.
+    """
+    rng = np.random.default_rng(seed)
+    rig, drives, apart = Rig(bridged=8), GroupedDrives(8), 0
+    rig.drives = drives
+    rig.run(int(rng.integers(-400, 1999)))
+    for turn in range(10_000):
+        apart += 1
+        if apart > 3 and rng.random() < 0.15:
+            fate, apart = rng.choice(fates), 0
+            drives.fates = ["late"] * int(rng.integers(1, 9)) if fate == "late" else [fate]
+        rig.turn(len(drives.fates))
+        if rng.random() > 0.98 and turn > 3:
+            rig.stop()
+        if rig.phase == "disarmed":
+            break
+    assert rig.phase == "disarmed"
+    assert drives.rested
+    assert rig.accelerations().max() <= most  # drives count in whole numbers
+
+
+@pytest.mark.parametrize("late", [1, 3, 8])
+def test_a_stop_of_a_loop_that_is_always_late_comes_to_rest(late: int) -> None:
+    """It brakes once for each frame, so it takes as many times its room."""
+    rig, drives = Rig(bridged=8), GroupedDrives(8)
+    rig.drives = drives
+    rig.run(700)
+    here, speed = drives.played[-1], (drives.played[-1] - drives.played[-2]) / PERIOD_S
+    rig.stop()
+    while rig.phase == "stopping":
+        drives.fates = ["late"] * late
+        rig.turn(late)
+    room = np.abs(stopping_distance(rig.controller.limits, PERIOD_S, speed)) + late * PERIOD_S * np.abs(speed)
+    assert drives.rested
+    assert (np.abs(drives.played[-1] - here) <= 1.6 * (1 + late) * room + 1e-4).all()
+    assert rig.accelerations().max() <= 1.06 * (1 + late)
