@@ -196,6 +196,14 @@ def _dropouts(d: Data) -> None:
     d.tau[d.at :][d.rng.random((d.t.size - d.at, d.tau.shape[1])) < 0.1] = 0.0
 
 
+def _position_dropouts(d: Data) -> None:
+    d.q[d.at :, d.joint][d.rng.random(d.t.size - d.at) < 0.01] = 0.0
+
+
+def _position_stuck(d: Data) -> None:
+    d.q[d.at :, d.joint] = d.q[d.at, d.joint]
+
+
 def _degrees(d: Data) -> None:
     d.q[d.at :] = np.degrees(d.q[d.at :])
 
@@ -230,6 +238,8 @@ FAULTS = (
     Fault("torque coarse", "usable", _coarse),
     Fault("torque stuck", "wrong", _stuck, causes=_SENSOR),
     Fault("torque dropouts", "wrong", _dropouts),
+    Fault("position dropouts", "wrong", _position_dropouts),
+    Fault("position stuck", "wrong", _position_stuck),
     Fault("degrees", "usable", _degrees),
     Fault("torque x 1000", "usable", _scale("tau", 1000.0, every=True)),
     Fault("20 % lost", "usable", _lose(0.2)),

@@ -13,9 +13,13 @@ Real recordings are taken from THETAD_DATA where that is set.
 Parts of a run (`--from`, `--count`) are merged into one table.  The exit code is 1 if more than 1 % are wrong.
 """
 
+import os
+
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
 import argparse
 import json
-import os
 import sys
 import time
 from collections import defaultdict

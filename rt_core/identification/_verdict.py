@@ -12,7 +12,14 @@ import numpy as np
 from rt_core.channels import clipped_samples, dropped_samples
 from rt_core.identification._plausibility import SIGNIFICANT, Plausibility
 from rt_core.identification.diagnostics.alternatives import STANDARD_GRAVITY
-from rt_core.identification.diagnostics.diagnosis import NEAR_NOISE, WELL_EXPLAINED, Diagnosis, Finding
+from rt_core.identification.diagnostics.diagnosis import (
+    ALTERNATIVE_LEFT,
+    CERTAIN,
+    NEAR_NOISE,
+    WELL_EXPLAINED,
+    Diagnosis,
+    Finding,
+)
 from rt_core.identification.diagnostics.forms import FORMS
 from rt_core.identification.estimate import Estimate
 from rt_core.identification.preprocess import Signals
@@ -304,7 +311,10 @@ def finding_text(finding: Finding, model: RobotModel) -> str:
     if finding.gravity is not None:
         return _gravity_text(finding.gravity, finding, model, left) + finding.text
     if finding.text:
-        return f"{finding.text} explain the torque: {left}; check the mapping"
+        does = "explain the torque"
+        if finding.left > ALTERNATIVE_LEFT and finding.z > CERTAIN:
+            does = f"fit better by {finding.z:.0f} standard deviations"
+        return f"{finding.text} {does}: {left}; check the mapping"
     if finding.kind in FORMS:
         form = "friction has another form than the model's" if finding.kind == "friction" else "gear seems to yield"
         return f"{name}its {form}; {left}: the intervals allow for it"

@@ -52,13 +52,15 @@ _GENERAL = (1.0, -2.0, -9.0)  # parallel to no axis of an arm: with it all param
 class Alternative:
     """One explanation, `text` for people, with what it leaves.
 
-    `left` is relative to the model as it is; `sigma` (n,) are the residual standard deviations of the joints.
+    `left` is relative to the model as it is; `sigma` (n,) are the residual standard deviations of the joints; `z` is by
+    how many deviations between blocks of time the likelihood is larger (Vuong 1989), NaN where it was not tested.
     """
 
     kind: str
     text: str
     left: float
     sigma: FloatArray
+    z: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -235,9 +237,7 @@ def fit_gravity(
 
     def ahead(one: _Tried, two: _Tried) -> float:
         """Return by how many deviations between blocks the likelihood of `one` is larger than that of `two`."""
-        gain = likelihood(*one) - likelihood(*two)
-        scatter = float(gain.std(ddof=1)) / np.sqrt(gain.size) if gain.size > 1 else np.inf
-        return float(gain.mean()) / scatter if scatter > 0.0 else 0.0
+        return deviations(likelihood(*one) - likelihood(*two))
 
     filed = np.zeros(links.size)
     if model.inertial is not None:
@@ -367,41 +367,73 @@ def position_alternatives(
     if layout.has_load:
         layout = layout.take(np.flatnonzero(layout.law != LAW_LOAD))
 
-    def level(counts: FloatArray, Y: FloatArray, target: FloatArray, use: BoolArray) -> tuple[FloatArray, float]:
-        grams = np.empty((n, Y.shape[1] + 1, Y.shape[1] + 1))
-        for j in range(n):
-            X = np.concatenate((Y[j], target[None, :, j]))[:, use[:, j]]
-            grams[j] = X @ X.T
-        _, spread, found = Profile(counts, sigma).fit(grams)
-        return spread, found - _level_of(grams[:, -1, -1], counts)
-
     def rough(trial: _PositionTrial) -> float:
         Y = regressor_columns(
             model, layout, q[:, trial.order] * trial.sign, dq[:, trial.order] * trial.sign,
             ddq[:, trial.order] * trial.sign, temperature=temperature,
         )  # fmt: skip
         target = tau[:, trial.order] * trial.sign if trial.torque else tau
-        return level(np.full(n, float(keep.size)), Y, target, np.ones(target.shape, dtype=bool))[1]
+        parts, counts = _grams(Y, target, np.ones(target.shape, dtype=bool), 1)
+        return float(_BlockLikelihood(parts, counts, sigma).mean)
 
-    def exact(trial: _PositionTrial) -> tuple[FloatArray, float]:
+    def exact(trial: _PositionTrial) -> _BlockLikelihood:
         pieces = []
         for piece in signals.pieces:
             q, dq, ddq, tau = (x[:, trial.order] * trial.sign for x in (piece.q, piece.dq, piece.ddq, piece.tau))
             pieces.append(replace(piece, q=q, dq=dq, ddq=ddq, tau=tau if trial.torque else piece.tau))
         moved = replace(signals, pieces=tuple(pieces))
         built = build_rows(model, base, moved, settings, slow=rows.slow, every=every).select(start_s, stop_s)
-        spread, found = level(built.use.sum(axis=0).astype(np.float64), built.Y, built.tau, built.use)
-        recorded = np.empty(n)
-        recorded[np.asarray(trial.order) if trial.torque else np.arange(n)] = spread
-        return recorded, found
+        return _BlockLikelihood(*_grams(built.Y, built.tau, built.use, BLOCKS), sigma)
 
     straight = list(range(n))
-    own = exact(_PositionTrial(straight, np.ones(n), False, ""))[1]
+    own = exact(_PositionTrial(straight, np.ones(n), False, ""))
     found: list[Alternative] = []
     for trial in sorted(_position_trials([joint.name for joint in model.joints]), key=rough)[:_CONFIRMED]:
-        spread, value = exact(trial)
-        found.append(Alternative("positions", trial.text, float(np.exp(value - own)), spread))
+        tried = exact(trial)
+        spread = np.empty(n)
+        spread[np.asarray(trial.order) if trial.torque else np.arange(n)] = tried.sigma
+        gain = own.blocks - tried.blocks
+        found.append(
+            Alternative("positions", trial.text, float(np.exp(tried.mean - own.mean)), spread, deviations(gain))
+        )
     return sorted(found, key=lambda a: a.left)
+
+
+def deviations(gain: FloatArray) -> float:
+    """Return the mean of what blocks of time gain over its standard deviation: Student's t where it is none."""
+    scatter = float(gain.std(ddof=1)) / np.sqrt(gain.size) if gain.size > 1 else np.inf
+    return float(gain.mean()) / scatter if scatter > 0.0 else 0.0
+
+
+def _grams(Y: FloatArray, target: FloatArray, use: BoolArray, blocks: int) -> tuple[FloatArray, FloatArray]:
+    """Return Gram matrices of `[Y target]` (B, n, p + 1, p + 1) in blocks of time, and the rows in each (B, n)."""
+    edges = np.linspace(0, len(target), min(blocks, len(target)) + 1).astype(np.int64)
+    n, width = target.shape[1], Y.shape[1] + 1
+    parts = np.empty((edges.size - 1, n, width, width))
+    for b, (first, last) in enumerate(pairwise(edges)):
+        for j in range(n):
+            X = np.concatenate((Y[j, :, first:last], target[None, first:last, j]))[:, use[first:last, j]]
+            parts[b, j] = X @ X.T
+    return parts, np.array([use[first:last].sum(axis=0) for first, last in pairwise(edges)], dtype=np.float64)
+
+
+class _BlockLikelihood:
+    """Fit to Gram matrices of blocks, and its negative logarithmic likelihood per row relative to that of the torque.
+
+    `blocks` (B,) is that of each block, `mean` that of all, `sigma` (n,) the residual standard deviations.
+    """
+
+    def __init__(self, parts: FloatArray, counts: FloatArray, sigma: FloatArray) -> None:
+        grams, rows = parts.sum(axis=0), counts.sum(axis=0)
+        x, self.sigma, level = Profile(rows, sigma).fit(grams)
+        self.mean = level - _level_of(grams[:, -1, -1], rows)
+        e = np.append(-x, 1.0)
+        live = (rows > 0) & (grams[:, -1, -1] > 0.0)
+        size = np.sqrt(grams[live, -1, -1] / rows[live])
+        squares = np.einsum("i,bjik,k->bj", e, parts[:, live], e)
+        n = counts[:, live]
+        each = n * np.log(self.sigma[live] / size) + 0.5 * (squares / self.sigma[live] ** 2 - n)
+        self.blocks = each.sum(axis=1) / np.maximum(n.sum(axis=1), 1.0)
 
 
 @dataclass(frozen=True)
