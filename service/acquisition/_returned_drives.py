@@ -58,6 +58,11 @@ class ReturnedDrives:
         """Names of the joints that are not confirmed."""
         return [self._joints[j].name for j in np.flatnonzero(self._unconfirmed)]
 
+    @property
+    def unknown_names(self) -> list[str]:
+        """Names of the joints of which nobody knew at some start where they had stood."""
+        return [self._joints[j].name for j in np.flatnonzero(self._unknown)]
+
     def settled(self, now_ns: int, within_ns: int) -> bool:
         """Return whether it is known of all joints that they came back where they stood, or of one that it did not.
 
@@ -65,7 +70,8 @@ class ReturnedDrives:
         """
         if self._unknown.any():
             reason = self._unusable or "where joints stood was unknown at an earlier start"
-            raise ControlError("unavailable", f"{reason}: compare q with the arm, and call confirm_positions")
+            todo = "compare q with the arm, then `thetad control confirm_positions`"
+            raise ControlError("unavailable", f"{reason}: {todo}")
         known = self._whole or bool(self._unconfirmed.any())
         if not known and self._since_ns and now_ns >= self._since_ns + within_ns:
             raise ControlError("unavailable", f"where all joints stand was not known within {within_ns * 1e-9:g} s")
@@ -142,7 +148,7 @@ class ReturnedDrives:
 
         def handle(args: dict[str, Any]) -> Mapping[str, Any] | None:
             if names := ", ".join(self.names):
-                todo = "compare q with the arm, put the encoder right, or call confirm_positions"
+                todo = "compare q with the arm, put the encoder right, or `thetad control confirm_positions`"
                 raise ControlError("unavailable", f"{verb}: {names} came back elsewhere than it stood: {todo}")
             if self._comparing:
                 raise ControlError("unavailable", f"{verb}: not known yet where joints stand, try again in a second")

@@ -34,6 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{where}: nothing is learned meanwhile")
         for joint in process["info"].get("unconfirmed", ()):
             print(f"{process['arm']}: {joint} came back elsewhere than it stood: see `thetad events`")
+        if unknown := ", ".join(process["info"].get("unknown", ())):
+            todo = "compare q with the arm, then `thetad control confirm_positions`"
+            print(f"{process['arm']}: not known where {unknown} stood before a start: {todo}")
     for name, endpoint in daemon["endpoints"].items():
         print(f"{name:10} {endpoint}")
     return code

@@ -207,6 +207,9 @@ def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: 
     keeper.note([(None, 1.0)] * 6, 0, last=True)
     keeper._pool.submit(int).result()
     assert run(0.0) == list(NAMES)  # nobody knows where they stood: they do not confirm themselves
+    keeper.note([(0.0, 5.0)] * 6, 0, last=True)
+    keeper._pool.submit(int).result()
+    assert "holds no positions" in str(load_positions(path, "owner", 6, LOG))
     (tmp_path / "positions.state.new").mkdir()
     kept = path.read_bytes()
     with structlog.testing.capture_logs() as logs:
@@ -224,9 +227,10 @@ def test_an_unusable_file_is_not_forgotten_by_the_next_start() -> None:
         drives = ReturnedDrives(TX40, lambda *_, **__: None, kept)
         assert drives.confirm({"arm": "a"})["confirmed"] == []  # nobody has seen where they stand
         drives.marked(JointFrame(1, 1, 1, q=np.zeros(6), valid=np.arange(6) != away))
-        with pytest.raises(ControlError, match=r"(is damaged|an earlier start): .* call confirm_positions"):
+        with pytest.raises(ControlError, match=r"(is damaged|an earlier start): .* `thetad control confirm_positions`"):
             drives.settled(1, 10**9)
         assert drives.confirm({"arm": "a", "joints": wanted})["confirmed"] == confirmed
+        assert not set(drives.unknown_names) & set(confirmed)
         kept = np.array(drives.stood(2), np.float64)
     assert not ReturnedDrives(TX40, lambda *_, **__: None, kept).settled(1, 10**9)
 
