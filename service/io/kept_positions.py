@@ -21,10 +21,9 @@ def load_positions(path: Path, owner: str, n: int, log: Log) -> FloatArray | str
     None if there is no file; the reason, also in the log, if it is damaged, or of another robot or other settings.
     """
     try:
-        stood = load_state(path, owner).get("stood")
-        right = isinstance(stood, np.ndarray) and stood.shape == (n, 2) and stood.dtype == np.float64
-        if right and np.isin(stood[:, 1], DOUBTS).all():
-            return np.asarray(stood)
+        stood = np.asarray(load_state(path, owner).get("stood"))
+        if stood.shape == (n, 2) and stood.dtype == np.float64 and np.isin(stood[:, 1], DOUBTS).all():
+            return stood
         reason = f"{path}: holds no positions of {n} joints"
     except FileNotFoundError:
         return None
