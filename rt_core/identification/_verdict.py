@@ -48,6 +48,7 @@ _NAMED = 8  # parameters listed in a reason
 _NO_SIGNAL = 0.05
 _AGAINST = -0.3  # cosine of torques that point against each other
 _NO_GRAVITY = 0.05  # a gravity vector below this share of standard gravity is none
+_SAME_DEG, _OTHER_SIZE = (2.0, 0.05)  # one along the robot file's, of a size that a clock off by so much gives
 
 
 @dataclass(frozen=True)
@@ -369,6 +370,13 @@ def _gravity_text(gravity: FloatArray, finding: Finding, model: RobotModel, left
         turned = np.degrees(np.arccos(np.clip(gravity @ given / (size * np.linalg.norm(given)), -1.0, 1.0)))
         spread = f" +- {np.degrees(float(np.max(finding.std))):.2g}" if finding.std.size else ""
         angle = f", {turned:.3g}{spread} deg from that of the robot file"
+        clock = float(np.sqrt(np.linalg.norm(given) / size)) - 1.0
+        if turned < _SAME_DEG and abs(clock) > _OTHER_SIZE:  # all that is not gravity has changed by one factor
+            rate = "fast" if clock > 0.0 else "slow"
+            return (
+                f"the time stamps seem to run {100 * abs(clock):.2g} % too {rate}: gravity of {size:.3g} m/s^2 "
+                f"explains the torque better: {left}; check the clock, the rate and the unit of time"
+            )
     return (
         f"gravity along ({shown}) m/s^2 in the base frame{angle}, explains the torque better: {left}; the mounting "
         "direction in the robot file does not fit this recording"

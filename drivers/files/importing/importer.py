@@ -14,6 +14,7 @@ from drivers.files.importing._data_files import open_data
 from drivers.files.importing._mapping import ImportFailedError, Mapping, MappingError, load_mapping, parse_mapping
 from drivers.files.importing.checks import (
     check_increasing,
+    check_measured_then,
     check_one_clock,
     fault_text,
     plausibility,
@@ -138,6 +139,8 @@ def load_data(
     check_increasing(t_ns, f"{path}: column {content.time.column!r}")
     check_one_clock(t_ns, f"{path}: column {content.time.column!r}")
     t = (t_ns - t_ns[0]) * 1e-9
+    if "q" in values:
+        check_measured_then(t, values["q"], f"{path}: column {content.time.column!r}")
     warnings = [*source.warnings, *channels.warnings]
     limits = None if robot is None else np.array([joint.velocity for joint in robot.model.joints])
     faults = _repair_positions(t, values, channels, limits, masking, warnings)

@@ -80,6 +80,7 @@ OWN_LEFT = 0.4
 _LINEAR_RAD = np.radians(15.0)
 _LINEAR_S = 0.1
 _LINEAR_SCALE = 0.5
+_CLOCK = (-0.5, 1.0)  # of a clock, whose estimate is refined from afar: half to twice the rate
 _ROUNDS = 6
 _REFINED = 3  # small errors that are refined on rows built anew
 _ENOUGH_ROWS = 5000  # of each joint, in comparisons that build rows anew
@@ -291,9 +292,9 @@ def _finding(r: AddedVariable, model: RobotModel, *, named: bool) -> Finding:
 
 
 def _linear(r: AddedVariable) -> bool:
-    """Return whether the estimate lies where the derivative describes the effect."""
+    """Return whether the estimate lies where the derivative describes the effect, or leads to it."""
     limit = {"rad": _LINEAR_RAD, "s": _LINEAR_S, "": _LINEAR_SCALE}.get(r.unit, np.inf)
-    return bool(np.linalg.norm(r.eta) <= limit)
+    return r.kind == "clock" or bool(np.linalg.norm(r.eta) <= limit)
 
 
 def _named(
@@ -351,7 +352,7 @@ def _refined(
     fit: Fit, signals: Signals, settings: SignalSettings, start_s: float, stop_s: float, best: AddedVariable
 ) -> AddedVariable | None:
     """Apply an error, build the rows anew and fit again, until the estimate settles; None if it does not."""
-    eta = best.eta
+    eta = np.clip(best.eta, *_CLOCK) if best.kind == "clock" else best.eta
     model = fit.model
     load = fit.theta if fit.base.layout.has_load else None
     every = _every(fit.rows)
@@ -378,7 +379,8 @@ def _refined(
         with np.errstate(divide="ignore", invalid="ignore"):
             z = float(np.sqrt(np.sum((eta / found.std) ** 2)))
         current = replace(best, eta=eta, std=found.std, z=z, left=left, sigma=solution.sigma)
-        eta = eta + step
+        eta = eta + step * (1.0 + eta if best.unit == "" else 1.0)  # of what is scaled already
+        eta = np.clip(eta, *_CLOCK) if best.kind == "clock" else eta
         if found.z < 1.0:
             return replace(current, eta=eta)  # the last step is within its deviation
         if not _linear(replace(best, eta=eta)):

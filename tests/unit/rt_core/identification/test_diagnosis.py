@@ -79,6 +79,8 @@ CASES: dict[str, tuple[Change, str]] = {
         "torque_late",
     ),
     "clock slow": (lambda m: columns(m, t=0.95 * m.t), "clock"),
+    "half the rate": (lambda m: columns(m, t=0.5 * m.t), "gravity"),
+    "another rate": (lambda m: columns(m, t=1.5 * m.t), "clock"),
     "torques swapped": (lambda m: columns(m, tau=m.tau[:, ORDER]), "torque_channels"),
     "torque turned": (lambda m: columns(m, tau=turned(m.tau, 1)), "torque_channels"),
     "positions swapped": (lambda m: columns(m, q=m.q[:, ORDER]), "positions"),
@@ -96,6 +98,7 @@ def test_the_cause_is_named_and_nothing_wrong_is_determined(recordings: list[Mot
         named = found.diagnosis.named
         assert named is not None, found.reasons
         assert named.kind == kind
+        assert "rate" not in case or "the time stamps seem to run 50 " in found.reasons[0]
 
 
 @pytest.mark.parametrize("exchanged", [True, False])

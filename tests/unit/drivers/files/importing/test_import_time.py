@@ -102,3 +102,19 @@ def test_two_clocks_in_one_file(tmp_path: Path) -> None:
     path = npz(tmp_path, t=np.where(np.arange(N) < 5, T, T + 1.7e9))
     with pytest.raises(DataError, match=r"jump by 1\.7e\+09 s at row 5 .* two clocks"):
         load_data(path, mapping(NPZ))
+
+
+@pytest.mark.parametrize("in_a_burst", [1, 4, 20])
+def test_stamps_of_arrival(tmp_path: Path, in_a_burst: int) -> None:
+    """Rows that arrive in bursts, and not those of a clock that scatters, or of times that are far from even."""
+    rows, step = np.arange(N), T[1] - T[0]
+    last = (rows // in_a_burst + 1) * in_a_burst - 1
+    arrived = last * step + 1e-5 * (rows % in_a_burst) + 0.2 * step * np.random.default_rng(1).random(N)
+    if in_a_burst > 1:
+        with pytest.raises(DataError, match=r"below a fifth of their mean .* in bursts, not when they were measured"):
+            load_data(npz(tmp_path, t=np.sort(arrived), dq=None), mapping(NPZ_NO_DQ))
+    else:
+        load_data(npz(tmp_path, t=np.sort(arrived), dq=None), mapping(NPZ_NO_DQ))
+        uneven = np.cumsum(np.where(rows % 4, 0.05, 1.0)) * step
+        q = np.stack([np.interp(uneven, T, x) for x in Q.T], axis=1)
+        load_data(npz(tmp_path, t=uneven, q=q, dq=None), mapping(NPZ_NO_DQ))
