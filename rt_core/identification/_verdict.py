@@ -115,7 +115,7 @@ def _rejections(evidence: Evidence) -> list[str]:
     bad.extend(_impossible(evidence))
     if bad and evidence.plausibility.mass_z < -SIGNIFICANT:
         bad.append(_indefinite(evidence))
-    if named is not None and named.kind in ("gravity", "torque_channels", "positions"):
+    if named is not None and named.kind in ("gravity", "torque_channels", "positions") and not _small(named):
         return [*reasons, finding_text(named, model), *bad]
     if bad and named is not None:
         bad.append(finding_text(named, model))
@@ -135,6 +135,11 @@ def _impossible(evidence: Evidence) -> list[str]:
         for j in evidence.plausibility.negative_coulomb
     ]
     return reasons + [_against_links(evidence.diagnosis)] * (evidence.diagnosis.gravity_against_links < _AGAINST)
+
+
+def _small(named: Finding) -> bool:
+    """Return whether it is named for its likelihood alone: joints whose torque is small beside what is left."""
+    return named.kind == "positions" and named.left > ALTERNATIVE_LEFT and named.z > CERTAIN
 
 
 def faults(evidence: Evidence) -> tuple[str, ...]:
@@ -313,7 +318,7 @@ def finding_text(finding: Finding, model: RobotModel) -> str:
         return _gravity_text(finding.gravity, finding, model, left) + finding.text
     if finding.text:
         does = "explain the torque"
-        if finding.left > ALTERNATIVE_LEFT and finding.z > CERTAIN:
+        if _small(finding):
             does = f"fit better by {finding.z:.0f} standard deviations"
         return f"{finding.text} {does}: {left}; check the mapping"
     if finding.kind in FORMS:

@@ -224,11 +224,11 @@ class TrajectoryFollower:
         run = self.run
         assert run is not None
         step = self.position - self._before
-        if reached is not None and lost < self._room:  # drives may have missed a change of speed: brake from the higher
-            most, pace = self._limits.acceleration * self._period_s**2, (reached - self.position) / lost
-            step = np.where(np.abs(pace) > np.abs(step), np.clip(pace, step - most, step + most), step)
-        if self._state.phase == "stopping":  # a stop must not take longer and longer
-            self._room -= 1 + lost
+        if self._state.phase == "stopping":
+            if reached is not None and lost <= self._room:  # drives may not know the last change of speed: undo it
+                most, before = self._limits.acceleration * self._period_s**2, (reached - self.position) / lost
+                step = np.where(np.abs(before) > np.abs(step), np.clip(before, step - most, step + most), step)
+            self._room -= 1 + lost  # a stop must not take longer and longer
         ahead = self.position + lost * step
         if self._bounds is not None:  # as in the driver; only a stop comes there, which ends there
             ahead = np.clip(ahead, self._bounds.lower, self._bounds.upper)

@@ -16,8 +16,8 @@ from rt_core.types import BoolArray
 _DISTRUST_AFTER = 12
 _DISTRUSTED = 3
 _MAX_WAIT_NS = 25_000_000
-#: Time from the decision to send to the frame's passing the slaves. A frame that may pass them on either side of SYNC0
-#: waits for it: otherwise the drives may take its set positions a cycle later than these were extrapolated to.
+#: So much later than usual a frame may pass the slaves. One that may pass them on either side of SYNC0 waits for it:
+#: otherwise the drives may take its set positions a cycle later than these were extrapolated to.
 _ON_ITS_WAY_NS = 150_000
 #: Time without an answer after which the bus counts as silent.
 SILENCE_NS = 200_000_000
@@ -94,10 +94,14 @@ class Exchange:
         sleep_until(deadline_ns)
         woke_ns = now_ns()
         self.histograms["lateness"].add(woke_ns - deadline_ns)
-        left_ns = (self.clock.shift_ns - self.clock.to_dc(woke_ns)) % self.clock.cycle_ns
-        if self.has_dc and left_ns < self._on_its_way_ns:
+        while self.has_dc and (left_ns := self._before_sync0_ns(woke_ns)) < self._on_its_way_ns:
             sleep_until(woke_ns + left_ns + 1)
+            woke_ns = now_ns()
         return True
+
+    def _before_sync0_ns(self, at_ns: int) -> int:
+        """Return how long before the next SYNC0 a frame that is sent now usually passes the slaves."""
+        return (self.clock.shift_ns - self.clock.to_dc(at_ns)) % self.clock.cycle_ns
 
     def run(self, images: Sequence[bytes]) -> int:
         """Send the drives' output images and date the answer; return its working counter, or -1 without one."""

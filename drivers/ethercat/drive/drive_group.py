@@ -205,20 +205,20 @@ class DriveGroup:
         The drives have gone on at the speed that they know, which is that before the set position that was late, and
         make its step now. After the cycles that they bridge they hold, and so does the set position.
         """
-        if self._answered or not self.enabled:
+        if self._commanded_at is None or self._step is None or self.setpoint is None or not self.enabled:
             return self.images
-        if self._commanded_at is None or self._step is None or self._pace is None or self.setpoint is None:
+        if self._answered:  # they are sent the same once more
+            self._commanded_at, self._step = cycle - 1, np.zeros_like(self._step)
+        if self._answered or self._pace is None:
             return self.images
         late, bridged = cycle - self._commanded_at - 1, self._config.bridge_cycles
         if late <= 0 or not bridged:
             return self.images
-        if late <= bridged:
-            wanted = self.setpoint + late * self._pace
-            speed = (self._step + late * self._pace) / (1 + late)  # as the drives count it
-        else:  # they hold, without the step that was late
-            wanted = self.setpoint - self._step + bridged * self._pace
-            speed = np.zeros_like(self._step)
+        last = self.setpoint - self._step  # that they know
+        # after `bridged` cycles they hold, without the step that was late
+        wanted = self.setpoint + late * self._pace if late <= bridged else last + bridged * self._pace
         wanted = np.clip(wanted, self._low, self._high)
+        speed = (wanted - last) / (1 + late)  # as the drives count it
         self._ahead = _Ahead(late, wanted, speed, self._scaling.position_counts(wanted))
         return self._data.encode(self._controlwords, self._ahead.counts)
 
@@ -256,7 +256,7 @@ class DriveGroup:
 
     def _follow(self) -> None:
         """Set targets to the actual positions, except of drives that already hold while others are switched on."""
-        self._commanded_at = self._step = self._pace = self._ahead = None
+        self._commanded_at = self._step = self._ahead = None
         if self._config.mode == "csp":
             here = self._data.position_counts
             self._targets = [

@@ -5,12 +5,12 @@ likelihood of independent normal residuals, `sum_j n_j log sigma_j` with each re
 recorded it; `left = exp` of its change per row is the geometric mean of the residual that remains.
 
 Signs and orders of torque channels need no new rows, and gravity enters the regressor linearly, so both are compared
-on Gram matrices.  Orders and signs of positions need another regressor each.
+on Gram matrices.  Orders, signs and zeros of positions need another regressor each.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import scipy.linalg as la
@@ -350,7 +350,7 @@ def position_alternatives(
     model: RobotModel, base: BaseParameters, rows: Rows, signals: Signals, settings: SignalSettings, start_s: float,
     stop_s: float, sigma: FloatArray,
 ) -> list[Alternative]:  # fmt: skip
-    """Compare orders and signs of the position channels, alone and together with their torque, best first.
+    """Compare orders, signs and zeros of the position channels, alone and together with their torque, best first.
 
     A first comparison takes the regressor at the times of the rows, without their filter; it leaves out rows in which a
     joint stands.  The best few are compared again on filtered rows.
@@ -369,7 +369,7 @@ def position_alternatives(
 
     def rough(trial: _PositionTrial) -> float:
         Y = regressor_columns(
-            model, layout, q[:, trial.order] * trial.sign, dq[:, trial.order] * trial.sign,
+            model, layout, q[:, trial.order] * trial.sign + trial.zero, dq[:, trial.order] * trial.sign,
             ddq[:, trial.order] * trial.sign, temperature=temperature,
         )  # fmt: skip
         target = tau[:, trial.order] * trial.sign if trial.torque else tau
@@ -380,15 +380,15 @@ def position_alternatives(
         pieces = []
         for piece in signals.pieces:
             q, dq, ddq, tau = (x[:, trial.order] * trial.sign for x in (piece.q, piece.dq, piece.ddq, piece.tau))
-            pieces.append(replace(piece, q=q, dq=dq, ddq=ddq, tau=tau if trial.torque else piece.tau))
+            pieces.append(replace(piece, q=q + trial.zero, dq=dq, ddq=ddq, tau=tau if trial.torque else piece.tau))
         moved = replace(signals, pieces=tuple(pieces))
         built = build_rows(model, base, moved, settings, slow=rows.slow, every=every).select(start_s, stop_s)
         return _BlockLikelihood(*_grams(built.Y, built.tau, built.use, BLOCKS), sigma)
 
     straight = list(range(n))
-    own = exact(_PositionTrial(straight, np.ones(n), False, ""))
+    own = exact(_PositionTrial(straight, np.ones(n), np.zeros(n), False, ""))
     found: list[Alternative] = []
-    for trial in sorted(_position_trials([joint.name for joint in model.joints]), key=rough)[:_CONFIRMED]:
+    for trial in sorted(_position_trials(model), key=rough)[:_CONFIRMED]:
         tried = exact(trial)
         spread = np.empty(n)
         spread[np.asarray(trial.order) if trial.torque else np.arange(n)] = tried.sigma
@@ -438,15 +438,17 @@ class _BlockLikelihood:
 
 @dataclass(frozen=True)
 class _PositionTrial:
-    """The recorded column and its sign for each joint's position, and whether its torque follows."""
+    """The recorded column, its sign and its zero for each joint's position, and whether its torque follows."""
 
     order: list[int]
     sign: FloatArray
+    zero: FloatArray
     torque: bool
     text: str
 
 
-def _position_trials(names: Sequence[str]) -> Iterator[_PositionTrial]:
+def _position_trials(model: RobotModel) -> Iterator[_PositionTrial]:
+    names = [joint.name for joint in model.joints]
     n = len(names)
     straight = list(range(n))
     changes: list[tuple[list[int], FloatArray, str]] = []
@@ -466,4 +468,11 @@ def _position_trials(names: Sequence[str]) -> Iterator[_PositionTrial]:
         changes.append((straight, sign, f"of {names[j]} with the opposite sign"))
     for order, sign, text in changes:
         for torque, what in ((False, "positions"), (True, "positions and torques")):
-            yield _PositionTrial(order, sign, torque, f"the {what} {text}")
+            yield _PositionTrial(order, sign, np.zeros(n), torque, f"the {what} {text}")
+    for j, turns in product(straight, (1, 2, 3)):  # as between the zero of DH and the maker's
+        if model.joints[j].kind == "revolute":
+            zero = np.where(np.arange(n) == j, turns * np.pi / 2.0, 0.0)
+            text = f"the positions of {names[j]} plus {90 * turns} deg"
+            yield _PositionTrial(
+                straight, np.ones(n), zero, False, f"the positions of {names[j]} plus {90 * turns} deg"
+            )

@@ -60,7 +60,7 @@ MARGIN = 0.03
 FORM_RATE = 1e-3
 #: A discrete alternative is named if it leaves at most this share; the best false one left 0.69 on real arms.  Where
 #: each joint's torque is explained well, so is one of positions that is better by `CERTAIN` between stretches of time,
-#: and by `MARGIN`: Student's t with 14 degrees of freedom, for 60 of them 1e-3 where all are equally wrong.  The most
+#: and by `MARGIN`: Student's t with 14 degrees of freedom, for 80 of them 1e-3 where all are equally wrong.  The most
 #: of 180 arms without errors, with friction of another form and with gears that yield was 1.1, of real arms 0.6; where
 #: torque is not explained a false one had 7.1.
 ALTERNATIVE_LEFT = 0.5
@@ -251,10 +251,12 @@ def diagnose(
     findings = []
     if bad or present:
         findings = _discrete(fit, signals, settings, start_s, stop_s, rows_filter, noise, gravity)
-    if not findings or findings[0].kind == "gravity":
+    if not findings or findings[0].kind == "gravity" or findings[0].left > ALTERNATIVE_LEFT:
         cause = _named(fit, signals, settings, start_s, stop_s, noise, present, [*results, *together], gravity)
         # a clock that is as good as a gravity of another size is the simpler cause: that size is known
-        if cause is not None and (not findings or (cause.kind == "clock" and cause.left < findings[0].left + MARGIN)):
+        margin = MARGIN if cause is not None and cause.kind == "clock" else -MARGIN
+        other = cause is not None and (margin > 0.0 or not findings or findings[0].kind != "gravity")
+        if cause is not None and other and (not findings or cause.left < findings[0].left + margin):
             findings = [cause]
     named = bool(findings)
     worst: dict[str, AddedVariable] = {}

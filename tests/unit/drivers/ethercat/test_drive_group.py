@@ -54,6 +54,27 @@ def test_a_late_loop_sends_the_position_extrapolated_until_the_drives_hold(cycle
     np.testing.assert_allclose(sent(made.images_at(cycle + 1)), [1e-3 * steps, -2e-3 * steps], atol=1e-7)
 
 
+def test_a_late_loop_goes_on_at_the_speed_that_the_drives_know() -> None:
+    made, data = enabled(3)
+    commanded(made)
+
+    def late(cycle: int, joint_1: float) -> None:
+        np.testing.assert_allclose(sent(made.images_at(cycle))[0], joint_1, atol=1e-7)
+        step(made, data, ENABLED)
+
+    late(13, 3e-3)
+    made.command(np.array([3.5e-3, -6e-3]), 13)
+    late(16, 5.5e-3)  # two steps of 1 mrad, and then that of 0.5
+    made.command(np.array([6e-3, -6e-3]), 16)
+    late(21, 8e-3)  # three of the mean of 2.5 mrad in three cycles, from where they knew, and they hold
+    made.command(np.array([8e-3, -6e-3]), 21)
+    late(23, 8.5e-3)  # of the mean of 2.5 mrad in five cycles
+    for cycle in range(24, 50):
+        late(cycle, 8.5e-3)
+    made.command(np.array([8.6e-3, -6e-3]), 49)
+    late(52, 8.6e-3)  # they stood
+
+
 def test_without_further_commands_the_last_target_stays() -> None:
     made, data = enabled(8)
     commanded(made)

@@ -407,16 +407,20 @@ class GroupedDrives(Drives):
             self.played.append(target)
 
 
-@pytest.mark.parametrize(("fates", "most"), [(("late",), 1.06), (("late", "out", "back"), 2.06)])
+@pytest.mark.parametrize(
+    ("fates", "most", "bridged"), [(("late",), 1.06, 8), (("late", "out", "back"), 2.06, 8), (("out", "back"), 2.06, 1)]
+)
 @settings(max_examples=6)
 @given(st.integers(0, 2**32 - 1))
-def test_every_stop_keeps_the_limits_at_the_drives(fates: tuple[str, ...], most: float, seed: int) -> None:
+def test_every_stop_keeps_the_limits_at_the_drives(
+    fates: tuple[str, ...], most: float, bridged: int, seed: int
+) -> None:
     """On the approach, in a run, on the way back to it, at its end, or asked for twice; what is late or lost is apart.
 
     Nobody knows which frames without an answer have arrived: of many in a stop some add the limit once more.
     """
     rng = np.random.default_rng(seed)
-    rig, drives, apart = Rig(bridged=8), GroupedDrives(8), 0
+    rig, drives, apart = Rig(bridged=bridged), GroupedDrives(bridged), 0
     rig.drives = drives
     rig.run(int(rng.integers(-400, 1999)))
     for turn in range(10_000):
@@ -449,3 +453,15 @@ def test_a_stop_of_a_loop_that_is_always_late_comes_to_rest(late: int) -> None:
     assert drives.rested
     assert (np.abs(drives.played[-1] - here) <= 1.6 * (1 + late) * room + 1e-4).all()
     assert rig.accelerations().max() <= 1.06 * (1 + late)
+
+
+@pytest.mark.parametrize("fate", ["late", "back"])
+def test_a_run_goes_on_although_every_third_cycle_is_late(fate: str) -> None:
+    rig, drives = Rig(bridged=8), GroupedDrives(8)
+    rig.drives = drives
+    rig.run(10)
+    for turn in range(1000):
+        drives.fates = [fate] * (turn % 2)
+        rig.turn(turn % 2)
+        assert np.abs(drives.played[-1] - rig.current.row(rig.current.cycle)).max() < 0.02
+    assert rig.phase == "running"
