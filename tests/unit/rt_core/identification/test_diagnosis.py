@@ -84,7 +84,7 @@ CASES: dict[str, tuple[Change, str]] = {
     "torques swapped": (lambda m: columns(m, tau=m.tau[:, ORDER]), "torque_channels"),
     "torque turned": (lambda m: columns(m, tau=turned(m.tau, 1)), "torque_channels"),
     "positions swapped": (lambda m: columns(m, q=m.q[:, ORDER]), "positions"),
-    "a right angle off": (lambda m: columns(m, q=m.q + [0.0, np.pi / 2.0, 0.0]), "positions"),
+    "a right angle off": (lambda m: columns(m, q=m.q + np.pi / 2.0 * (np.arange(3) == 1)), "positions"),
     "joints swapped": (lambda m: columns(m, q=m.q[:, ORDER], tau=m.tau[:, ORDER]), "positions"),
 }
 
