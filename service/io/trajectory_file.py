@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -178,6 +179,12 @@ def column(joint: str, symbol: str, unit: str) -> str:
     return f"{joint} {symbol} [{unit}{power}]"
 
 
+def series_digest(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what the trajectory of a design is made of."""
+    content = [document.get(key) for key in ("robot", "joints", "units", "f0_hz", "q0", "a", "b")]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
 def _parse_json(text: str) -> Trajectory:
     try:
         document = json.loads(text)
@@ -186,6 +193,8 @@ def _parse_json(text: str) -> Trajectory:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else None
         raise TrajectoryError(f"its format is {found!r}: expected {FORMAT!r}, a trajectory.json of a design")
+    if document.get("series_sha256", wanted := series_digest(document)) != wanted:
+        raise TrajectoryError("series_sha256 does not match joints, units and coefficients: it was edited or damaged")
     robot = document.get("robot")
     if not isinstance(robot, dict):
         robot = {}

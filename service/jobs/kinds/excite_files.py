@@ -37,16 +37,17 @@ def write_motion(
 
 def _document(robot: RobotFile, design: ExcitationDesign, rate_hz: float, created: str) -> dict[str, Any]:
     """Return everything that the trajectory can be evaluated from."""
-    from service.io.trajectory_file import FORMAT
+    from service.io.trajectory_file import FORMAT, series_digest
 
     series = design.series
-    return {
+    document = {
         "format": FORMAT, "created": created, "robot": {"name": robot.model.name, "sha256": robot.sha256},
         "joints": [joint.name for joint in robot.model.joints],
         "units": ["rad" if joint.kind == "revolute" else "m" for joint in robot.model.joints], "formula": FORMULA,
         **series.as_dict(), "harmonics": series.harmonics, "period_s": series.period_s, "start": series.sample(0.0)[0],
         "rate_hz": rate_hz,
     }  # fmt: skip
+    return document | {"series_sha256": series_digest(document)}
 
 
 def trajectory_table(series: FourierSeries, rate_hz: float, joints: Sequence[str], units: Sequence[str]) -> str:

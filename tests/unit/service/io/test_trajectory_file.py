@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rt_core.excitation.fourier import FourierSeries
-from service.io.trajectory_file import Trajectory, TrajectoryError, read_trajectory
+from service.io.trajectory_file import Trajectory, TrajectoryError, read_trajectory, series_digest
 from service.jobs.kinds.excite_files import trajectory_table
 from service.protocol.messages import MAX_REQUEST, pack_map, unpack_map
 
@@ -108,6 +108,7 @@ def test_a_table_that_cannot_be_used(tmp_path: Path, change: Change, words: str)
         (document(q0=[0.0]), "q0 must be"),
         (document(a=[[0.0] * 101] * 2, b=[[0.0] * 101] * 2), "at most 100 can be run"),
         (document(f0_hz="slow"), "not numbers"),
+        (document(q0=[0.1, 0.3], series_sha256=series_digest(document())), "it was edited or damaged"),
         ({k: v for k, v in document().items() if k != "b"}, "needs b"),
         (document(joints=["a"], units=["rad"]), "coefficients of 2 joints, and names of 1"),
     ],
