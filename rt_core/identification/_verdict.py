@@ -115,7 +115,7 @@ def _rejections(evidence: Evidence) -> list[str]:
     bad.extend(_impossible(evidence))
     if bad and evidence.plausibility.mass_z < -SIGNIFICANT:
         bad.append(_indefinite(evidence))
-    if named is not None and named.kind in ("gravity", "torque_channels", "positions") and not _small(named):
+    if named is not None and named.kind in ("gravity", "torque_channels", "positions"):
         return [*reasons, finding_text(named, model), *bad]
     if bad and named is not None:
         bad.append(finding_text(named, model))
@@ -379,8 +379,9 @@ def _gravity_text(gravity: FloatArray, finding: Finding, model: RobotModel, left
         if turned < _SAME_DEG and abs(clock) > _OTHER_SIZE:  # all that is not gravity has changed by one factor
             rate = "fast" if clock > 0.0 else "slow"
             return (
-                f"the time stamps seem to run {100 * abs(clock):.2g} % too {rate}: gravity of {size:.3g} m/s^2 "
-                f"explains the torque better: {left}; check the clock, the rate and the unit of time"
+                f"the time stamps seem to run {100 * abs(clock):.0f} % too {rate}, or gravity acts as {size:.3g} "
+                f"m/s^2: {left}; check the clock, the rate and the unit of time, or whether the torque lacks part of "
+                "gravity's"
             )
     return (
         f"gravity along ({shown}) m/s^2 in the base frame{angle}, explains the torque better: {left}; the mounting "

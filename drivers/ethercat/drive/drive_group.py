@@ -52,6 +52,7 @@ class DriveGroup:
         self.failure = ""
         self._commanded_at: int | None = None  # cycle before that of the set position
         self._step: FloatArray | None = None  # of the commanded position in one cycle
+        self._stands = False  # a set position has been sent twice, so drives make the next step in one cycle
         self._pace: FloatArray | None = None  # the step before, with which drives go on that the last has not reached
         self._ahead: _Ahead | None = None
         self._answered = False  # a cycle was answered since the last command
@@ -94,6 +95,7 @@ class DriveGroup:
 
     def disable(self) -> None:
         """Stop all drives and switch them off."""
+        self._take_ahead()
         self._enabling_until_ns = None
         for control in self._controls:
             control.disable()
@@ -127,8 +129,8 @@ class DriveGroup:
             self._check_position(wanted, cycle)
             self._targets = self._scaling.position_counts(wanted)
             if self.setpoint is not None and self._commanded_at is not None and cycle > self._commanded_at:
-                step = (wanted - self.setpoint) / (cycle - self._commanded_at)
-                self._pace, self._step = step if self._step is None else self._step, step
+                step = (wanted - self.setpoint) / (1 if self._stands else cycle - self._commanded_at)
+                self._pace, self._step, self._stands = step if self._step is None else self._step, step, False
             self.setpoint = wanted.copy()
             self._ahead = None
         elif mode == "csv":
@@ -183,13 +185,19 @@ class DriveGroup:
             self._watch_enabling(at_ns)
         if not self.enabled:
             self._follow()
-        elif self._ahead is not None:  # the drives are where they were sent
-            late, self.setpoint, self._step, self._targets = self._ahead
-            self._commanded_at = None if self._commanded_at is None else self._commanded_at + late
-            self._ahead = None
+        else:
+            self._take_ahead()
         self._answered = True
         self._controlwords = controlwords
         self.images = self._data.encode(controlwords, self._targets)
+
+    def _take_ahead(self) -> None:
+        """Note what was sent instead of the commanded set position: there the drives are, or go."""
+        if self._ahead is not None:
+            late, self.setpoint, self._step, self._targets = self._ahead
+            self._commanded_at = None if self._commanded_at is None else self._commanded_at + late
+            self._ahead = None
+            self.images = self._data.encode(self._controlwords, self._targets)
 
     def _step_partly(self, joint: int, word: int, mode: int | None, heard: bool) -> int:
         control = self._controls[joint]
@@ -208,7 +216,7 @@ class DriveGroup:
         if self._commanded_at is None or self._step is None or self.setpoint is None or not self.enabled:
             return self.images
         if self._answered:  # they are sent the same once more
-            self._commanded_at, self._step = cycle - 1, np.zeros_like(self._step)
+            self._stands, self._step = True, np.zeros_like(self._step)
         if self._answered or self._pace is None:
             return self.images
         late, bridged = cycle - self._commanded_at - 1, self._config.bridge_cycles

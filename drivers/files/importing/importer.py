@@ -13,8 +13,8 @@ from drivers.files.importing._channels import Channels, read_channels
 from drivers.files.importing._data_files import open_data
 from drivers.files.importing._mapping import ImportFailedError, Mapping, MappingError, load_mapping, parse_mapping
 from drivers.files.importing.checks import (
+    arrival_text,
     check_increasing,
-    check_measured_then,
     check_one_clock,
     fault_text,
     plausibility,
@@ -139,8 +139,6 @@ def load_data(
     check_increasing(t_ns, f"{path}: column {content.time.column!r}")
     check_one_clock(t_ns, f"{path}: column {content.time.column!r}")
     t = (t_ns - t_ns[0]) * 1e-9
-    if "q" in values:
-        check_measured_then(t, values["q"], f"{path}: column {content.time.column!r}")
     warnings = [*source.warnings, *channels.warnings]
     limits = None if robot is None else np.array([joint.velocity for joint in robot.model.joints])
     faults = _repair_positions(t, values, channels, limits, masking, warnings)
@@ -151,6 +149,8 @@ def load_data(
         t, values, channels.joint_names, channels.units, joints, turning={f.joint for f in faults if f.kind == "wrap"}
     )
     wrong = [text for f in faults if (text := fault_text(f, t, channels.joint_names, channels.units, masking))] + wrong
+    if "q" in values and (text := arrival_text(t, values["q"], f"column {content.time.column!r}")):
+        wrong.insert(0, text)
     if wrong and content.checks.plausibility == "error":
         raise DataError(f"{path}: " + "; ".join(wrong[:3]) + (f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""))
     warnings += wrong + odd

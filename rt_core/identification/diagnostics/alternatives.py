@@ -45,6 +45,8 @@ _MIN_SHARE = 1e-9
 _ROUNDING = 1e-6  # of the torque: a residual below is what Gram matrices leave of none
 _FAR = 10.0  # a gravity vector this many times the usual one is none,
 _NONE = 0.05  # and one of this share of it has no sign
+#: Sizes of the given one to start from, too: a clock that is off gives such.
+_SIZES = (0.1, 0.25, 0.5, 2.0, 4.0, 10.0)
 _GENERAL = (1.0, -2.0, -9.0)  # parallel to no axis of an arm: with it all parameters that gravity can show
 
 
@@ -156,9 +158,9 @@ def fit_gravity(
 ) -> GravityFit:  # fmt: skip
     """Fit gravity as a free vector together with all parameters, by variable projection (Golub and Pereyra 1973).
 
-    Starts at the robot file's vector, none, and standard gravity along the six axes; `sigma` (n,) [N*m or N] are the
-    residual standard deviations to start the weights from.  Friction that depends on load takes that of the fit `theta`
-    (p,) to the rows `fitted`, whatever the gravity: torque that was fitted is much the same with any.
+    Starts at the robot file's vector, others along it, none, and standard gravity along the six axes; `sigma` (n,) [N*m
+    or N] are the residual standard deviations to start the weights from.  Friction that depends on load takes that of
+    the fit `theta` (p,) to the rows `fitted`, whatever the gravity: torque that was fitted is much the same with any.
     """
     general = base_parameters(replace(model, gravity=np.array(_GENERAL)))
     P = len(general)
@@ -218,6 +220,7 @@ def fit_gravity(
     given = np.asarray(model.gravity, dtype=np.float64)
     size = float(np.linalg.norm(given)) or STANDARD_GRAVITY
     trials = [given, np.zeros(3), *(s * size * e for e in np.eye(3) for s in (1.0, -1.0))]
+    trials += [factor * given for factor in _SIZES if given.any()]
     tried = [(g, at(g)) for g in trials]
     mine = tried[0][1]
     best = tried[0]
@@ -472,7 +475,7 @@ def _position_trials(model: RobotModel) -> Iterator[_PositionTrial]:
     for j, turns in product(straight, (1, 2, 3)):  # as between the zero of DH and the maker's
         if model.joints[j].kind == "revolute":
             zero = np.where(np.arange(n) == j, turns * np.pi / 2.0, 0.0)
-            text = f"the positions of {names[j]} plus {90 * turns} deg"
+            text = f"the positions of {names[j]} " + ("plus 90 deg", "plus 180 deg", "minus 90 deg")[turns - 1]
             yield _PositionTrial(
                 straight, np.ones(n), zero, False, f"the positions of {names[j]} plus {90 * turns} deg"
             )

@@ -81,6 +81,7 @@ _LINEAR_RAD = np.radians(15.0)
 _LINEAR_S = 0.1
 _LINEAR_SCALE = 0.5
 _CLOCK = (-0.5, 1.0)  # of a clock, whose estimate is refined from afar: half to twice the rate
+_SAME = 1e-3  # share of the residual below which alternatives are one to the data
 _ROUNDS = 6
 _REFINED = 3  # small errors that are refined on rows built anew
 _ENOUGH_ROWS = 5000  # of each joint, in comparisons that build rows anew
@@ -105,8 +106,8 @@ class Finding:
         In `unit`; empty for discrete alternatives.  "tilt" by rotations about `gravity_axes`.
     unit : str
     z : float
-        Of orders and signs of positions, and of a gravity axis, that of their likelihood (Vuong 1989); NaN for other
-        discrete alternatives.
+        For orders, signs and zeros of positions, and for a gravity axis, by how many deviations between stretches of
+        time their likelihood is larger (Vuong 1989); NaN for other discrete alternatives.
     left : float
         Share of the residual that remains.
     named : bool
@@ -380,8 +381,9 @@ def _refined(
         step = found.eta
         with np.errstate(divide="ignore", invalid="ignore"):
             z = float(np.sqrt(np.sum((eta / found.std) ** 2)))
-        current = replace(best, eta=eta, std=found.std, z=z, left=left, sigma=solution.sigma)
-        eta = eta + step * (1.0 + eta if best.unit == "" else 1.0)  # of what is scaled already
+        size = 1.0 + eta if best.unit == "" else np.ones_like(eta)  # found is of what is scaled already
+        current = replace(best, eta=eta, std=found.std * size, z=z, left=left, sigma=solution.sigma)
+        eta = eta + step * size
         eta = np.clip(eta, *_CLOCK) if best.kind == "clock" else eta
         if found.z < 1.0:
             return replace(current, eta=eta)  # the last step is within its deviation
@@ -415,7 +417,9 @@ def _discrete(
             # small joints that are exchanged leave little of the whole torque, and much beside what noise is known
             if _accepted(a, noise) or (well and a.z > CERTAIN and a.left < 1.0 - MARGIN)
         ]
-    return sorted(found, key=lambda f: f.left)[:1]
+    found.sort(key=lambda f: f.left)
+    same = [f.text for f in found if f.kind == found[0].kind == "positions" and f.left < found[0].left + _SAME]
+    return [replace(found[0], text=" or ".join(same) or found[0].text)] if found else []
 
 
 def _accepted(found: Alternative | GravityFit, noise: FloatArray) -> bool:

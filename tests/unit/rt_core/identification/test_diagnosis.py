@@ -80,6 +80,8 @@ CASES: dict[str, tuple[Change, str]] = {
     ),
     "clock slow": (lambda m: columns(m, t=0.95 * m.t), "clock"),
     "half the rate": (lambda m: columns(m, t=0.5 * m.t), "gravity"),
+    "twice the time": (lambda m: columns(m, t=2.0 * m.t), "gravity"),
+    "a third of it": (lambda m: columns(m, t=0.3 * m.t), "gravity"),
     "another rate": (lambda m: columns(m, t=1.5 * m.t), "clock"),
     "torques swapped": (lambda m: columns(m, tau=m.tau[:, ORDER]), "torque_channels"),
     "torque turned": (lambda m: columns(m, tau=turned(m.tau, 1)), "torque_channels"),
