@@ -66,7 +66,7 @@ VERBS: Mapping[str, Verb] = {
     ),
     "disable": Verb("acquisition", "operate", "stop the drives of a real arm and switch them off"),
     "confirm_positions": Verb(
-        "acquisition", "motion", "take where joints stand for right: they came back elsewhere or were unknown", ("joints",)
+        "acquisition", "motion", "confirm where joints stand that came back elsewhere or were unknown, all or these", ("joints",)
     ),
     "arm": Verb(
         "acquisition", "motion", "switch the drives on and grant a permit, for one use and a limited time", ("for_s",)
