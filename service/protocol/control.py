@@ -66,7 +66,7 @@ VERBS: Mapping[str, Verb] = {
     ),
     "disable": Verb("acquisition", "operate", "stop the drives of a real arm and switch them off"),
     "confirm_positions": Verb(
-        "acquisition", "motion", "confirm where joints stand that came back elsewhere or were unknown, all or these", ("joints",)
+        "acquisition", "motion", "confirm where joints stand that came back elsewhere or were unknown", ("joints",)
     ),
     "arm": Verb(
         "acquisition", "motion", "switch the drives on and grant a permit, for one use and a limited time", ("for_s",)
