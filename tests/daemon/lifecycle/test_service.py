@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,7 +97,7 @@ def test_times_of_the_unit_are_beyond_those_of_the_daemon() -> None:
 
 #: What a program finds that tries what the daemon must not.
 PROBE = """
-import ctypes, errno, json, os, socket
+import ctypes, errno, json, os, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)
 def tried(do):
     try:
@@ -108,7 +109,7 @@ print(json.dumps({
     "etc": tried(lambda: open("/etc/thetad-probe", "w")),
     "own": tried(lambda: open("../own", "a")),
     "sysctl": tried(lambda: open("/proc/sys/kernel/hostname", "w")),
-    "tmp": tried(lambda: open("/tmp/probe", "w").close()),
+    "tmp": tried(lambda: open(f"/tmp/{sys.argv[1]}", "w").close()),
     "state": tried(lambda: open("probe", "w").close()),
     "tcp": tried(lambda: socket.socket().close()),
     "packet": tried(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)),
@@ -146,11 +147,11 @@ def test_restrictions_are_in_force(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "own").touch()
     os.chown(tmp_path / "own", USER, USER)
-    command = [*within(tmp_path), sys.executable, "-c", PROBE]
+    command = [*within(tmp_path), sys.executable, "-c", PROBE, name := f"thetad-probe-{uuid.uuid4()}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == FOUND
-    assert not Path("/tmp/probe").exists()
+    assert not Path("/tmp", name).exists()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd's tools are not installed")
