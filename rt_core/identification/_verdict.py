@@ -48,7 +48,8 @@ _NAMED = 8  # parameters listed in a reason
 _NO_SIGNAL = 0.05
 _AGAINST = -0.3  # cosine of torques that point against each other
 _NO_GRAVITY = 0.05  # a gravity vector below this share of standard gravity is none
-_SAME_DEG, _OTHER_SIZE = (2.0, 0.05)  # one along the robot file's, of a size that a clock off by so much gives
+#: Gravity so near the robot file's counts as along it [deg], its size as that of a clock which is off by this share.
+_SAME_DEG, _OTHER_SIZE = 2.0, 0.05
 
 
 @dataclass(frozen=True)
@@ -135,11 +136,6 @@ def _impossible(evidence: Evidence) -> list[str]:
         for j in evidence.plausibility.negative_coulomb
     ]
     return reasons + [_against_links(evidence.diagnosis)] * (evidence.diagnosis.gravity_against_links < _AGAINST)
-
-
-def _small(named: Finding) -> bool:
-    """Return whether it is named for its likelihood alone: joints whose torque is small beside what is left."""
-    return named.kind == "positions" and named.left > ALTERNATIVE_LEFT and named.z > CERTAIN
 
 
 def faults(evidence: Evidence) -> tuple[str, ...]:
@@ -318,7 +314,7 @@ def finding_text(finding: Finding, model: RobotModel) -> str:
         return _gravity_text(finding.gravity, finding, model, left) + finding.text
     if finding.text:
         does = "explain the torque"
-        if _small(finding):
+        if finding.left > ALTERNATIVE_LEFT and finding.z > CERTAIN:  # named for its likelihood alone
             does = f"fit better by {finding.z:.0f} standard deviations"
         return f"{finding.text} {does}: {left}; check the mapping"
     if finding.kind in FORMS:

@@ -58,10 +58,9 @@ class ReturnedDrives:
         """Names of the joints that are not confirmed."""
         return [self._joints[j].name for j in np.flatnonzero(self._unconfirmed)]
 
-    @property
-    def unknown_names(self) -> list[str]:
-        """Names of the joints of which nobody knew at some start where they had stood."""
-        return [self._joints[j].name for j in np.flatnonzero(self._unknown)]
+    def report(self) -> dict[str, list[str]]:
+        """Return names of joints that are not confirmed, and of those whose place was unknown at some start."""
+        return {"unconfirmed": self.names, "unknown": [self._joints[j].name for j in np.flatnonzero(self._unknown)]}
 
     def settled(self, now_ns: int, within_ns: int) -> bool:
         """Return whether it is known of all joints that they came back where they stood, or of one that it did not.

@@ -367,8 +367,7 @@ class Acquisition:
                 self.worker.event("not_enabled", f"not switched on at the start: {error.message}: {text}")
         if self.worker.heartbeat_due(now_ns):
             info: dict[str, Any] = {"state": self.state, "frames": self.frames, "dropped": self.dropped}
-            info |= {"clipping": self._clipping(), "unconfirmed": self._returned.names}
-            info |= {"unknown": self._returned.unknown_names}
+            info |= {"clipping": self._clipping()} | self._returned.report()
             if self._keeps_positions:
                 info["stood"] = self._returned.stood(now_ns)
             if self.player is not None:
@@ -468,7 +467,7 @@ class Acquisition:
         if self.torque_range is not None:
             status["clipped"] = self.torque_range.counts.tolist()
             status["clipping"] = self._clipping()
-        status["unconfirmed"], status["unknown"] = self._returned.names, self._returned.unknown_names
+        status |= self._returned.report()
         if self.player is not None:
             status["motion"] = {"state": self.player.state, "reason": self.player.reason}
         if self.runs is not None:

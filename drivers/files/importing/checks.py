@@ -84,8 +84,9 @@ def arrival_text(t: FloatArray, q: FloatArray, where: str) -> str | None:
     if short.mean() <= _FEW or steps.size < 2:
         return None
     line = (steps[:-1] / (steps[:-1] + steps[1:]))[:, None]
-    before, here, after = (np.where(np.isfinite(x), x, 0.0) for x in (q[:-2], q[1:-1], q[2:]))
-    known = np.isfinite(q[:-2] + q[1:-1] + q[2:])
+    finite = np.isfinite(q)
+    known, q = finite[:-2] & finite[1:-1] & finite[2:], np.where(finite, q, 0.0)
+    before, here, after = q[:-2], q[1:-1], q[2:]
     by_time, by_row = (
         np.sum(np.abs(here - before - share * (after - before)), axis=0, where=known) for share in (line, 0.5)
     )

@@ -30,7 +30,7 @@ from rt_core.identification.diagnostics.alternatives import (
 )
 from rt_core.identification.diagnostics.forms import FORMS, forms
 from rt_core.identification.diagnostics.intervals import BLOCKS
-from rt_core.identification.diagnostics.noise import row_noise
+from rt_core.identification.diagnostics.noise import at_noise, row_noise
 from rt_core.identification.diagnostics.row_filter import RowFilter
 from rt_core.identification.least_squares import compress, solve
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings
@@ -60,13 +60,8 @@ MARGIN = 0.03
 FORM_RATE = 1e-3
 #: A discrete alternative is named if it leaves at most this share; the best false one left 0.69 on real arms.  Where
 #: each joint's torque is explained well, so is one of positions that is better by `CERTAIN` between stretches of time,
-#: and by `MARGIN`: Student's t with 14 degrees of freedom, for 80 of them 1e-3 where all are equally wrong.  The most
-#: of 180 arms without errors, with friction of another form and with gears that yield was 1.1, of real arms 0.6; where
-#: torque is not explained a false one had 7.1.
+#: and by `MARGIN`: by chance in one of 1,000 recordings at most (figures in decision record 45).
 ALTERNATIVE_LEFT = 0.5
-#: A residual is noise up to this many times the noise of the sensors, as its spectrum tells it: of the joints of
-#: 340 clean recordings 99 % were below 1.11, and the largest 1.30.
-NOISE_RATIO = 1.3
 #: Joints of which less of the torque's variance is explained, or which leave more than this many times the noise, make
 #: the discrete alternatives worth their time; where none leaves more, a certain error has no excuse in the model.
 WELL_EXPLAINED = 0.95
@@ -194,12 +189,6 @@ class Diagnosis:
         return max(certain, key=lambda f: f.z)
 
 
-def at_noise(sigma: FloatArray, noise: FloatArray) -> bool:
-    """Return whether the noise (n,) of every joint is known, and none leaves more than `NOISE_RATIO` times it."""
-    known = np.isfinite(noise) & (noise > 0.0)
-    return bool(known.all() and (sigma <= NOISE_RATIO * noise).all())
-
-
 @dataclass(frozen=True)
 class Fit:
     """The fit that is diagnosed: free base parameters `theta` (p,) on `rows`, with the solution's inverse root.
@@ -254,10 +243,7 @@ def diagnose(
         findings = _discrete(fit, signals, settings, start_s, stop_s, rows_filter, noise, gravity)
     if not findings or findings[0].kind == "gravity" or findings[0].left > ALTERNATIVE_LEFT:
         cause = _named(fit, signals, settings, start_s, stop_s, noise, present, [*results, *together], gravity)
-        # a clock that is as good as a gravity of another size is the simpler cause: that size is known
-        margin = MARGIN if cause is not None and cause.kind == "clock" else -MARGIN
-        other = cause is not None and (margin > 0.0 or not findings or findings[0].kind != "gravity")
-        if cause is not None and other and (not findings or cause.left < findings[0].left + margin):
+        if cause is not None and (not findings or _simpler(cause, findings[0])):
             findings = [cause]
     named = bool(findings)
     worst: dict[str, AddedVariable] = {}
@@ -287,6 +273,13 @@ def _test(
 ) -> AddedVariableTest:
     residual = np.where(rows.use, rows.tau - rows.predict(theta), 0.0)
     return AddedVariableTest(rows.Y, residual, rows.use, inverse_root, fit.sigma, tested, weights=fit.weights)
+
+
+def _simpler(cause: Finding, alternative: Finding) -> bool:
+    """Return whether a small error is the cause instead: a clock where it is as good: gravity's size is known."""
+    if cause.kind == "clock":
+        return cause.left < alternative.left + MARGIN
+    return alternative.kind != "gravity" and cause.left < alternative.left - MARGIN
 
 
 def _finding(r: AddedVariable, model: RobotModel, *, named: bool) -> Finding:
@@ -379,10 +372,11 @@ def _refined(
         live = n > 0
         left = float(np.exp(np.sum(n[live] * np.log(solution.sigma[live] / plain[live])) / n.sum()))
         step = found.eta
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z = float(np.sqrt(np.sum((eta / found.std) ** 2)))
         size = 1.0 + eta if best.unit == "" else np.ones_like(eta)  # found is of what is scaled already
-        current = replace(best, eta=eta, std=found.std * size, z=z, left=left, sigma=solution.sigma)
+        std = found.std * size
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = float(np.sqrt(np.sum((eta / std) ** 2)))
+        current = replace(best, eta=eta, std=std, z=z, left=left, sigma=solution.sigma)
         eta = eta + step * size
         eta = np.clip(eta, *_CLOCK) if best.kind == "clock" else eta
         if found.z < 1.0:

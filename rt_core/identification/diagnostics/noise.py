@@ -16,6 +16,9 @@ _UPPER = (0.35, 0.5)
 _LOWER = (0.2, 0.35)
 _FLAT = 4.0
 _SEGMENT = 64
+#: A residual is noise up to this many times the noise of the sensors, as its spectrum tells it: of the joints of
+#: 340 clean recordings 99 % were below 1.11, and the largest 1.30.
+NOISE_RATIO = 1.3
 
 
 def row_noise(signals: Signals, power_gain: float) -> FloatArray:
@@ -48,3 +51,9 @@ def row_noise(signals: Signals, power_gain: float) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         white = (upper > 0.0) & (lower / upper < _FLAT) & (upper / lower < _FLAT)
     return np.where(white, np.sqrt(variance * power_gain), np.nan)
+
+
+def at_noise(sigma: FloatArray, noise: FloatArray) -> bool:
+    """Return whether the noise (n,) of every joint is known, and none leaves more than `NOISE_RATIO` times it."""
+    known = np.isfinite(noise) & (noise > 0.0)
+    return bool(known.all() and (sigma <= NOISE_RATIO * noise).all())

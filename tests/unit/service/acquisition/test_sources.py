@@ -230,7 +230,7 @@ def test_an_unusable_file_is_not_forgotten_by_the_next_start() -> None:
         with pytest.raises(ControlError, match=r"(is damaged|an earlier start): .* `thetad control confirm_positions`"):
             drives.settled(1, 10**9)
         assert drives.confirm({"arm": "a", "joints": wanted})["confirmed"] == confirmed
-        assert not set(drives.unknown_names) & set(confirmed)
+        assert not set(drives.report()["unknown"]) & set(confirmed)
         kept = np.array(drives.stood(2), np.float64)
     assert not ReturnedDrives(TX40, lambda *_, **__: None, kept).settled(1, 10**9)
 
