@@ -39,9 +39,10 @@ from service.supervisor._worker_handle import LOG_NS, WorkerHandle
 from service.supervisor._worker_pool import WorkerPool
 from service.supervisor.capabilities import Capabilities, capability_names
 from service.supervisor.directories import StateLock, make_runtime
-from service.worker.resources import usage
+from service.worker.resources import keep_priority_from_children, raise_priority, usage
 
 POLL_MS = 100
+USAGE_NS = 100_000_000  # between two looks at the resources of this process, which cost as much as the rest of a status
 STATUS_NS = 500_000_000  # between two messages to the web process, whose health answers rest on them
 
 
@@ -69,13 +70,15 @@ class Supervisor:
         if self._capabilities.withheld:
             self.log.info("rights_for_acquisition_alone", capabilities=capability_names(self._capabilities.withheld))
         self._stop_reason = ""
-        self._next_status_ns = self._next_suppressed_ns = 0
+        self._next_status_ns = self._next_suppressed_ns = self._next_usage_ns = 0
+        self._usage: dict[str, float] = {}
         self._stopping = False
         self._cleanup = contextlib.ExitStack()
         try:
             self._cleanup.callback(StateLock(config.state_dir).release)
             self.runtime = make_runtime(config)
             self._cleanup.callback(shutil.rmtree, self.runtime.directory, ignore_errors=True)
+            raise_priority()  # of the thread that ZeroMQ starts, too
             context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
             self._cleanup.callback(context.destroy, linger=500)
             self._context = context
@@ -84,6 +87,7 @@ class Supervisor:
             self._private, self._urgent = (
                 self._bind(endpoint) for endpoint in (self.runtime.supervisor, self.runtime.urgent)
             )
+            keep_priority_from_children()
         except BaseException:
             self._cleanup.close()
             raise
@@ -328,11 +332,13 @@ class Supervisor:
 
     def _status(self) -> dict[str, Any]:
         now_ns = time.monotonic_ns()
+        if now_ns >= self._next_usage_ns:
+            self._usage, self._next_usage_ns = usage(), now_ns + USAGE_NS
         return {
             "daemon": {
                 "name": self.config.daemon.name, "pid": os.getpid(), "ready": self._pool.ready,
                 "uptime_s": (now_ns - self._pool.began_ns) * 1e-9, "endpoints": self.endpoints,
-                "state_dir": str(self.config.state_dir), "python": sys.version.split()[0], "usage": usage(),
+                "state_dir": str(self.config.state_dir), "python": sys.version.split()[0], "usage": self._usage,
             },
             "arms": [arm.name for arm in self.config.arm],
             "configuration": {

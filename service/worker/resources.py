@@ -2,9 +2,11 @@
 
 Imports the standard library alone.  Frames go through acquisition, estimator and gateway, which work for a fraction of
 a millisecond at a time but might wait for a time slice of milliseconds.  So they request a short slice, which lets them
-run at once, and processes that answer requests get a lower priority, where none has a real-time priority.
+run at once, and processes that answer requests get a lower priority, where none has a real-time priority.  The
+supervisor gets a higher one.
 """
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -19,6 +21,7 @@ from pathlib import Path
 FRAME_PATH = ("acquisition", "estimator", "gateway")
 BACKGROUND = ("jobs", "web")
 NICENESS = 5  # of those in the background
+SUPERVISOR_NICENESS = -10  # requests to stop an arm pass through it, and those of clients load it and the processors
 SLICE_NS = 100_000  # the least that Linux grants
 
 _SETATTR = {"x86_64": 314, "aarch64": 274}.get(platform.machine())  # sched_setattr
@@ -102,6 +105,23 @@ def apply_scheduling(role: str) -> None:
         shorten_time_slice()
     if role in BACKGROUND:
         os.nice(NICENESS)
+
+
+def raise_priority() -> None:
+    """Let this thread, and those that it starts, go before other processes where that is permitted.
+
+    A scheduling that somebody has chosen is kept.
+    """
+    if os.sched_getscheduler(0) == os.SCHED_OTHER and os.getpriority(os.PRIO_PROCESS, 0) == 0:
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, SUPERVISOR_NICENESS)
+
+
+def keep_priority_from_children() -> None:
+    """Let threads and processes that this thread starts from now on have the ordinary priority."""
+    if os.sched_getscheduler(0) == os.SCHED_OTHER:
+        with contextlib.suppress(PermissionError):  # a filter of system calls; then they have this thread's
+            os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
 
 
 def shorten_time_slice() -> bool:

@@ -97,6 +97,19 @@ print(json.dumps(found))
 """
 
 
+def test_a_supervisor_goes_before_what_it_starts() -> None:
+    script = """import os, subprocess, sys
+from service.worker.resources import keep_priority_from_children, raise_priority
+raise_priority()
+keep_priority_from_children()
+print(os.getpriority(0, 0), flush=True)
+subprocess.run([sys.executable, "-c", "import os; print(os.getpriority(0, 0))"])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    permitted, chosen = (subprocess.check_output([*way, "nice"], text=True).strip() for way in (["nice", "-n-10"], []))
+    assert done.stdout.split() == ([permitted, "0"] if chosen == "0" else [chosen, chosen])
+
+
 @pytest.mark.parametrize("role", ["acquisition", "jobs"])
 def test_frames_are_first(role: str) -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT, role], capture_output=True, text=True, check=True, timeout=60)
