@@ -38,6 +38,8 @@ def apply_realtime(config: RealtimeConfig) -> list[str]:
     if config.priority:
         try:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(config.priority))
+            for thread in _socket_threads():  # or a request to stop waits for a processor there
+                os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(max(config.priority - 1, 1)))
         except OSError as error:
             refused.append(
                 f"priority {config.priority}: {_reason(error)}; run as root, or give the process CAP_SYS_NICE or an "
@@ -56,6 +58,12 @@ def apply_realtime(config: RealtimeConfig) -> list[str]:
     gc.freeze()
     gc.disable()
     return refused
+
+
+def _socket_threads() -> list[int]:
+    """Return the threads by which sockets of ZeroMQ receive and send; it names them so."""
+    tasks = Path("/proc/self/task")
+    return [int(task.name) for task in tasks.iterdir() if (task / "comm").read_text("utf-8").startswith("ZMQbg/IO")]
 
 
 def _lock_memory() -> int:

@@ -8,11 +8,12 @@ import sys
 import pytest
 
 SCRIPT = """
-import gc, json, os, resource, sys
+import gc, json, os, resource, sys, zmq
 from service.worker.realtime import RealtimeConfig, apply_realtime
 if sys.argv[2] == "unprivileged":
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
     os.setuid(65534)
+socket = zmq.Context().socket(zmq.PUB)
 refused = apply_realtime(RealtimeConfig.model_validate_json(sys.argv[1]))
 locked = [line for line in open("/proc/self/status") if line.startswith("VmLck")][0].split()[1]
 latency = "/dev/cpu_dma_latency"
@@ -20,7 +21,8 @@ links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
 held = any(os.path.exists(link) and os.readlink(link) == latency for link in links)
 print(json.dumps({
     "held": held, "wakes_within_us": int.from_bytes(open(latency, "rb").read(4), sys.byteorder) if held else None,
-    "refused": refused, "policy": os.sched_getscheduler(0), "priority": os.sched_getparam(0).sched_priority,
+    "refused": refused, "policy": os.sched_getscheduler(0),
+    "priorities": sorted(os.sched_getparam(int(thread)).sched_priority for thread in os.listdir("/proc/self/task")),
     "processors": sorted(os.sched_getaffinity(0)), "locked_kb": int(locked), "collecting": gc.isenabled(),
 }))
 """
@@ -41,7 +43,7 @@ def test_everything_that_was_asked_for() -> None:
     one = min(os.sched_getaffinity(0))
     found = applied({"priority": 60, "processors": [one], "lock_memory": True})
     assert found["refused"] == []
-    assert (found["policy"], found["priority"]) == (os.SCHED_FIFO, 60)
+    assert (found["policy"], found["priorities"]) == (os.SCHED_FIFO, [0, 59, 60])  # that of sockets is below the loop's
     assert found["processors"] == [one]
     assert isinstance(found["locked_kb"], int)
     assert found["locked_kb"] > 1000
