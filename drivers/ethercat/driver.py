@@ -308,6 +308,8 @@ class EthercatDriver(OpenedInWith):
             self._ends.add(position)
         else:
             self._ends.discard(position)
+        if position == 0 or not self._ends:  # a whole turn, so that both sides of a break are named
+            self._outages.ring(self._ends)
 
     def _collect_emergencies(self) -> None:
         while self._bus.emergencies:

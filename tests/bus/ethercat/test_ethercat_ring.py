@@ -57,6 +57,7 @@ def test_a_broken_cable_loses_no_drive(ring: SegmentProcess, after: int) -> None
         assert report["enabled"]
         assert report["ring_open_at"] == []
         assert all(drive["al_state"] == "OP" for drive in report["drives"])
+        assert [notice.kind for notice in driver.notices] == ["ring_open", "ring_closed"]
 
 
 def test_a_cable_out_at_the_master_does_not_stop_what_is_sent(ring: SegmentProcess) -> None:
@@ -71,5 +72,5 @@ def test_a_cable_out_at_the_master_does_not_stop_what_is_sent(ring: SegmentProce
         with pytest.raises(DriverTimeoutError, match=r"frames had no answer$"):
             driver.read(0.4)
         whole(driver, 20)
-        assert [notice.kind for notice in driver.notices] == ["bus_lost", "bus_recovered"]
+        assert [notice.kind for notice in driver.notices] == ["ring_open", "bus_lost", "bus_recovered"]
         assert driver.report()["ring_open_at"] == [2]
