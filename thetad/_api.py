@@ -302,15 +302,16 @@ def identify(
     `method` is the estimator, `span` the part to use: fractions (`"0:0.6"`) or seconds (`"1s:30s"`).  Options are
     `cutoff_hz`, `rate_hz`, `min_velocity`, `essential`, `prior` and others, as of `thetad identify`.
     """
-    from service.jobs.kinds.identify import KIND, identified
+    from service.jobs.kinds.identify import KIND, best_seed, identified, tried, with_joints
 
     p = KIND.read(_plain({**options, "recording": "a recording", "method": method, "span": span}))
     arm, data = _robot(robot), _recording(recording)
-    seeds = (p.model_copy(update={"seed": p.seed + k}) for k in range(p.multi_start))
-    reports = (identified(each, arm, data, lambda *_: None) for each in seeds)
-    report = min(reports, key=lambda each: search.cost if (search := each.result.estimate.search) else 0.0)
-    found = report.result
-    return Identification(found.verdict, found.reasons, json_values(report.summary()), report, report.html)
+    seeds = range(p.seed, p.seed + p.multi_start)
+    fits = {k: identified(p.model_copy(update={"seed": k}), arm, data, lambda *_: None) for k in seeds}
+    searches = [tried(k, fit) for k, fit in fits.items()] if len(fits) > 1 else []
+    report = with_joints(p, fits[best_seed(p, searches) if searches else p.seed])
+    found, summary = report.result, report.summary() | ({"multi_start": searches} if searches else {})
+    return Identification(found.verdict, found.reasons, json_values(summary), report, report.html)
 
 
 def validate(model: Model | File, recording: Recording | File, *, span: str | None = None) -> Validation:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from drivers.files.recordings.recording import Recording, Span
 from drivers.files.robots.file import RobotFile
@@ -12,7 +13,7 @@ from rt_core.identification.preprocess import SignalSettings
 from rt_core.optimise.run import Callback
 from rt_core.types import FloatArray
 from rt_core.validation import torque_metrics
-from service.models.document import batch_document
+from service.models.document import batch_document, write_model
 from service.operations.identify import band_text, identify_recording, selection_text, span_text
 
 #: Keys of a model file that a summary leaves out: only predictions need them.
@@ -24,7 +25,10 @@ class IdentificationReport:
     """An identification and its input.
 
     `document` is the model file; of a model that does not explain its recording, without the values that people read.
+    `joint_model` says why joints are rigid, where they need not have been.
     """
+
+    file_name: ClassVar[str] = "model.yaml"
 
     result: Identification
     robot: RobotFile
@@ -32,6 +36,7 @@ class IdentificationReport:
     settings: SignalSettings
     span: Span | None
     document: dict[str, Any]
+    joint_model: dict[str, Any] | None = None
 
     @property
     def accepted(self) -> bool:
@@ -109,7 +114,12 @@ class IdentificationReport:
             kept["standard"] = None
         robot = {k: v for k, v in document["robot"].items() if k != "source"}
         metrics: dict[str, Any] = document["metrics"]
-        return metrics | kept | {"robot": robot}
+        choice = {} if self.joint_model is None else {"joint_model": self.joint_model}
+        return metrics | kept | {"robot": robot} | choice
+
+    def write(self, path: Path) -> None:
+        """Write the model file; raises `ModelFileError` as `write_model` does."""
+        write_model(self.document, path)
 
 
 def report_identification(

@@ -5,21 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rt_core.statistics import NORMAL_QUANTILE_95
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, columns, print_json, print_verdict
-from service.cli.models._identify_arm import FOREIGN, check_joints, choose_joints, finish_elastic
 from service.cli.models._identify_elastic import option, run_elastic, write_accepted
 
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
+    from service.operations.elastic.arm import ElasticArm
     from service.operations.kind import Parameters
     from service.reports.identification_document import IdentificationReport
 
 
 #: Options of the command alone that only one of the models has.
-_RIGID, _ELASTIC = ("plot", "joints"), ("table", "online", "forgetting")
+_RIGID, _ELASTIC = ("plot",), ("table", "online", "forgetting")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("recording", metavar="REC", type=Path, nargs="+",
         help="a recording (.mcap), or several of one arm that are used together; see `thetad import`")  # fmt: skip
     add("--model", choices=("rigid", "elastic_joint"), default="rigid", help="the whole arm, or one joint's spring")
-    add("--joints", choices=("rigid", "elastic", "auto"), default="rigid",
-        help="whether the whole arm's joints give way, see below (default: rigid)")  # fmt: skip
     add("--output", "-o", metavar="FILE", type=Path, help="write the model file here (.yaml)")
     add("--report", metavar="FILE", type=Path, help="write a self-contained HTML report here")
     add("--plot", metavar="FILE", type=Path, help="write measured against predicted torque here (.png)")
@@ -50,13 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Identify, report and write the results."""
     from service.jobs.kinds import find_kind
+    from service.jobs.kinds.identify import RIGID_ONLY
 
     rigid, elastic = (find_kind(name).parameters for name in ("identify", "elastic_joint"))
     own, other, more = (elastic, rigid, _RIGID) if args.model == "elastic_joint" else (rigid, elastic, _ELASTIC)
     foreign = [name for name in sorted({*more, *other.model_fields} - {*own.model_fields}) if _given(args, name, other)]
     what = f"for --model {args.model}"
-    if not foreign and args.joints != "rigid":
-        foreign, what = [name for name in FOREIGN if _given(args, name, own)], f"with --joints {args.joints}"
+    if not foreign and args.joints in ("elastic", "auto"):
+        foreign = [name for name in (*RIGID_ONLY, *_RIGID) if _given(args, name, own)]
+        what = f"with --joints {args.joints}"
     if foreign:
         options = ", ".join(option(name, other if name in other.model_fields else own) for name in foreign)
         raise CliError(f"{options}: not {what}; see `thetad identify --help`")
@@ -77,43 +77,40 @@ def run_rigid(args: argparse.Namespace) -> int:
     from drivers.files.atomic_write import write_bytes, write_text
     from service.cli._options import given
     from service.cli._progress import Progress
-    from service.jobs.kinds.identify import KIND, identified
-    from service.models.document import write_model
+    from service.jobs.kinds.identify import KIND, identified, with_joints
     from service.operations.inputs import open_robot
+    from service.reports.identification_document import IdentificationReport
 
     p = KIND.read(given(args, KIND) | {"recording": str(args.recording[0])}, flags=True)
     robot = open_robot(p.robot)
     recording = _read(args)
-    check_joints(args.joints, recording, robot.model)
     with Progress("identify") as progress:
-        report = identified(p, robot, recording, progress.share)
-        each = report.errors_within(recording.spans) if recording.parts else []
+        rigid = identified(p, robot, recording, progress.share)
+        each = rigid.errors_within(recording.spans) if recording.parts else []
         for path, error in zip(args.recording, each, strict=False):
             if not error["rows"]:
                 raise CliError(f"{path}: nothing of it can be used: it is shorter than filters and --trim cut off")
-        choice = None if args.joints == "rigid" else choose_joints(args.joints, report)
-    if choice is not None and choice.arm is not None:
-        return finish_elastic(args, choice, choice.arm)
-    why = "the model does not explain the recording"
-    written = write_accepted(args, report.accepted, lambda path: write_model(report.document, path), why)
+        report = with_joints(p, rigid)
+    written = write_accepted(args, report.accepted, report.write, "the model does not explain the recording")
+    if args.report is not None:
+        write_text(args.report, report.html())
     if args.plot is not None:
         from service.reports.figures import torque_figure
 
         title = f"{robot.model.name}: {recording.path}"
-        write_bytes(args.plot, torque_figure(robot.model, report.result.rows, report.predicted, title))
-    if args.report is not None:
-        write_text(args.report, report.html())
+        write_bytes(args.plot, torque_figure(robot.model, rigid.result.rows, rigid.predicted, title))
     if args.json:
-        more: dict[str, Any] = {} if choice is None else {"joint_model": choice.document()}
-        if each:
-            more["recordings"] = [{"path": str(p)} | error for p, error in zip(args.recording, each, strict=True)]
+        paired = [{"path": str(path)} | error for path, error in zip(args.recording, each, strict=False)]
+        more = {"recordings": paired} if each and isinstance(report, IdentificationReport) else {}
         print_json(report.summary() | {"model": written} | more)
+    elif not isinstance(report, IdentificationReport):
+        print_arm(report.result)
     else:
         print_result(report)
         for path, error in zip(args.recording, each, strict=False):
             sys.stdout.write(f"{path}: relative torque error {100 * error['relative_error']:.2f} %\n")
-        if choice is not None:
-            sys.stdout.write(f"joints: rigid; {choice.reason}\n")
+        if report.joint_model is not None:
+            sys.stdout.write(f"joints: rigid; {report.joint_model['reason']}\n")
     return EXIT_OK if report.accepted else EXIT_NO
 
 
@@ -154,3 +151,17 @@ def print_result(report: IdentificationReport) -> None:
         half = None if p["std"] is None or p["status"] == "dropped" else NORMAL_QUANTILE_95 * p["std"]
         rows.append((p["name"], number(p["value"], 5), number(half, 2), p["unit"], p["status"], p["expression"]))
     print(columns(("parameter", "value", "±95 %", "unit", "status", "stands for"), rows))
+
+
+def print_arm(arm: ElasticArm) -> None:
+    """Print an arm with elastic joints, verdict first."""
+    from service.reports.cells import VERDICT_TEXT, number
+
+    print_verdict(arm.verdict, VERDICT_TEXT[arm.verdict], arm.reasons, arm.facts())
+    if not arm.accepted:
+        return
+    rows = []
+    for p in arm.document["parameters"]:
+        std = None if p["value"] is None else p["std"]
+        rows.append((p["name"], number(p["value"], 5), number(std, 2), p["unit"], p["status"], p["expression"]))
+    print(columns(("parameter", "value", "std", "unit", "status", "stands for"), rows))

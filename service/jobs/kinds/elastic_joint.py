@@ -9,6 +9,7 @@ from service.operations.workspace import Workspace
 def _run(p: ElasticJointJob, ws: Workspace) -> Outcome:
     from service.operations.elastic.joint import ElasticJointError, identify_joint
     from service.operations.inputs import open_robot
+    from service.protocol.json_values import json_values
     from service.reports.elastic import elastic_page
 
     ws.progress(0.05, "reading the recording")
@@ -22,7 +23,7 @@ def _run(p: ElasticJointJob, ws: Workspace) -> Outcome:
     ws.write_json("elastic.json", result.document)
     ws.write("stiffness.csv", result.table())
     ws.write("report.html", elastic_page(result))
-    return Outcome(result.answer.verdict, result.summary(), result.metrics, result.accepted)
+    return Outcome(result.answer.verdict, result.summary(), json_values(result.document), result.accepted)
 
 
 KIND = Kind(

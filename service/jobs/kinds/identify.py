@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
     from drivers.files.robots.file import RobotFile
     from rt_core.optimise.run import SearchProgress
+    from service.reports.elastic import ElasticArmReport
     from service.reports.identification_document import IdentificationReport
 
 
+#: Parameters that do not apply to elastic joints.
+RIGID_ONLY = ("method", "loss", "essential", "prior", "weight", "period_s")
 _FIT, _SIGNALS = "estimator", "signal preparation (default: the robot file's [identification])"
 
 
@@ -41,6 +45,9 @@ class Identify(Parameters):
 
     recording: Reference
     robot: RobotText | None = option(None, ROBOT, "R")
+    joints: Literal["rigid", "elastic", "auto"] = option(
+        "rigid", "whether the whole arm's joints give way; auto: as the data call for"
+    )
     method: Method = option("wls", "estimator")
     span: SpanText | None = option(None, SPAN, "A:B")
     loss: Literal["bisquare", "huber", "none"] = option("bisquare", "iwls: how outliers lose weight", group=_FIT)
@@ -66,9 +73,12 @@ class Identify(Parameters):
     multi_start: int = Field(default=1, ge=1, le=256)
 
     @model_validator(mode="after")
-    def _searches(self) -> Identify:
+    def _consistent(self) -> Identify:
         if self.multi_start > 1 and self.method not in SEARCHES:
             raise ValueError(f"multi_start: is for methods that search ({', '.join(SEARCHES)}), not {self.method}")
+        foreign = [name for name in RIGID_ONLY if getattr(self, name) != type(self).model_fields[name].default]
+        if self.joints != "rigid" and foreign:
+            raise ValueError(f"{', '.join(foreign)}: not with joints {self.joints}")
         return self
 
 
@@ -76,12 +86,20 @@ def identified(
     p: Identify, robot: RobotFile, recording: Recording, progress: Callable[[float, str], None],
     created: str | None = None,
 ) -> IdentificationReport:  # fmt: skip
-    """Identify a robot from a recording, whatever `p` names; `created` as in `report_identification`."""
+    """Identify a robot with rigid joints from a recording, whatever `p` names; `with_joints` is to follow.
+
+    `created` as in `report_identification`.
+    """
     from rt_core.identification.estimate import EstimatorOptions
     from service.operations.identify import average_recording, prior_model, signal_settings, slowest_velocity
     from service.operations.inputs import open_robot, span_of
     from service.reports.identification_document import report_identification
 
+    if p.joints == "elastic":
+        from service.operations.elastic.arm import why_not_elastic
+
+        if (reason := why_not_elastic(recording, robot.model)) is not None:
+            raise OperationError(f"joints elastic: {reason}")
     settings = signal_settings(
         robot, cutoff_hz=p.cutoff_hz, rate_hz=p.rate_hz, trim_s=p.trim_s,
         min_velocity=slowest_velocity(robot, p.min_velocity),
@@ -106,6 +124,20 @@ def identified(
     return report
 
 
+def with_joints(p: Identify, rigid: IdentificationReport) -> IdentificationReport | ElasticArmReport:
+    """Return the result for the joints that `p` asks for; `rigid` is that of `identified`."""
+    if p.joints == "rigid":
+        return rigid
+    from service.operations.elastic.arm import choose_joints
+    from service.reports.elastic import ElasticArmReport
+
+    created = str(rigid.document["created"])
+    arm, choice = choose_joints(
+        p.joints, rigid.recording, rigid.robot, rigid.result, rigid.settings, rigid.span, created
+    )
+    return replace(rigid, joint_model=choice) if arm is None else ElasticArmReport(arm, choice)
+
+
 def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
     """Identify with one seed."""
     from service.operations.inputs import open_robot
@@ -115,16 +147,16 @@ def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
     return identified(p.model_copy(update={"seed": seed}), robot, ws.recording(), ws.progress, ws.created)
 
 
-def _finished(report: IdentificationReport, more: dict[str, Any], ws: Workspace) -> Outcome:
+def _finished(p: Identify, rigid: IdentificationReport, more: dict[str, Any], ws: Workspace) -> Outcome:
     """Write the results of an identification."""
-    from service.models.document import model_text
     from service.protocol.json_values import json_values
 
+    report = with_joints(p, rigid)
     result, metrics = report.result, json_values(report.summary()) | more
     ws.write("report.html", report.html())
     ws.write_json("metrics.json", metrics)
     if report.accepted:
-        ws.write("model.yaml", model_text(report.document))
+        report.write(ws.folder / report.file_name)
         summary = f"{result.verdict}: relative torque error {100 * result.metrics.relative_error:.2f} %"
     else:
         summary = f"{result.verdict}: {'; '.join(result.reasons)}"
@@ -134,7 +166,7 @@ def _finished(report: IdentificationReport, more: dict[str, Any], ws: Workspace)
 def _run(p: Identify, ws: Workspace) -> Outcome:
     if p.multi_start > 1:
         return _gather(p, [_part(p, part, ws) for part in _split(p)], ws)
-    return _finished(_fit(p, p.seed, ws), {}, ws)
+    return _finished(p, _fit(p, p.seed, ws), {}, ws)
 
 
 def _split(p: Identify) -> list[dict[str, Any]]:
@@ -143,20 +175,27 @@ def _split(p: Identify) -> list[dict[str, Any]]:
 
 def _part(p: Identify, part: dict[str, Any], ws: Workspace) -> dict[str, Any]:
     """Search from one seed; only the cost is kept, because the best search is repeated at the end."""
-    found = _fit(p, int(part["seed"]), ws).result
-    search = found.estimate.search
+    return tried(int(part["seed"]), _fit(p, int(part["seed"]), ws))
+
+
+def tried(seed: int, report: IdentificationReport) -> dict[str, Any]:
+    """Return what is told of a search from one seed among several."""
+    found, search = report.result, report.result.estimate.search
     return {
-        "seed": int(part["seed"]), "cost": None if search is None else float(search.cost), "verdict": found.verdict,
+        "seed": seed, "cost": None if search is None else float(search.cost), "verdict": found.verdict,
         "relative_error": float(found.metrics.relative_error),
     }  # fmt: skip
 
 
-def _gather(p: Identify, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outcome:
-    costs = [part["cost"] for part in parts]
-    if not parts or None in costs:
+def best_seed(p: Identify, parts: Sequence[dict[str, Any]]) -> int:
+    """Return the seed of the cheapest search; raises `OperationError` if nothing was searched for."""
+    if not parts or any(part["cost"] is None for part in parts):
         raise OperationError(f"multi_start: nothing was searched for by {p.method} that costs could be compared of")
-    best = min(parts, key=lambda part: (part["cost"], part["seed"]))
-    return _finished(_fit(p, int(best["seed"]), ws), {"multi_start": list(parts)}, ws)
+    return int(min(parts, key=lambda part: (part["cost"], part["seed"]))["seed"])
+
+
+def _gather(p: Identify, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outcome:
+    return _finished(p, _fit(p, best_seed(p, parts), ws), {"multi_start": list(parts)}, ws)
 
 
 KIND = Kind(

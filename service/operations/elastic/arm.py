@@ -1,9 +1,8 @@
 """Whole arms with encoders on motors and links: elasticity of the joints, torque model, spring of each joint."""
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from rt_core.identification.total_least_squares import encoder_noise
 from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
 from rt_core.types import FloatArray
+from rt_core.validation import Metrics
 from service.models.document import parameter_table
 from service.operations.elastic.joint import ElasticJointError, identify_joint
 from service.operations.elastic.parameters import read_elastic_joint
@@ -33,7 +33,6 @@ from service.operations.errors import OperationError
 from service.operations.identify import band_text, check_recording, nominal_rate_of, span_bounds, span_text
 
 FORMAT = "thetad-elastic-arm/1"
-Joints = Literal["rigid", "elastic", "auto"]
 _APART = {"open": "cannot be told apart", "doubtful": "are told apart with doubt"}
 _FIELDS = ("value", "status", "reason")
 _NO_INTERVAL = "no interval is stated: those of the joint alone were too narrow in simulated arms"
@@ -79,6 +78,12 @@ class ElasticArm:
     verdict: Verdict
     reasons: tuple[str, ...]
     temperatures: TemperatureRange | None  # of the rows
+    created: str  # ISO 8601, UTC
+
+    @property
+    def metrics(self) -> Metrics:
+        """Torque error on the rows that were fitted."""
+        return self.fit.metrics
 
     @property
     def accepted(self) -> bool:
@@ -124,7 +129,7 @@ class ElasticArm:
             )  # fmt: skip
         rows = [int(c) for c in fit.metrics.count]
         return {
-            "format": FORMAT, "created": datetime.now(UTC).isoformat(timespec="seconds"), "verdict": self.verdict,
+            "format": FORMAT, "created": self.created, "verdict": self.verdict,
             "reasons": list(self.reasons), "robot": {"name": self.robot.model.name, "sha256": self.robot.sha256},
             "data": {"sha256": self.recording.sha256, "span": span_text(self.span), "rows": rows},
             "settings": {
@@ -194,18 +199,53 @@ def arm_rows(
         raise DataError(f"{recording.path or 'recording'}: {error}") from error
 
 
-def identify_elastic_arm(
-    recording: Recording, robot: RobotFile, rigid: Identification, rows: ArmRows, noise: FloatArray,
-    settings: SignalSettings, span: Span | None, comparison: Comparison | None,
-) -> ElasticArm:  # fmt: skip
-    """Fit the torque of an arm with elastic joints, and each joint's spring; `DataError` if there are too few rows.
+def choose_joints(
+    asked: str, recording: Recording, robot: RobotFile, rigid: Identification, settings: SignalSettings,
+    span: Span | None, created: str,
+) -> tuple[ElasticArm | None, dict[str, Any]]:  # fmt: skip
+    """Identify with elastic joints if `asked` for ("elastic"), or if the data call for it ("auto").
 
-    `rows` and `noise` are those of `arm_rows`. `rigid` is an earlier fit, which gives the velocity constants of
-    friction: where it does not explain the recording, or is doubtful, so is this one, because the cause may be the
-    springs, and may be a sign, a unit or a delay.
+    Returns the arm if joints are elastic, and the choice, as plain data. `rigid` is an earlier fit, which gives the
+    velocity constants of friction: where it does not explain the recording, or is doubtful, so is the elastic one,
+    because the cause may be the springs, and may be a sign, a unit or a delay. Raises `DataError` if there are too few
+    rows for what was asked for.
+    """
+
+    def choice(chosen: str, reason: str, comparison: Comparison | None = None) -> dict[str, Any]:
+        compared = None if comparison is None else comparison_document(comparison)
+        return {"asked": asked, "chosen": chosen, "reason": reason, "comparison": compared}
+
+    model = rigid.model
+    if (reason := why_not_elastic(recording, model)) is not None:
+        return None, choice("rigid", reason)
+    try:
+        rows, noise = arm_rows(recording, model, settings, span)
+    except DataError as error:
+        if asked == "elastic":
+            raise
+        return None, choice("rigid", f"elastic joints cannot be tried: {error}")
+    comparison = None
+    try:
+        comparison = rows.compare()
+        reason = comparison.reason
+    except DataError as error:
+        reason = f"too few data to compare: {error}"
+    if asked == "auto" and (comparison is None or not comparison.elastic):
+        return None, choice("rigid", reason, comparison)
+    stiffness = tuple(_stiffness(recording, model, joint, settings, span) for joint in range(model.n))
+    fit, seen, verdict, reasons = _judged_fit(rows, noise, stiffness, rigid)
+    arm = ElasticArm(robot, recording, settings, span, fit, comparison, stiffness, verdict, reasons, seen, created)
+    return arm, choice("elastic", reason, comparison)
+
+
+def _judged_fit(
+    rows: ArmRows, noise: FloatArray, stiffness: tuple[Stiffness, ...], rigid: Identification
+) -> tuple[ArmFit, TemperatureRange | None, Verdict, tuple[str, ...]]:
+    """Fit the torque with elastic joints; return also temperatures of the rows, verdict and reasons.
+
+    `rows` and `noise` are those of `arm_rows`; `DataError` if there are too few.
     """
     model = rigid.model
-    stiffness = tuple(_stiffness(recording, model, joint, settings, span) for joint in range(model.n))
     found = rows.fit("both")
     share = separability.difference_share(found, noise)
     apart = separability.separabilities(share, [spring.value is not None for spring in stiffness])
@@ -227,7 +267,7 @@ def identify_elastic_arm(
             for j, spring in enumerate(stiffness)
             if rests[j].any() and apart[j] != "told"
         )  # fmt: skip
-    return ElasticArm(robot, recording, settings, span, fit, comparison, stiffness, verdict, reasons, seen)
+    return fit, seen, verdict, reasons
 
 
 def _judge(

@@ -88,12 +88,6 @@ class ElasticIdentification:
         """Whether the data determine a stiffness."""
         return self.answer.verdict != "not_determined"
 
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """Part of the document for a list of jobs."""
-        names = ("joint", "stage", "verdict", "reasons", "parameters", "relative_error")
-        return {name: self.document[name] for name in names}
-
     def summary(self) -> str:
         """Return the result in one line."""
         fit = self.answer
