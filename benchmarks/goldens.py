@@ -220,7 +220,7 @@ def job_goldens(folder: Path) -> Goldens:
     """Return outcomes and results of cheap jobs; searches among them would show any sum in another order."""
     arm = small_arm(folder / "stribeck2.toml", "stribeck")
     recording = simulate(folder / "stribeck2.mcap", arm, seed=2, seconds=8.0)
-    quick = {"harmonics": 3, "period_s": 5.0, "particles": 10, "iterations": 5, "rate_hz": 20.0, "seed": 3}
+    quick = {"harmonics": 3, "period_s": 5.0, "particles": 10, "iterations": 5, "rate_hz": 20.0, "seed": 3, "starts": 1}
     fit = {"recording": "r", "robot": str(arm), "span": "0:0.6"}
     model = folder / "identify" / "model.yaml"
     recipes: tuple[tuple[str, str, dict[str, Any], dict[str, Path]], ...] = (

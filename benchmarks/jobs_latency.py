@@ -46,7 +46,7 @@ def mixed_jobs(count: int) -> list[dict[str, Any]]:
     fits = [{"kind": "identify", "parameters": {**live, "method": name}} for name in ("wls", "physical", "iwls", "ols")]
     others: list[dict[str, Any]] = [
         {"kind": "compare", "parameters": {"methods": ["ols", "wls", "iwls"], "seeds": 1, "seconds": 2.0}},
-        {"kind": "excite", "parameters": {"robot": "space6", "particles": 10, "iterations": 20}},
+        {"kind": "excite", "parameters": {"robot": "space6", "starts": 1, "iterations": 20}},
         {"kind": "validate", "parameters": first},
     ]
     turns = (job for fit in itertools.cycle(fits) for job in (fit, *others))

@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from service.operations.kind import Outcome
 
 
-#: Independent searches by default.
-STARTS = 4
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options: the parameters of the job `excite`."""
     from service.cli._options import add_options
@@ -25,8 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("robot", metavar="ROBOT", help="robot file, or the name of one in configs/robots")
     add("--output", "-o", metavar="DIR", type=Path, required=True, help="write the results here")
-    add_options(parser, KIND, skip=("starts",))
-    add("--starts", metavar="N", type=int, help=f"independent searches, the best counts (default: {STARTS})")
+    add_options(parser, KIND)
     add(
         "--after", metavar="FILE[:PERIODS]", action="append",
         help="trajectory.json that was recorded already, for so many periods (default: 1): excite what it left open "
@@ -49,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     set_here = parse_parameters(KIND, args.pairs)
     for name in values.keys() & set_here.keys():
         raise CliError(f"--set {name}=...: {name} is given already, by an option or as ROBOT")
-    p = KIND.read({"starts": STARTS} | values | set_here, flags=True)
+    p = KIND.read(values | set_here, flags=True)
     open_robot(p.robot)  # before creating a folder
     args.output.mkdir(parents=True, exist_ok=True)
     return report_outcome(run_operation(KIND, p, args.output), args, print_outcome)

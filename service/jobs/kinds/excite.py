@@ -65,7 +65,7 @@ class Excite(Parameters, DesignSettings):
     )
     rate_hz: float = option(100.0, "of the tables", "HZ", flag="--rate", ge=1e-2, le=1e5)
     seed: Seed = option(0, "of everything random", "N")
-    starts: int = option(1, "independent searches, the best counts", "N", ge=1, le=256)
+    starts: int = option(4, "independent searches, the best counts", "N", ge=1, le=256)
     particles: int = Field(default=70, ge=2, le=10_000)
     iterations: int = Field(default=200, ge=1, le=100_000)
     regions: Annotated[tuple[Region, ...], Field(max_length=20)] = ()
