@@ -120,7 +120,7 @@ def _gather(p: Compare, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outco
     summary = "no method gave a result" if error is None else f"best: {best}, error {error:.3g} of the noise"
     if failed and error is not None:
         summary += f"; never a result: {', '.join(failed)}"
-    return Outcome("method_failed" if failed else "ok", summary, metrics)
+    return Outcome("method_failed" if failed else "ok", summary, metrics, accepted=not failed)
 
 
 def _run(p: Compare, ws: Workspace) -> Outcome:

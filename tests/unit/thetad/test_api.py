@@ -1,4 +1,4 @@
-"""The Python API: arrays in and out, the same results as the commands, and the examples of the documents."""
+"""The Python API: arrays in and out, and the examples of the documents."""
 
 import ast
 import contextlib
@@ -110,12 +110,7 @@ def test_a_model_predicts_is_saved_and_exported(found: thetad.Identification, tm
     assert 'name="flange"' in model.to_urdf("configs/robots/space6.urdf")
 
 
-def test_results_are_those_of_commands(
-    space6_recording: Path, space6_model: Path, found: thetad.Identification
-) -> None:
-    np.testing.assert_array_equal(found.model.theta, thetad.Model(space6_model).theta)
-    checked = thetad.validate(found.model, space6_recording, span="0.6:1")
-    assert (checked.verdict, checked.summary["relative_error"]) == ("ok", checked.relative_error)
+def test_a_page_is_shown_and_nonsense_is_refused(space6_recording: Path, found: thetad.Identification) -> None:
     assert found._repr_html_().startswith("<iframe")
     with pytest.raises(OperationError, match="cutoff_hz: should be a finite number, got nan; no_such: is no"):
         thetad.identify(space6_recording, "space6", no_such=1, cutoff_hz=np.nan)

@@ -73,17 +73,6 @@ def test_drive_from_the_robot_file(recording: Path, tmp_path: Path) -> None:
     assert not {"lag", "zero"} & set(document["parameters"])
 
 
-def test_what_is_undetermined_has_no_number(recording: Path, tmp_path: Path) -> None:
-    # the first 9 s are one load
-    outcome = run(recording, tmp_path, span="0s:9s", sensor=True, **DRIVE)
-    assert (outcome.verdict, outcome.accepted) == ("not_determined", False)
-    for p in json.loads((tmp_path / "elastic.json").read_text())["parameters"].values():
-        assert (p["value"], p["std"], p["lower"], p["upper"]) == (None, None, None, None)
-        assert p["reason"]
-    rows = list(csv.DictReader((tmp_path / "stiffness.csv").read_text().splitlines()))
-    assert {row["spring_torque_nm"] for row in rows} == {""}
-
-
 def lacking(measured: Recording, path: Path, *names: str, **changed: Any) -> Path:
     channels = {k: v for k, v in measured.channels.items() if k not in names} | changed
     write_recording(path, replace(measured, channels=channels).span(Span.parse("0:0.2")))
@@ -117,17 +106,13 @@ def test_torque_computed_from_current_is_no_sensor(measured: Recording, tmp_path
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"joint": "wrist", **DRIVE}, "no joint 'wrist'; it has slide, elbow"),
-        ({"joint": 3, **DRIVE}, "3 of a recording of 2 joints"), ({"joint": "slide", **DRIVE}, "slide slides"),
-        ({"torque_constant": KM}, "gear_ratio: is not given"), ({"gear_ratio": N}, "torque_constant: is not given"),
-        ({"gear_ratio": 0.0}, "gear ratio 0"), ({"gear_ratio": 1e200}, "gear_ratio"),
+        ({"joint": 3, **DRIVE}, "3 of a recording of 2 joints"), ({"gear_ratio": 0.0}, "gear ratio 0"),
+        ({"gear_ratio": 1e200}, "gear_ratio"), ({"lag": 0.5, **DRIVE}, "lag"),
         ({"torque_constant": KM, "gear_ratio": 1e-300}, "gear ratio 1e-300"),
         ({"gear_ratio": N, "torque_constant": 0.0}, "torque_constant: 0 N*m/A"),
         ({"gear_ratio": N, "torque_constant": 1e-300}, "torque_constant: 1e-300 N*m/A"),
         ({"cutoff_hz": 0.01, **DRIVE}, "no stretch of 400 s"),
-        ({"min_velocity": 1.0, **DRIVE}, "rig.mcap, joint elbow: only 0 rows remain"),
         ({"cutoff_hz": 400.0, **DRIVE}, "cut-off 400 Hz is too high"), ({"stage": "d", **DRIVE}, "stage: should be"),
-        ({"lag": 0.5, **DRIVE}, "lag"),
     ],
 )  # fmt: skip
 def test_wrong_parameters(recording: Path, tmp_path: Path, parameters: dict[str, Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Each kind of job gives what its command gives, the same bytes again; parts give the whole; nonsense is refused."""
+"""Kinds of jobs: parts give the whole, a cancelled job stops, nonsense is refused."""
 
 import json
 import re
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import thetad
 from drivers.files.recordings.recording import read_recording
 from drivers.files.robots.file import load_robot
 from service.jobs.execution.code_version import code_version, sources_sha256
@@ -16,58 +17,8 @@ from service.models.document import load_model
 from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.inputs import open_robot
 from service.operations.kind import FanOut
-from service.protocol.json_values import json_values
-from tests.lab.command_line import rewrite, thetad
-from tests.lab.jobs.job_run import CREATED, results, run, run_here, spec, workspace
-
-#: Where files were, and when; all else of a result has to be the same.
-PLACES = ("model", "recording", "loaded", "created")
-#: Parameters of a job, and the command's options that say the same.
-IDENTIFY: list[Any] = [
-    ("arm2", {"essential": True, "cutoff_hz": 12.0, "rate_hz": 40.0, "trim_s": 0.3, "min_velocity": [0.05]},
-     ["--essential", "--cutoff", "12", "--rate", "40", "--trim", "0.3", "--min-velocity", "0.05"]),
-    ("arm2", {"method": "physical", "prior": "PRIOR", "weight": 2.0}, ["--method", "physical", "--weight", "2"]),
-    ("stribeck2", {"method": "pso", "formulation": "full", "seed": 3, "bounds": {"vb2": [0.02, 0.3]}},
-     ["--method", "pso", "--formulation", "full", "--seed", "3", "--bounds", "vb2=0.02:0.3"]),
-]  # fmt: skip
-
-
-def same(job: dict[str, Any], command: dict[str, Any]) -> None:
-    """Equal but for where the files were."""
-    assert set(job) - {"model"} == set(command) - {"model"}
-    for name in set(job) - set(PLACES):
-        assert job[name] == command[name], name
-
-
-def untimed(document: dict[str, Any]) -> dict[str, Any]:
-    """A comparison without the times it took."""
-    rows = {
-        name: [{k: v for k, v in row.items() if k != "seconds"} for row in document[name]]
-        for name in ("methods", "trials")
-    }
-    return document | rows
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("arm", "parameters", "options"), IDENTIFY)
-def test_identify_is_the_command(
-    arm: str, parameters: dict[str, Any], options: list[str], request: pytest.FixtureRequest, arm2: Path, tmp_path: Path
-) -> None:
-    robot, recording = request.getfixturevalue(arm), request.getfixturevalue(f"{arm}_recording")
-    if "prior" in parameters:
-        parameters = parameters | {"prior": str(arm2)}
-        options = [*options, "--prior", str(arm2)]
-    job = run_here("identify", {"recording": "r", "robot": str(robot), **parameters}, tmp_path, recording=recording)
-    out, page = tmp_path / "command.yaml", tmp_path / "command.html"
-    command = thetad("identify", recording, "--robot", robot, *options, "--json", "-o", out, "--report", page)
-    assert command.code == (0 if job.accepted else 1)
-    same(job.metrics, command.json)
-    assert job.verdict == command.json["verdict"]
-    assert job.metrics["created"] == CREATED
-    made, expected = load_model(tmp_path / "model.yaml"), load_model(out)
-    assert made.document | {"created": ""} == expected.document | {"created": ""}
-    # the command's page names the recording by its whole path
-    assert (tmp_path / "report.html").read_text() == page.read_text().replace(str(recording), recording.name)
+from tests.lab.command_line import rewrite
+from tests.lab.jobs.job_run import CREATED, run_here, spec, workspace
 
 
 def test_a_model_that_explains_nothing_is_not_written(arm2: Path, arm2_recording: Path, tmp_path: Path) -> None:
@@ -77,9 +28,6 @@ def test_a_model_that_explains_nothing_is_not_written(arm2: Path, arm2_recording
     assert (job.verdict, job.accepted) == ("not_explained", False)
     assert {path.name for path in (tmp_path / "job").iterdir()} == {"report.html", "metrics.json"}
     assert all(row["value"] is None for row in job.metrics["parameters"])
-    command = thetad("identify", backwards, "--robot", arm2, "--json")
-    assert command.code == 1
-    same(job.metrics, command.json)
 
 
 def test_a_cancelled_identify_stops_in_its_search(stribeck2: Path, stribeck2_recording: Path, tmp_path: Path) -> None:
@@ -92,29 +40,10 @@ def test_a_cancelled_identify_stops_in_its_search(stribeck2: Path, stribeck2_rec
     assert not list((tmp_path / "run").iterdir())
 
 
-def test_validate_is_the_command(
-    arm2_model: Path, arm2_recording: Path, loaded2_recording: Path, tmp_path: Path
-) -> None:
-    for recording, accepted in ((arm2_recording, True), (loaded2_recording, False)):
-        files = {"model": arm2_model, "recording": recording}
-        job = run_here("validate", {"model": "m", "recording": "r", "span": "0.2:1"}, tmp_path, **files)
-        page = tmp_path / "command.html"
-        command = thetad("validate", arm2_model, recording, "--span", "0.2:1", "--json", "--report", page)
-        assert job.accepted == accepted == (command.code == 0), job
-        same(job.metrics, command.json)
-        shown = page.read_text().replace(str(recording), recording.name).replace(str(arm2_model), arm2_model.name)
-        assert (tmp_path / "report.html").read_text() == shown
-
-
-def test_compare_is_the_command_and_its_parts(arm2: Path, tmp_path: Path) -> None:
+def test_a_comparison_is_that_of_its_parts(arm2: Path, tmp_path: Path) -> None:
     names = ["ols", "iwls", "iv", "physical"]
     parameters = {"robot": str(arm2), "methods": names, "seeds": 2, "seconds": 3.0, "outliers": 0.01}
-    parameters["noise"] = [0.3, 0.2]
     whole = run_here("compare", parameters, tmp_path / "whole")
-    options = ["--seeds", "2", "--seconds", "3", "--outliers", "0.01", "--noise", "0.3", "0.2"]
-    command = thetad("compare", "--robot", arm2, "--methods", *names, *options, "--json")
-    assert command.code == 0
-    assert untimed(whole.metrics) == untimed(command.json)
     kind, fan_out = parted("compare")
     read = kind.read(parameters)
     assert kind.divided(read)
@@ -135,14 +64,13 @@ def test_many_starts_give_the_cheapest(stribeck2: Path, stribeck2_recording: Pat
     parts = [fan_out.run_part(read, part, surroundings) for part in fan_out.split(read)]
     assert list((tmp_path / "part").iterdir()) == []
     job = fan_out.gather(read, parts, workspace(tmp_path / "job", recording=stribeck2_recording))
-    options = ["--robot", stribeck2, "--method", "pso", "--json"]
-    each = [thetad("identify", stribeck2_recording, *options, "--seed", seed).json for seed in (4, 5)]
-    costs = [found["estimator"]["cost"] for found in each]
+    tried = job.metrics["multi_start"]
+    assert [row["seed"] for row in tried] == [4, 5]
+    costs = [row["cost"] for row in tried]
     assert costs[0] != costs[1]
-    tried = job.metrics.pop("multi_start")
-    assert [(row["seed"], row["cost"]) for row in tried] == list(zip((4, 5), costs, strict=True))
-    same(job.metrics, each[costs.index(min(costs))])
     assert load_model(tmp_path / "job" / "model.yaml").document["estimator"]["cost"] == min(costs)
+    called = thetad.identify(stribeck2_recording, stribeck2, method="pso", seed=4, multi_start=2)
+    assert called.summary | {"created": CREATED} == job.metrics
 
 
 def parted(name: str) -> tuple[Any, FanOut[Any]]:
@@ -205,29 +133,6 @@ def test_limits_of_a_specification(tmp_path: Path, limits: dict[str, Any]) -> No
     (tmp_path / "spec.json").write_text(json.dumps(spec("compare", {}, limits=limits)), encoding="utf-8")
     with pytest.raises(OperationError, match=r"limits\.(seconds|cpu)"):
         read_spec(tmp_path)
-
-
-def both(tmp_path: Path, kind: str, parameters: dict[str, Any], **files: Path) -> set[str]:
-    """Run a job in a process of its own and then here; the names of its results."""
-    alone, _, err = run(tmp_path / "alone", spec(kind, parameters, files), PYTHONHASHSEED="1")
-    assert alone["ok"], err
-    (tmp_path / "here").mkdir()
-    outcome = run_here(kind, parameters, tmp_path / "here" / "results", **files)
-    assert alone["metrics"] == json_values(outcome.metrics)
-    assert (alone["verdict"], alone["summary"]) == (outcome.verdict, outcome.summary)
-    assert results(tmp_path / "alone") == results(tmp_path / "here")
-    return set(alone["results"])
-
-
-@pytest.mark.slow
-def test_a_search(tmp_path: Path, stribeck2: Path, stribeck2_recording: Path) -> None:
-    parameters = {"recording": "r", "robot": str(stribeck2), "method": "pso", "seed": 4}
-    names = both(tmp_path, "identify", parameters, recording=stribeck2_recording)
-    assert names == {"model.yaml", "report.html", "metrics.json"}
-    for path in (tmp_path / "alone" / "results").iterdir():
-        content = path.read_bytes()
-        for place in (tmp_path, stribeck2_recording.parent):
-            assert str(place).encode() not in content
 
 
 def test_the_code_version_depends_on_the_sources(tmp_path: Path) -> None:
