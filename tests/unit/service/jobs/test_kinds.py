@@ -64,9 +64,7 @@ def test_many_starts_give_the_cheapest(stribeck2: Path, stribeck2_recording: Pat
     parts = [fan_out.run_part(read, part, surroundings) for part in fan_out.split(read)]
     assert list((tmp_path / "part").iterdir()) == []
     job = fan_out.gather(read, parts, workspace(tmp_path / "job", recording=stribeck2_recording))
-    tried = job.metrics["multi_start"]
-    assert [row["seed"] for row in tried] == [4, 5]
-    costs = [row["cost"] for row in tried]
+    costs = [row["cost"] for row in job.metrics["multi_start"] if row["seed"] in (4, 5)]
     assert costs[0] != costs[1]
     assert load_model(tmp_path / "job" / "model.yaml").document["estimator"]["cost"] == min(costs)
     called = thetad.identify(stribeck2_recording, stribeck2, method="pso", seed=4, multi_start=2)
@@ -93,6 +91,7 @@ RECORDED = {"recording": "r"}
         ("identify", RECORDED | {"min_velocity": [0.1, -1.0]}, "min_velocity[1]"),
         ("identify", RECORDED | {"bounds": {"vb2": [0.1]}}, "bounds.vb2"),
         ("identify", RECORDED | {"multi_start": 3}, "multi_start: is for methods that search"),
+        ("identify", RECORDED | {"joints": "auto", "method": "ols"}, "method: not with joints auto"),
         ("identify", RECORDED | {"trim_s": float("nan")}, "trim_s"),
         ("payload", {"recording": "r", "model": ""}, "model"),
         ("compare", {"methods": ["ols", "guess"]}, "methods[1]: unknown method"),

@@ -15,14 +15,12 @@ from service.jobs.execution.runner import work
 from service.jobs.execution.spec import Spec
 from service.jobs.kinds import KINDS, find_kind
 from service.operations.parameter_types import flag_of, option_of
-from tests.lab.arms.elastic_rig import ROBOT as RIG
-from tests.lab.arms.elastic_rig import recording_of
+from tests.lab.arms import elastic_rig
 from tests.lab.arms.harmonic_drive import record
 from tests.lab.arms.small_elastic import moved, robot_text
 from tests.lab.command_line import thetad
 from tests.lab.jobs.job_run import run, small_arm, spec, workspace
-from tests.unit.service.jobs.test_calibrate_kind import ROBOT as SMALL
-from tests.unit.service.jobs.test_calibrate_kind import rows, write
+from tests.unit.service.jobs import test_calibrate_kind as measured
 
 #: What differs by nature: when a result was made (and how long it took: there is no clock here), the folders of files,
 #: which only commands name, where a command wrote to, and a file with what a command prints.
@@ -55,10 +53,10 @@ CALLS: dict[str, Any] = {
 #: Files, besides those that are fixtures.
 FILES: dict[str, Any] = {
     "prior.toml": small_arm,
-    "small.toml": lambda path: path.write_text(SMALL),
-    "poses.csv": lambda path: write(path, *rows(orientation=False)),
-    "rig.toml": lambda path: path.write_text(RIG),
-    "rig.mcap": lambda path: write_recording(path, recording_of(record(1, lag=2e-3, zero=0.1))),
+    "small.toml": lambda path: path.write_text(measured.ROBOT),
+    "poses.csv": lambda path: measured.write(path, *measured.rows(orientation=False)),
+    "rig.toml": lambda path: path.write_text(elastic_rig.ROBOT),
+    "rig.mcap": lambda path: write_recording(path, elastic_rig.recording_of(record(1, lag=2e-3, zero=0.1))),
     "arm3_elastic.toml": lambda path: path.write_text(robot_text()),
     "soft.mcap": lambda path: write_recording(path, moved(elastic=True)),
 }
@@ -91,11 +89,9 @@ def test_command_job_and_call_give_the_same_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr("service.operations.compare.time", SimpleNamespace(perf_counter=lambda: math.nan))
-    files = {}
-    for name, file in named.items():
-        files[name] = tmp_path / file if file in FILES else request.getfixturevalue(file)
-        if file in FILES:
-            FILES[file](files[name])
+    files = {name: tmp_path / file if file in FILES else request.getfixturevalue(file) for name, file in named.items()}
+    for file in FILES.keys() & {*named.values()}:
+        FILES[file](tmp_path / file)
     operation = find_kind(kind)
     given = parameters | {name: str(path) for name, path in files.items()}
     inputs = {name: files[name] for name in (*operation.recordings, *operation.models) if name in files}
@@ -116,8 +112,8 @@ def test_command_job_and_call_give_the_same_bytes(
     by_job = plain(by_job)
 
     (folder := tmp_path / "command").mkdir()
-    text = COMMANDS[kind].format(**given, out=folder)
-    command = thetad(*text.split(), *options(operation.parameters, given), "--json")
+    said = [*COMMANDS[kind].format(**given, out=folder).split(), *options(operation.parameters, given)]
+    command = thetad(*said, "--json")
     assert command.code == (0 if done["accepted"] else 1), command
     printed = {k: v for k, v in command.json.items() if k in done["metrics"] or k not in OF_COMMANDS}
     by_command = read(folder) | {PRINTED: json.dumps(printed)}
