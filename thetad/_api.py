@@ -203,9 +203,11 @@ class Identification(Validation):
 
     @cached_property
     def model(self) -> Model:
-        """The model; `ValueError` if it does not explain the recording."""
+        """The model; `ValueError` if it does not explain the recording, or joints are elastic."""
         if not self.found.accepted:
             raise ValueError(f"the model does not explain the recording: {'; '.join(self.reasons)}")
+        if self.found.file_name != "model.yaml":
+            raise ValueError("joints are elastic: prediction and export are for rigid ones; see `found.document`")
         return Model(model_from_document(Path("model.yaml"), self.found.document))
 
 
