@@ -20,8 +20,6 @@ from rt_core.model.regressor_adjoint import AdjointWork, link_columns_adjoint
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray, IntArray
 
-#: Friction whose sign may be replaced by a smooth function.
-_SIGNED = (laws.LAW_COULOMB, laws.LAW_BREAKAWAY, laws.LAW_LOAD)
 #: Size of the groups of columns in a product, of which only the lower half is computed.
 _GROUP = 24
 
@@ -100,7 +98,7 @@ class Columns:
             np.zeros((n, 10)) if model.inertial is None else np.ascontiguousarray(model.inertial, dtype=np.float64),
             np.array(copies, dtype=np.int64).reshape(-1, 2), law, shape, motor, np.array(theta), rows,
         )  # fmt: skip
-        signed = np.isin(law, _SIGNED) & (shape[:, 2] == 0.0)
+        signed = np.isin(law, laws.SIGNED) & (shape[:, 2] == 0.0)
         return cls(len(layout), np.array(starts), np.array(columns, dtype=np.int64), tables, signed)
 
 

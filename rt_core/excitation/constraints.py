@@ -21,7 +21,7 @@ from rt_core.excitation.shapes import Box
 from rt_core.excitation.unchecked import collision_gaps, coupled_motors, torque_gaps, unbounded_tip
 from rt_core.excitation.workspace_regions import WorkspaceLimits
 from rt_core.model.dynamics import inverse_dynamics
-from rt_core.model.friction import LAW_BREAKAWAY, LAW_COULOMB, LAW_DECAYING_VISCOUS, LAW_LOAD, LAW_TANH
+from rt_core.model.friction import LAW_BREAKAWAY, SHAPED, SIGNED
 from rt_core.model.parameters import standard_layout, standard_parameters
 from rt_core.model.regressor import regressor_columns
 from rt_core.model.robot import RobotModel
@@ -42,8 +42,6 @@ SLOW_SPEED = 0.1
 _TOGETHER = 6400
 #: Called between the parts of a check; an exception ends the check.
 Heartbeat: TypeAlias = Callable[[], None]
-#: Friction that changes quickly at a reversal of a motor.
-_TURNING = (LAW_COULOMB, LAW_BREAKAWAY, LAW_TANH, LAW_DECAYING_VISCOUS, LAW_LOAD)
 #: Speed [rad/s or m/s] at which signs are one and breakaway friction is complete.
 _SLOW = 1e-9
 
@@ -106,7 +104,8 @@ class PriorTorque:
         self._inertial = model.inertial
         self._layout = layout.take(known)
         self._phi = phi[known]
-        self.turning = np.unique(self._layout.motor[np.isin(self._layout.law, _TURNING)], axis=0)
+        quick = np.isin(self._layout.law, (*SIGNED, *SHAPED))  # at a reversal of a motor
+        self.turning = np.unique(self._layout.motor[quick], axis=0)
         self.peaked = bool(np.isin(self._layout.law, LAW_BREAKAWAY).any())
         self.slow = max(_SLOW, 2.0 * model.friction.smoothing)
         self._out: FloatArray | None = None

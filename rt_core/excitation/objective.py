@@ -26,7 +26,7 @@ from rt_core.excitation.settings import Columns, Objective
 from rt_core.linear_algebra import svd
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.dynamics import inverse_dynamics
-from rt_core.model.friction import LAW_BREAKAWAY, LAW_DECAYING_VISCOUS, LAW_LOAD, LAW_TANH, Friction
+from rt_core.model.friction import LAW_LOAD, SHAPED, Friction
 from rt_core.model.parameters import ParameterLayout
 from rt_core.model.regressor import regressor_columns
 from rt_core.model.robot import RobotModel
@@ -40,8 +40,6 @@ MAX_INFLATION = 1e3
 #: Relative asymmetry or negativity of an information matrix that counts as rounding.
 SYMMETRIC = 1e-9
 Determination = Literal["good", "poor", "undetermined"]
-#: Friction terms that are visible only near their velocity constant.
-_SHAPED = (LAW_BREAKAWAY, LAW_TANH, LAW_DECAYING_VISCOUS)
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class Excitation:
         self.base = base
         every = self.base.layout
         joint = np.where(every.is_link, 0, every.joint)
-        out = np.isin(every.law, _SHAPED) & (every.shape[:, 0] < model.standstill_velocity[joint])
+        out = np.isin(every.law, SHAPED) & (every.shape[:, 0] < model.standstill_velocity[joint])
         if model.inertial is None:
             out |= every.law == LAW_LOAD
         self.layout: ParameterLayout = every.take(np.flatnonzero(~out))

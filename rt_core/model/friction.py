@@ -25,7 +25,7 @@ terms of `alpha`, `alphab` and `alphav` are linear, those of `fc`, `fb` and `fv`
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,7 @@ FollowsTemperature = Literal["none", "coulomb", "coulomb_viscous"]
 #: `T0`: friction at this temperature is that without temperature terms [degC].
 REFERENCE_TEMPERATURE = 20.0
 
-# Kinds of columns of the regressor.
+# Kinds of columns of the regressor; saved states hold these numbers.
 LAW_LINK = 0
 LAW_ARMATURE = 1
 LAW_VISCOUS = 2
@@ -68,6 +68,41 @@ TEMPERATURE = tuple(FOLLOWING.values())
 DISSIPATIVE = (LAW_VISCOUS, LAW_COULOMB, LAW_BREAKAWAY, LAW_LOAD)
 #: Laws of the position alone, which may look like gravity.
 CYCLIC = (LAW_SINE, LAW_COSINE)
+#: Laws with the sign of the velocity: those of the velocity alone, and those without a temperature.
+DRY = (LAW_COULOMB, LAW_BREAKAWAY, LAW_COULOMB_TEMPERATURE, LAW_BREAKAWAY_TEMPERATURE)
+SIGNED = (LAW_COULOMB, LAW_BREAKAWAY, LAW_LOAD)
+#: Laws that are visible only near their velocity constant.
+SHAPED = (LAW_BREAKAWAY, LAW_TANH, LAW_DECAYING_VISCOUS)
+
+
+class Column(NamedTuple):
+    """A law outside the kernels; in the formula `sign` is s(v), `decay` the exponential, `step` tanh(v/constant)."""
+
+    name: str
+    units: tuple[str, str]  # of the parameter at a revolute and at a prismatic joint
+    formula: str  # of `friction_effect`, in both C and Python, for exported models
+
+
+_TORQUE, _DAMPING = ("N*m", "N"), ("N*m*s/rad", "N*s/m")
+_SQUARE, _CUBE, _WARMTH = ("N*m*s^2/rad^2", "N*s^2/m^2"), ("N*m*s^3/rad^3", "N*s^3/m^3"), ("N*m/K", "N/K")
+COLUMNS = {
+    LAW_ARMATURE: Column("armature", ("kg*m^2", "kg"), "acceleration"),
+    LAW_VISCOUS: Column("viscous", _DAMPING, "speed"),
+    LAW_COULOMB: Column("coulomb", _TORQUE, "sign * (1.0 - decay)"),
+    LAW_OFFSET: Column("offset", _TORQUE, "1.0"),
+    LAW_BREAKAWAY: Column("breakaway", _TORQUE, "sign * decay"),
+    LAW_QUADRATIC_ODD: Column("quadratic_odd", _SQUARE, "speed * fabs(speed)"),
+    LAW_QUADRATIC_EVEN: Column("quadratic_even", _SQUARE, "speed * speed"),
+    LAW_CUBIC: Column("cubic", _CUBE, "speed * speed * speed"),
+    LAW_TANH: Column("tanh", _TORQUE, "step"),
+    LAW_DECAYING_VISCOUS: Column("decaying_viscous", _DAMPING, "speed * decay"),
+    LAW_SINE: Column("sine", _TORQUE, "sin(position)"),
+    LAW_COSINE: Column("cosine", _TORQUE, "cos(position)"),
+    LAW_LOAD: Column("load", ("1", "1"), "sign * fabs(load)"),
+    LAW_COULOMB_TEMPERATURE: Column("coulomb", _WARMTH, "sign * (1.0 - decay)"),
+    LAW_VISCOUS_TEMPERATURE: Column("viscous", ("N*m*s/(rad*K)", "N*s/(m*K)"), "speed"),
+    LAW_BREAKAWAY_TEMPERATURE: Column("breakaway", _WARMTH, "sign * decay"),
+}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rt_core.model.friction import LAW_ARMATURE, LAW_LINK, LAW_LOAD, LAW_OFFSET, TEMPERATURE
+from rt_core.model.friction import COLUMNS, LAW_ARMATURE, LAW_LINK, LAW_LOAD, LAW_OFFSET, TEMPERATURE
 from rt_core.model.robot import JointDynamics, RobotModel
 from rt_core.types import BoolArray, FloatArray, IntArray
 
@@ -73,15 +73,6 @@ class ParameterLayout:
         return bool(self.follows_temperature.any())
 
 
-_FRICTION_UNITS = {  # by the field of `JointDynamics`, revolute and prismatic
-    "viscous": ("N*m*s/rad", "N*s/m"), "coulomb": ("N*m", "N"), "breakaway": ("N*m", "N"),
-    "quadratic_friction": ("N*m*s^2/rad^2", "N*s^2/m^2"), "cubic_friction": ("N*m*s^3/rad^3", "N*s^3/m^3"),
-    "load_friction": ("1", "1"), "tanh_torque": ("N*m", "N"), "decaying_viscous": ("N*m*s/rad", "N*s/m"),
-    "cyclic_sine": ("N*m", "N"), "cyclic_cosine": ("N*m", "N"), "coulomb_temperature": ("N*m/K", "N/K"),
-    "breakaway_temperature": ("N*m/K", "N/K"), "viscous_temperature": ("N*m*s/(rad*K)", "N*s/(m*K)"),
-}  # fmt: skip
-
-
 def parameter_name(symbol: str, joint: int, at_motor: bool = False) -> str:
     """Return the name of a joint's parameter, `joint` counted from 0: `fc3`, `fcm3` at a coupled motor, `kv1_3`."""
     text = symbol + ("m" if at_motor else "")
@@ -104,9 +95,9 @@ def standard_layout(model: RobotModel) -> ParameterLayout:
         for at_motor in (False, True) if coupled else (False,):
             weights = model.coupling[i] if at_motor else own
             if model.armature:
-                unit = ("kg*m^2", "kg")[side]
+                unit = COLUMNS[LAW_ARMATURE].units[side]
                 columns.append((parameter_name("Ia", i, at_motor), unit, LAW_ARMATURE, i, weights, plain))
-            for symbol, code, source in friction.terms:
+            for symbol, code, _ in friction.terms:
                 if code == LAW_LOAD and at_motor:
                     continue  # the load of a motor of two joints is not a joint's torque
                 constant = 0.0
@@ -114,10 +105,10 @@ def standard_layout(model: RobotModel) -> ParameterLayout:
                     if code in shaped and model.dynamics is not None:
                         constant = float(getattr(model.dynamics, known)[i])
                 shape = (constant, friction.exponent(code), friction.smoothing)
-                unit = _FRICTION_UNITS[source][side]
-                columns.append((parameter_name(symbol, i, at_motor), unit, code, i, weights, shape))
+                name, unit = parameter_name(symbol, i, at_motor), COLUMNS[code].units[side]
+                columns.append((name, unit, code, i, weights, shape))
         if model.offset or friction.law == "coulomb_viscous_offset":
-            columns.append((f"off{i + 1}", ("N*m", "N")[side], LAW_OFFSET, i, own, plain))
+            columns.append((f"off{i + 1}", COLUMNS[LAW_OFFSET].units[side], LAW_OFFSET, i, own, plain))
         columns += [
             (f"{LINK_NAMES[e]}{i + 1}", _LINK_UNITS[e], LAW_LINK, 10 * i + e, np.zeros(n), plain) for e in range(10)
         ]

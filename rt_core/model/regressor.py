@@ -271,7 +271,7 @@ def joint_column(
 @kernel
 def warm_column(law: int, warmth: FloatArray, value: FloatArray) -> None:
     """Multiply `value` (BLOCK,) of a temperature term by `warmth` (BLOCK,) [K] of the joint above the reference."""
-    if law >= laws.LAW_COULOMB_TEMPERATURE:
+    if law in laws.TEMPERATURE:
         for b in range(BLOCK):
             value[b] *= warmth[b]
 

@@ -105,6 +105,14 @@ class JointDynamics:
         return cls(*(np.zeros(n) for _ in range(4)))
 
 
+#: Values that may be negative.
+SIGNED_DYNAMICS = (
+    "offset", "quadratic_friction", "cubic_friction", "tanh_torque", "decaying_viscous", "cyclic_sine", "cyclic_cosine",
+    "link_cyclic_sine", "link_cyclic_cosine", "coulomb_temperature", "breakaway_temperature", "viscous_temperature",
+    "stribeck_velocity_temperature",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Transmission:
     """From motors to joints: `q_motor = matrix @ q + offset`, `tau = matrix.T @ tau_motor`.

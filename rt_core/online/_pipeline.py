@@ -9,7 +9,7 @@ All functions work in place on the two arrays of `EstimatorState`, without alloc
 import numpy as np
 
 from rt_core.jit import jit, kernel
-from rt_core.model.friction import LAW_COULOMB_TEMPERATURE, LAW_LINK, REFERENCE_TEMPERATURE
+from rt_core.model.friction import LAW_LINK, REFERENCE_TEMPERATURE, TEMPERATURE
 from rt_core.model.regressor import BLOCK, joint_column, joint_effect, link_columns, warm_column
 from rt_core.online import _state as m
 from rt_core.online.rls.square_root import dot
@@ -326,7 +326,7 @@ def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> No
                 effect = joint_effect(
                     law[c], shape[c], motor[c], state[0, :, 0], state[1, :, 0], state[2, :, 0], load[:, 0]
                 )
-                if law[c] >= LAW_COULOMB_TEMPERATURE:
+                if law[c] in TEMPERATURE:
                     effect *= warmth[source[c], 0]
                 for j in range(n):
                     if motor[c, j] != 0.0:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rt_core.model.ranges import LEAVES
 from service.models.document import ModelFile
-from service.models.export_python import BODIES, LAW_WORDS, NOT_BODIES, tables
+from service.models.export_python import BODIES, FORMULAS, NOT_BODIES, tables
 from service.models.export_urdf import plain_text
 
 #: The file, as `str.format` takes it.
@@ -41,7 +41,6 @@ def to_c(model_file: ModelFile) -> str:
     """Return C99 source with `thetad_torque(q, dq, ddq, tau)`, with temperatures where friction follows them."""
     model, document, found = model_file.robot.model, model_file.document, tables(model_file)
     warm = model_file.temperatures is not None
-    laws = list(dict.fromkeys(LAW_WORDS.values()))
     effects: list[tuple[object, ...]] = [
         (law.upper(), value, weights, *rest, -1 if place is None else place)
         for law, value, weights, *rest, place in found.effects
@@ -59,7 +58,9 @@ def to_c(model_file: ModelFile) -> str:
         robot=plain_text(model.name), kind=document["kind"], method=plain_text(document["method"]),
         recording=plain_text(model_file.origin), verdict=document["verdict"], ranges=text, n=model.n,
         declared=" const double temperature[N]," if warm else "", takes=", and temperature [degC]" if warm else "",
-        laws=", ".join(law.upper() for law in laws), gravity=_braces(found.gravity), joints=_rows(found.joints),
+        laws=", ".join(FORMULAS).upper(),
+        cases="".join(f"    case {law.upper()}: return {formula};\n" for law, formula in FORMULAS.items()),
+        gravity=_braces(found.gravity), joints=_rows(found.joints),
         meaning=" ".join((NOT_BODIES if model_file.standard is None else BODIES).replace("#", "").split()),
         links=_rows(found.links), effects=_rows(effects), count=len(effects) - 1,
         speeds=_braces((0.0,) * model.n if ranges is None else tuple(map(float, ranges.speed))),

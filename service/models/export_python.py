@@ -41,13 +41,8 @@ _WITH_TEMPERATURE = {
 
 BODIES = "each a possible body"
 NOT_BODIES = "chosen so that the torque is right,\n# not meaningful link by link"
-LAW_WORDS = {
-    laws.LAW_ARMATURE: "armature", laws.LAW_VISCOUS: "viscous", laws.LAW_COULOMB: "coulomb", laws.LAW_OFFSET: "offset",
-    laws.LAW_BREAKAWAY: "breakaway", laws.LAW_QUADRATIC_ODD: "quadratic_odd", laws.LAW_CUBIC: "cubic",
-    laws.LAW_QUADRATIC_EVEN: "quadratic_even", laws.LAW_TANH: "tanh", laws.LAW_DECAYING_VISCOUS: "decaying_viscous",
-    laws.LAW_SINE: "sine", laws.LAW_COSINE: "cosine", laws.LAW_LOAD: "load", laws.LAW_COULOMB_TEMPERATURE: "coulomb",
-    laws.LAW_VISCOUS_TEMPERATURE: "viscous", laws.LAW_BREAKAWAY_TEMPERATURE: "breakaway",
-}  # fmt: skip
+#: Formulas of joint effects, by name.
+FORMULAS = {column.name: column.formula for column in laws.COLUMNS.values()}
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ def tables(model_file: ModelFile) -> ModelTables:
         elif phi[c] != 0.0:
             warm = int(base.standard.source[c]) if law in laws.TEMPERATURE else None
             weights, constants = _numbers(base.standard.motor[c]), _numbers(base.standard.shape[c])
-            effects.append((LAW_WORDS[law], float(phi[c]), weights, *constants, warm))
+            effects.append((laws.COLUMNS[law].name, float(phi[c]), weights, *constants, warm))
     joints: list[tuple[object, ...]] = [
         (*(_numbers(row[a:b]) for a, b in itertools.pairwise((0, 9, 18, 27, 30, 33, 36))), bool(row[36] > 0.5))
         for row in model.geometry
@@ -108,7 +103,9 @@ def to_python(model_file: ModelFile) -> str:
         robot=model.name, kind=document["kind"], method=plain_text(document["method"]),
         recording=plain_text(model_file.origin), verdict=document["verdict"], n=model.n, gravity=found.gravity,
         joints=block(found.joints), meaning=NOT_BODIES if model_file.standard is None else BODIES,
-        links=block(found.links), effects=block([row if seen else row[:-1] for row in found.effects]), **words, **fast,
+        links=block(found.links),
+        cases="".join(f'    if law == "{law}":\n        return {formula}\n' for law, formula in FORMULAS.items()),
+        effects=block([row if seen else row[:-1] for row in found.effects]), **words, **fast,
     )  # fmt: skip
 
 

@@ -133,7 +133,7 @@ def friction_terms(model: RobotModel, dynamics: JointDynamics) -> FrictionTerms:
     """
     law = model.friction
     smoothed = law.smoothing > 0.0
-    dry_codes = () if smoothed else (laws.LAW_COULOMB, laws.LAW_BREAKAWAY)
+    dry_codes = () if smoothed else laws.DRY
     followed = {code: field for _, code, field in law.terms if code in laws.TEMPERATURE}
     order = sorted(
         (term for term in law.terms if term[1] not in laws.TEMPERATURE),
@@ -196,12 +196,11 @@ def _mark_steep(model: RobotModel, dynamics: JointDynamics, values: FloatArray) 
         elif code in (laws.LAW_COULOMB, laws.LAW_LOAD) and model.friction.smoothing > 0.0:
             row[at.WIDTH], row[at.REACH] = model.friction.smoothing, _TANH_REACH * model.friction.smoothing
             steepest = (largest if code == laws.LAW_COULOMB else value * effort) / model.friction.smoothing
-        elif code in (laws.LAW_VISCOUS, laws.LAW_DECAYING_VISCOUS):
-            slope += value
-        elif code in (laws.LAW_QUADRATIC_ODD, laws.LAW_QUADRATIC_EVEN):
-            slope += 2.0 * value * speed
-        elif code == laws.LAW_CUBIC:
-            slope += 3.0 * value * speed**2
+        elif code not in laws.SIGNED:
+            for i, (constant, exponent) in enumerate(row[[at.CONSTANT, at.EXPONENT]].T):
+                speeds = np.linspace(0.0, speed[i], 65)
+                rates = [laws.friction_slopes(code, constant, exponent, 0.0, 0.0, v, 0.0)[1] for v in speeds]
+                slope[i] += value[i] * np.abs(rates).max()
         row[at.RATE] = steepest
         row[at.WIDTH, steepest == 0.0] = 0.0
     return slope

@@ -8,7 +8,7 @@ import numpy as np
 
 from rt_core.model.forward import FORWARD_WORK, equations_of_motion
 from rt_core.model.friction import LAW_BREAKAWAY, LAW_TANH
-from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.model.robot import SIGNED_DYNAMICS, JointDynamics, RobotModel
 from rt_core.types import FloatArray
 from sim_backend.arm import layout
 from sim_backend.arm._outside import TIP, OutsideForces
@@ -16,7 +16,7 @@ from sim_backend.arm.elastic.springs import SPRING_FIELDS, Springs
 from sim_backend.arm.elastic.stepper import settle
 from sim_backend.arm.friction import FrictionTerms, friction_terms
 from sim_backend.arm.integrate import MAX_PIECES, STABLE
-from sim_backend.arm.settings import SIGNED_DYNAMICS, DynamicsParameter, EventSettings, SimSettings
+from sim_backend.arm.settings import DynamicsParameter, EventSettings, SimSettings
 from sim_backend.arm.stepper import refresh
 from sim_backend.arm.temperature import follow_temperature
 from sim_backend.arm.trajectory import MotionLimits, motor_torque

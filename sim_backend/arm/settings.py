@@ -1,7 +1,8 @@
 """Settings of a simulated arm and of its motion: tables of a TOML file, with joints named as in the robot file."""
 
 import itertools
-from typing import Annotated, Literal, Self
+from dataclasses import fields
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -10,21 +11,7 @@ from sim_backend.tables import Table
 
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 Temperature = Annotated[float, Field(ge=-273.15, le=1000.0, allow_inf_nan=False)]
-
-#: Fields of `rt_core.model.robot.JointDynamics` that events change.
-DynamicsParameter = Literal[
-    "armature", "viscous", "coulomb", "offset", "breakaway", "stribeck_velocity", "quadratic_friction",
-    "cubic_friction", "load_friction", "tanh_torque", "tanh_velocity", "decaying_viscous", "decay_velocity",
-    "cyclic_sine", "cyclic_cosine", "coulomb_temperature", "breakaway_temperature", "viscous_temperature",
-    "stribeck_velocity_temperature", "stiffness", "stiffness_cubic", "spring_damping", "link_viscous", "link_coulomb",
-    "link_cyclic_sine", "link_cyclic_cosine",
-]  # fmt: skip
-#: Fields that may be negative.
-SIGNED_DYNAMICS = (
-    "offset", "quadratic_friction", "cubic_friction", "tanh_torque", "decaying_viscous", "cyclic_sine", "cyclic_cosine",
-    "link_cyclic_sine", "link_cyclic_cosine", "coulomb_temperature", "breakaway_temperature", "viscous_temperature",
-    "stribeck_velocity_temperature",
-)  # fmt: skip
+DynamicsParameter: TypeAlias = str  # a field of `rt_core.model.robot.JointDynamics`
 
 
 class PieceSettings(Table):
@@ -89,7 +76,7 @@ class EventSettings(Table):
 
     time_s: NonNegative
     joint: str  # name of a joint, or "*" for all of them
-    parameter: DynamicsParameter
+    parameter: DynamicsParameter  # that changes
     factor: Finite | None = None  # multiplies the present value
     value: Finite | None = None  # replaces it (SI units)
     # The value goes linearly from the present to the new one over this time [s], in equal steps of at most 0.1 s;
@@ -98,6 +85,11 @@ class EventSettings(Table):
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
+        from rt_core.model.robot import SIGNED_DYNAMICS, JointDynamics  # with kernels: only where there are events
+
+        known = [item.name for item in fields(JointDynamics)]
+        if self.parameter not in known:
+            raise ValueError(f"parameter: should be one of {', '.join(known)}, not {self.parameter!r}")
         if (self.factor is None) == (self.value is None):
             raise ValueError("give either factor or value")
         change = self.factor if self.factor is not None else self.value

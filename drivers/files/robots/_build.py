@@ -8,7 +8,7 @@ import numpy as np
 from drivers.files.robots._schema import JointTable, ModelTable, RobotTable
 from rt_core.model.angles import EXACT, right_angle
 from rt_core.model.dh import DhChain, DhRow, chain_from_dh, chain_from_mdh
-from rt_core.model.friction import Friction
+from rt_core.model.friction import LAW_COULOMB, Friction
 from rt_core.model.inertia import inertial_vector, is_physical, tensor, transform_inertial
 from rt_core.model.robot import Joint, JointDynamics, RobotModel, Stated, Transmission
 from rt_core.model.urdf import UrdfError, chain_from_urdf, rotation_from_rpy
@@ -62,7 +62,8 @@ def _friction(table: RobotTable) -> Friction:
     ):
         if given.friction != law and getattr(given, key) != ModelTable.model_fields[key].default:
             raise BuildError(f"model.{key}", f'has no meaning with friction = "{given.friction}", only with "{law}"')
-    if given.friction_temperature != "none" and given.friction in ("none", "cyclic"):
+    dry = any(code == LAW_COULOMB for _, code, _ in Friction(given.friction).terms)
+    if given.friction_temperature != "none" and not dry:
         raise BuildError(
             "model.friction_temperature",
             f'has no meaning with friction = "{given.friction}", which has no Coulomb friction',

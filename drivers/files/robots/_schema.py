@@ -4,13 +4,14 @@ An angle may be given in radians or, under the same key with `_deg`, in degrees.
 """
 
 import difflib
-from typing import Annotated, Any, Literal
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, create_model
 
 from drivers.files.table import Table
 from rt_core.model.friction import FollowsTemperature, FrictionLaw, Quadratic
-from rt_core.model.robot import JointKind
+from rt_core.model.robot import SIGNED_DYNAMICS, JointDynamics, JointKind
 
 Vector3 = Annotated[list[float], Field(min_length=3, max_length=3)]
 Vector6 = Annotated[list[float], Field(min_length=6, max_length=6)]
@@ -29,8 +30,8 @@ class IdentificationSettings(Table):
     min_velocity: list[NonNegative] | None = None  # per joint [rad/s] or [m/s]; slower rows of that joint are dropped
 
 
-class JointTable(Table):
-    """One `[[joint]]`: geometry, limits, and known data of its link and drive."""
+class _LinkTable(Table):
+    """Keys of a joint's geometry, limits and link."""
 
     name: Annotated[str, Field(min_length=1)]
     kind: JointKind | None = None  # "revolute" if left out
@@ -55,36 +56,20 @@ class JointTable(Table):
     first_moment: Vector3 | None = None  # [kg*m], instead of com
     inertia: Vector6 | None = None  # Ixx, Ixy, Iyy, Ixz, Iyz, Izz [kg*m^2]
     inertia_about: Literal["com", "origin"] | None = None  # "com" if left out
-    # the drive, joint side
-    armature: NonNegative | None = None  # [kg*m^2] or [kg]
-    viscous: NonNegative | None = None  # [N*m*s/rad] or [N*s/m]
-    coulomb: NonNegative | None = None  # [N*m] or [N]
-    offset: float | None = None  # [N*m] or [N]
-    # more friction, for the laws that have it; see rt_core.model.friction
-    breakaway: NonNegative | None = None  # fb [N*m] or [N]; coulomb if left out
-    stribeck_velocity: NonNegative | None = None  # vb [rad/s] or [m/s]
-    quadratic_friction: float | None = None  # kv2 [N*m*s^2/rad^2]
-    cubic_friction: float | None = None  # kv3 [N*m*s^3/rad^3]
-    load_friction: NonNegative | None = None  # k1 [-]
-    tanh_torque: float | None = None  # C1 [N*m]
-    tanh_velocity: NonNegative | None = None  # w1 [rad/s]
-    decaying_viscous: float | None = None  # C2 [N*m*s/rad]
-    decay_velocity: NonNegative | None = None  # ws [rad/s]
-    cyclic_sine: float | None = None  # A1 [N*m]
-    cyclic_cosine: float | None = None  # A2 [N*m]
-    # how friction follows temperature, from 20 degC
-    coulomb_temperature: float | None = None  # alpha [N*m/K] or [N/K]
-    breakaway_temperature: float | None = None  # alphab [N*m/K] or [N/K]
-    viscous_temperature: float | None = None  # alphav [N*m*s/(rad*K)] or [N*s/(m*K)]
-    stribeck_velocity_temperature: float | None = None  # of vb [rad/(s*K)] or [m/(s*K)]; of a simulated arm only
-    # the spring between motor and link, of an elastic joint; all else of the drive is on the motor's side of it
-    stiffness: PositiveFloat | None = None  # k1 [N*m/rad] or [N/m]; rigid if left out
-    stiffness_cubic: NonNegative | None = None  # k2 [N*m/rad^3] or [N/m^3]
-    spring_damping: NonNegative | None = None  # [N*m*s/rad] or [N*s/m]
-    link_viscous: NonNegative | None = None  # friction behind the spring [N*m*s/rad] or [N*s/m]
-    link_coulomb: NonNegative | None = None  # [N*m] or [N]
-    link_cyclic_sine: float | None = None  # A1, over the link's position [N*m]
-    link_cyclic_cosine: float | None = None  # A2 [N*m]
+
+
+#: Keys of its drive and of the spring behind it, with their units: those of `JointDynamics`, None where left out.
+_DRIVE: dict[str, Any] = dict.fromkeys((item.name for item in fields(JointDynamics)), (NonNegative | None, None))
+_DRIVE |= dict.fromkeys(SIGNED_DYNAMICS, (float | None, None)) | {"stiffness": (PositiveFloat | None, None)}
+_JointKeys: Any = create_model("_JointKeys", __base__=_LinkTable, **_DRIVE)
+
+
+class JointTable(_JointKeys):
+    """One `[[joint]]`."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, key: str) -> Any: ...
 
 
 class TipTable(Table):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rt_core.jit import jit, kernel
-from rt_core.model.friction import LAW_COULOMB_TEMPERATURE, LAW_OFFSET, LAW_VISCOUS
+from rt_core.model.friction import LAW_OFFSET, LAW_VISCOUS, TEMPERATURE
 from rt_core.online import _state as m
 from rt_core.online.rls import noise as v
 from rt_core.online.rls.residual_sums import CLEAN, accumulate, residual_power
@@ -196,7 +196,7 @@ def _free_friction(floats: FloatArray, ints: IntArray, j: int) -> None:
     source = ints[ints[m.I_SOURCE] : ints[m.I_SOURCE] + p]
     scale2 = m.vector(floats, ints, m.F_SCALARS, m.SCALARS)[m.ROOT_SCALE] ** 2
     for c in range(p):
-        own = LAW_VISCOUS <= law[c] < LAW_COULOMB_TEMPERATURE  # friction of any law, and the offset
+        own = law[c] >= LAW_VISCOUS and law[c] not in TEMPERATURE  # friction of any law, and the offset
         if own and source[c] == j and power[c] > 0.0:
             share = _OFFSET_SHARE if law[c] == LAW_OFFSET else 1.0
             add_variance(R, c, scale2 * share * level[v.INNOVATION2] / (power[c] * level[v.WEIGHT2]))
