@@ -14,40 +14,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from rt_core.identification.essential import essential_parameters
 from rt_core.identification.instrumental import smoothed, solve_instrumental
+from rt_core.identification.least_squares import METHODS as WEIGHTINGS
 from rt_core.identification.least_squares import JointTriangle, Solution, compress, solve
 from rt_core.identification.least_squares import Method as Weighting
-from rt_core.identification.methods import SEARCHES, Constants, Formulation, Method
+from rt_core.identification.methods import ON_ROWS, SEARCHES, Constants, Formulation, Method
 from rt_core.identification.nonlinear.fit import ConstantEstimate, NonlinearFit, fit_torque
 from rt_core.identification.nonlinear.search import Search
 from rt_core.identification.physical.fit import ConsistentFit, fit_consistent, noise_inflation, viscous_scales
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings
-from rt_core.identification.robust import Loss, solve_robust
+from rt_core.identification.robust import Loss
 from rt_core.identification.rows import Rows, build_rows
 from rt_core.identification.status import parameter_status
 from rt_core.identification.total_least_squares import encoder_noise, noise_covariance, solve_total
 from rt_core.identification.uncertainty import Uncertainty, estimate_covariance
 from rt_core.model.base import BaseParameters
-from rt_core.model.friction import (
-    LAW_BREAKAWAY,
-    LAW_BREAKAWAY_TEMPERATURE,
-    LAW_COULOMB,
-    LAW_COULOMB_TEMPERATURE,
-    LAW_OFFSET,
-)
+from rt_core.model.friction import DRY, LAW_OFFSET
 from rt_core.model.robot import RobotModel
 from rt_core.optimise.run import Callback
 from rt_core.optimise.settings import Name
 from rt_core.settings import AtLeastOne, Bounded, Count
 from rt_core.types import BoolArray, FloatArray
 
-# Columns that noise of position and velocity does not affect, away from reversals.
-_EXACT = (LAW_OFFSET, LAW_COULOMB, LAW_BREAKAWAY, LAW_COULOMB_TEMPERATURE, LAW_BREAKAWAY_TEMPERATURE)
 _MIN_SIGMA = 1e-9  # of the largest: a joint without rows has no residual
 _LOAD_ROUNDS = 8
 _LOAD_TOLERANCE = 1e-4  # change of a parameter in its standard deviations
@@ -77,12 +71,17 @@ class EstimatorOptions(Bounded):
         super().__post_init__()
         if self.formulation == "full" and self.method not in SEARCHES:
             raise DataError(f"the full formulation is searched: choose one of {', '.join(SEARCHES)}, not {self.method}")
-        if self.essential and (self.method in ("tls", "iv", "physical") or self.formulation == "full"):
+        if self.essential and (self.method not in (*WEIGHTINGS, *SEARCHES) or self.formulation == "full"):
             raise DataError(f"essential parameters are tested on a least-squares fit, not on {self.method}")
         if self.constants == "given" and self.method in SEARCHES and self.formulation == "separable":
             raise DataError(f"{self.method} searches for the constants of friction: they cannot be given")
         if (self.prior is not None or self.weight is not None) and self.method != "physical":
             raise DataError(f"a prior and its weight belong to the method physical, not to {self.method}")
+
+    @property
+    def module(self) -> str | None:
+        """Module of a method of `ON_ROWS`; `iwls` without a loss is none of them, but a weighting."""
+        return None if self.method == "iwls" and self.loss is None else ON_ROWS.get(self.method)
 
 
 @dataclass(frozen=True)
@@ -193,8 +192,7 @@ class _Job:
             self.model, self.base, self.signals, self.settings, search, start_s=self.start_s, stop_s=self.stop_s,
             load_theta=load_theta,
         )  # fmt: skip
-        robust = options.method == "iwls" and options.loss is not None
-        if options.method in ("tls", "iv", "physical") or robust:
+        if options.method in ("tls", "iv", "physical") or options.module is not None:
             found = self._linear(fit.model, fit.base, fit.rows, load_theta, fit)
             return _widened(found, fit)
         p = len(fit.base)
@@ -230,10 +228,9 @@ class _Job:
         if options.method in ("tls", "iv"):
             # Both methods misjudge friction where noise decides the sign of the velocity.
             rows = self.rows(model, base, self.signals, load_theta, slow=False)
-        if options.method == "iwls" and options.loss is not None:
-            robust = solve_robust(rows.Y, rows.tau, rows.use, options.loss)
-            solution, weights, settled = robust.solution, robust.weights, robust.converged
-            uncertainty = estimate_covariance(rows, solution, weights=weights)
+        if options.module is not None:
+            fit_rows = import_module(f".{options.module}", __package__).fit_rows
+            solution, uncertainty, weights, settled = fit_rows(rows, options.loss)
         elif options.method == "tls":
             if self.disturbed is None:
                 raise DataError("tls compares with a recording to which noise was added: give one")
@@ -241,7 +238,7 @@ class _Job:
             unmasked = replace(self, settings=replace(self.settings, min_velocity=None))
             plain, other = (unmasked.rows(model, base, s, load_theta) for s in (self.signals, self.disturbed))
             use = rows.use & other.use
-            exact = np.isin(base.layout.law, _EXACT)
+            exact = np.isin(base.layout.law, (LAW_OFFSET, *DRY))  # noise does not affect them, away from reversals
             rows = replace(rows, use=use)
             solution = solve_total(rows.Y, rows.tau, use, noise_covariance(plain.Y, other.Y, use, exact))
             uncertainty = estimate_covariance(rows, solution)

@@ -8,6 +8,8 @@ Linear = Literal["ols", "wls", "iwls", "tls", "iv", "physical"]
 #: Methods of identification; those of a `Name` search for the velocity constants of friction, or for all parameters.
 Method = Literal[Linear, Name]
 LINEAR: tuple[Linear, ...] = get_args(Linear)
+#: Linear methods that need nothing but the rows, with the module beside this one that has `fit_rows(rows, loss)`.
+ON_ROWS: dict[str, str] = {"iwls": "robust"}
 SEARCHES: tuple[Name, ...] = get_args(Name)
 METHODS: tuple[Method, ...] = get_args(Method)
 #: What a search runs over, and whether velocity constants are searched for or taken from the model.

@@ -16,6 +16,8 @@ from typing import Literal
 import numpy as np
 
 from rt_core.identification.least_squares import Solution, Stack, check_row_count, check_torque, compress
+from rt_core.identification.rows import Rows
+from rt_core.identification.uncertainty import Uncertainty, estimate_covariance
 from rt_core.jit import kernel
 from rt_core.robust_loss import OUTLYING_WEIGHT, loss_slopes, loss_weights
 from rt_core.statistics import NORMAL_MAD
@@ -136,6 +138,13 @@ def solve_robust(Y: FloatArray, tau: FloatArray, use: BoolArray, loss: Loss = "b
     outlying = ((weights < OUTLYING_WEIGHT) & used).sum(axis=1) / np.maximum(used.sum(axis=1), 1)
     solution = replace(final, theta=theta, sigma=scale, weighted_with=scale)
     return RobustSolution(solution, np.ascontiguousarray(weights.T), outlying, converged)
+
+
+def fit_rows(rows: Rows, loss: Loss) -> tuple[Solution, Uncertainty, FloatArray | None, bool]:
+    """Return M-estimate, its covariance, weights of the rows (K, n), and whether it converged; see `solve_robust`."""
+    found = solve_robust(rows.Y, rows.tau, rows.use, loss)
+    uncertainty = estimate_covariance(rows, found.solution, weights=found.weights)
+    return found.solution, uncertainty, found.weights, found.converged
 
 
 def robust_scale(residual: FloatArray, use: BoolArray, leverage: FloatArray) -> FloatArray:

@@ -113,7 +113,7 @@ def test_load_dependent_friction_settles_on_the_load_of_the_estimate() -> None:
         assert abs(found.theta[k] - 0.06) < 4.0 * found.std[k] + 0.003, name
 
 
-@pytest.mark.parametrize("method", ["wls", "tls", "iv", "physical", "pso_linear"])
+@pytest.mark.parametrize("method", [*LINEAR, "pso_linear"])
 @pytest.mark.parametrize("case", ["nan", "constant", "still"])
 def test_nonsense_is_refused_or_called_so_by_every_method(
     plain: tuple[RobotModel, Motion, Signals], method: Any, case: str
