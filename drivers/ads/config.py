@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
@@ -70,6 +70,7 @@ class AxisTable(Table):
 class AdsConfig(Table):
     """`[arm.driver]` with `kind = "ads"`."""
 
+    made_by: ClassVar[str] = ".driver:AdsDriver"  # relative to this package
     kind: Literal["ads"] = "ads"
     net_id: NetId  # AMS Net ID of the controller, such as "5.80.201.232.1.1"
     host: Annotated[str, Field(pattern=r"^\S+$")] | None = None  # the first four numbers of net_id if left out

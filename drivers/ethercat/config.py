@@ -6,7 +6,7 @@
 import math
 import re
 from collections import Counter
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
@@ -158,6 +158,7 @@ class OtherTable(Table):
 class EthercatConfig(Table):
     """`[arm.driver]` with `kind = "ethercat"`."""
 
+    made_by: ClassVar[str] = ".driver:EthercatDriver"  # relative to this package
     kind: Literal["ethercat"] = "ethercat"
     interface: Interface  # network interface that only the bus is plugged into
     redundant_interface: Interface | None = None  # the far end of the ring, for cable redundancy

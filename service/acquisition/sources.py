@@ -1,13 +1,14 @@
 """Driver of an arm by its configuration, and the check that it suits the robot."""
 
+from importlib import import_module
+
 import numpy as np
 
-from drivers.ads.config import AdsConfig
 from drivers.driver import Driver, DriverConfigError, DriverInfo
 from drivers.ethercat.config import EthercatConfig
 from drivers.files.robots.file import load_robot
 from rt_core.model.robot import RobotModel
-from service.config.arm_tables import ReplayConfig
+from service.config.arm_tables import ReplayConfig, SimConfig
 from service.config.load import ArmConfig, BusConfig
 
 
@@ -19,14 +20,11 @@ def make_driver(arm: ArmConfig, model: RobotModel) -> Driver:
 
         span = None if arm.driver.span is None else Span.parse(arm.driver.span)
         return ReplayDriver(arm.driver.recording, speed=arm.driver.speed, span=span, loop=arm.driver.loop)
-    if isinstance(arm.driver, EthercatConfig):
-        from drivers.ethercat.driver import EthercatDriver
-
-        return EthercatDriver(arm.driver)
-    if isinstance(arm.driver, AdsConfig):
-        from drivers.ads.driver import AdsDriver
-
-        return AdsDriver(arm.driver)
+    if not isinstance(arm.driver, SimConfig):
+        module, _, name = arm.driver.made_by.partition(":")
+        package = type(arm.driver).__module__.rpartition(".")[0]
+        driver: Driver = getattr(import_module(module, package), name)(arm.driver)
+        return driver
     sim = arm.driver
     if sim.robot is not None:
         model = _simulated(sim.robot, model)
