@@ -13,7 +13,6 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from html import escape
 from io import StringIO
@@ -40,7 +39,6 @@ from service.models.export_python import to_python
 from service.models.export_urdf import to_mjcf, to_urdf
 from service.operations.inputs import span_of
 from service.operations.kind import Kind
-from service.operations.workspace import Input, Workspace
 from service.protocol.json_values import json_values
 
 File = str | Path
@@ -355,7 +353,7 @@ def calibrate(measurements: Mapping[str, Any] | File, robot: RobotFile | File, *
     with tempfile.TemporaryDirectory() as folder:
         tables = {"measurements": measurements, "check": options.get("check")}
         inputs = {name: _file(table, Path(folder, name)) for name, table in tables.items() if table is not None}
-        return Calibration(*_run(KIND, robot, {**options, **inputs}, **inputs))
+        return Calibration(*_run(KIND, robot, {**options, **inputs}))
 
 
 def excite(robot: RobotFile | File, **options: Any) -> Excitation:
@@ -366,6 +364,13 @@ def excite(robot: RobotFile | File, **options: Any) -> Excitation:
     from service.jobs.kinds.excite import KIND
 
     return Excitation(*_run(KIND, robot, options))
+
+
+def run(kind: str, robot: RobotFile | File | None = None, **parameters: Any) -> Files:
+    """Do a job of any kind here, as `thetad jobs run` (`thetad jobs kinds`); recordings and models are files."""
+    from service.jobs.kinds import find_kind
+
+    return Files(*_run(find_kind(kind), robot, parameters))
 
 
 def connect(
@@ -402,17 +407,16 @@ def _plain(options: Mapping[str, Any]) -> Any:
 
 
 def _run(
-    kind: Kind[Any], robot: RobotFile | File, options: Mapping[str, Any], **inputs: Path
+    kind: Kind[Any], robot: RobotFile | File | None, options: Mapping[str, Any]
 ) -> tuple[str, tuple[str, ...], dict[str, Any], dict[str, bytes], Callable[[], str]]:
     """Run a job and return what a `Result` has."""
-    given = kind.read(_plain({**options, "robot": json.dumps(_robot(robot).source)}))
+    arm = {} if robot is None else {"robot": json.dumps(_robot(robot).source)}
+    given = kind.read(_plain({**options, **arm}))
     with tempfile.TemporaryDirectory() as folder:
-        known = {name: Input.of(path) for name, path in inputs.items()}
-        ws = Workspace(Path(folder), datetime.now(UTC).isoformat(timespec="seconds"), inputs=known)
-        outcome = kind.run(given, ws)
+        outcome = kind.run_here(given, Path(folder))
         files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
-    reasons = (*outcome.metrics["reasons"], *outcome.metrics.get("doubts", ()))
-    return outcome.verdict, reasons, outcome.metrics, files, files["report.html"].decode
+    reasons = (*outcome.metrics.get("reasons", ()), *outcome.metrics.get("doubts", ()))
+    return outcome.verdict, reasons, outcome.metrics, files, files.get("report.html", b"").decode
 
 
 def _by_channel(names: Mapping[str, Any], robot: RobotFile) -> Any:

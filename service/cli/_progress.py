@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,7 +11,6 @@ from service.cli._common import EXIT_NO, EXIT_OK, printed_json
 
 if TYPE_CHECKING:
     from service.operations.kind import Kind, Outcome
-    from service.operations.workspace import Input
 
 
 class Progress:
@@ -45,13 +43,10 @@ class Progress:
             self._bar.stop()
 
 
-def run_operation(kind: Kind[Any], parameters: Any, folder: Path, inputs: Mapping[str, Input] | None = None) -> Outcome:
+def run_operation(kind: Kind[Any], parameters: Any, folder: Path) -> Outcome:
     """Run a job with `parameters` from `kind.read`, and write its results to `folder`; raises `OperationError`."""
-    from service.operations.workspace import Workspace
-
     with Progress(kind.name) as progress:
-        created = datetime.now(UTC).isoformat(timespec="seconds")
-        return kind.run(parameters, Workspace(folder, created, inputs=inputs or {}, report=progress.share))
+        return kind.run_here(parameters, folder, progress.share)
 
 
 def report_outcome(outcome: Outcome, args: argparse.Namespace, show: Callable[[Outcome, Path], None]) -> int:

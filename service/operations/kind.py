@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -10,7 +12,7 @@ from pydantic import ValidationError
 from drivers.files.table import StrictTable
 from service.operations.errors import OperationError
 from service.operations.parameter_types import flag_of
-from service.operations.workspace import Workspace
+from service.operations.workspace import Input, Workspace
 
 
 class Parameters(StrictTable):
@@ -65,6 +67,15 @@ class Kind(Generic[P]):
     def read(self, values: Mapping[str, Any], *, flags: bool = False) -> P:
         """Check parameters given as plain JSON; `OperationError` names every one that is wrong, or its option."""
         return read_parameters(self.name, self.parameters, values, flags=flags)
+
+    def run_here(self, parameters: P, folder: Path, report: Callable[[float, str], None] = lambda *_: None) -> Outcome:
+        """Run without a daemon, recordings and models being files, and write results to `folder`, which exists."""
+        if self.needs_arm:
+            raise OperationError(f"{self.name}: concerns an arm of a running daemon: submit it there")
+        named = {name: getattr(parameters, name) for name in (*self.recordings, *self.models)}
+        inputs = {name: Input.of(Path(value)) for name, value in named.items() if value is not None}
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        return self.run(parameters, Workspace(folder, created, inputs=inputs, report=report))
 
 
 def read_parameters(name: str, parameters: type[P], values: Mapping[str, Any], *, flags: bool = False) -> P:

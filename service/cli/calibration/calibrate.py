@@ -39,7 +39,6 @@ def run(args: argparse.Namespace) -> int:
     from service.cli._progress import report_outcome, run_operation
     from service.jobs.kinds.calibrate import KIND
     from service.operations.inputs import open_robot
-    from service.operations.workspace import Input
 
     if args.arms and args.check is not None:
         raise CliError("--check is of one arm: leave it out, or calibrate the arms one by one")
@@ -63,9 +62,8 @@ def run(args: argparse.Namespace) -> int:
     args.output.mkdir(parents=True, exist_ok=True)
     clear_results(args.output, [path for path in (*paths, robot.path, check) if path is not None])
     path = converted(paths, mapping, robot, args.output) if mapping is not None or len(paths) > 1 else paths[0]
-    tables = {"measurements": path} | ({} if check is None else {"check": check})
-    inputs = {name: Input.of(path) for name, path in tables.items()}
-    return report_outcome(run_operation(KIND, p, args.output, inputs), args, print_outcome)
+    p = p.model_copy(update={"measurements": str(path)})
+    return report_outcome(run_operation(KIND, p, args.output), args, print_outcome)
 
 
 def print_outcome(outcome: Outcome, folder: Path) -> None:

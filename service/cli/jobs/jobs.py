@@ -26,7 +26,7 @@ from service.cli._common import (
 from service.cli._help import add_action, read_help
 from service.cli._remote import add_control_flag, add_control_flags, is_wrong
 from service.cli.jobs.text import job_text, jobs_text, one_line, title
-from service.cli.jobs.values import duration, job_id, read_parameters
+from service.cli.jobs.values import duration, job_id, parse_parameters, read_parameters
 from service.cli.jobs.wait import connected, wait_and_report
 from service.protocol.endpoints import ANSWER_S
 from service.protocol.job_replies import FINISHED, MAX_JOBS
@@ -61,6 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=ActionParser)
     _add_submit(actions)
+    here = add_action(actions, "run", "do a job here and now, without a daemon", HELP)
+    _add_pairs(here)
+    here.add_argument("--output", "-o", metavar="DIR", type=Path, required=True, help="write the results here")
+    add_run(here, run_here)
     reidentify = _add(actions, "reidentify", run_reidentify, "identify an arm from its last frames, validate, promote")
     reidentify.add_argument("--arm", help="which arm; may be left out where there is only one")
     reidentify.add_argument("--no-promote", action="store_true", help="leave the active model as it is")
@@ -95,12 +99,16 @@ def _add(actions: argparse._SubParsersAction[Any], name: str, run: Run, help_tex
     return parser
 
 
+def _add_pairs(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(takes_pairs=True)
+    parser.add_argument("kind", metavar="KIND", help="what to do, such as identify")
+    parser.add_argument("pairs", metavar="NAME=VALUE", nargs="*", help="parameters of the job")
+
+
 def _add_submit(actions: argparse._SubParsersAction[Any]) -> None:
     parser = _add(actions, "submit", run_submit, "queue a job")
-    parser.set_defaults(takes_pairs=True)
+    _add_pairs(parser)
     add = parser.add_argument
-    add("kind", metavar="KIND", help="what to do, such as identify")
-    add("pairs", metavar="NAME=VALUE", nargs="*", help="parameters of the job")
     add("--arm", help="which arm of the daemon the job concerns")
     add("--after", type=job_id, nargs="+", action="extend", default=[], metavar="ID", help="only when these succeeded")
     add("--priority", type=int, default=0, metavar="N", help="jobs of higher priority run first (default: %(default)s)")
@@ -134,6 +142,18 @@ def run_submit(args: argparse.Namespace) -> int:
         parts = f" in {queued['parts']} parts" if queued["parts"] else ""
         print(f"job {queued['id']}: {queued['kind']}{parts}")
     return EXIT_OK
+
+
+def run_here(args: argparse.Namespace) -> int:
+    """Do a job in this process."""
+    from service.cli._progress import report_outcome, run_operation
+    from service.jobs.kinds import find_kind
+
+    kind = find_kind(args.kind)
+    p = kind.read(parse_parameters(kind, args.pairs))
+    args.output.mkdir(parents=True, exist_ok=True)
+    outcome = run_operation(kind, p, args.output)
+    return report_outcome(outcome, args, lambda found, folder: print(f"{found.summary}\nwritten to {folder}"))
 
 
 def run_reidentify(args: argparse.Namespace) -> int:

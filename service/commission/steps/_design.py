@@ -2,14 +2,12 @@
 
 import json
 import math
-from datetime import UTC, datetime
 from typing import Any
 
 from service.commission.context import Context, Step
 from service.commission.errors import StepFailedError
 from service.jobs.kinds import find_kind
 from service.operations.errors import OperationError
-from service.operations.workspace import Workspace
 
 FOLDER = "design"
 _ABOUT_S = 30.0
@@ -41,9 +39,8 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("trajectory.json", "validation.json"):
         (folder / name).unlink(missing_ok=True)
-    workspace = Workspace(folder, datetime.now(UTC).isoformat(timespec="seconds"), report=context.report)
     try:
-        outcome = kind.run(kind.read(parameters(context)), workspace)
+        outcome = kind.run_here(kind.read(parameters(context)), folder, context.report)
     except OperationError as error:
         raise StepFailedError(f"the design is refused: {error}") from error
     metrics = outcome.metrics

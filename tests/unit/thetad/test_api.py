@@ -110,7 +110,10 @@ def test_a_model_predicts_is_saved_and_exported(found: thetad.Identification, tm
     assert 'name="flange"' in model.to_urdf("configs/robots/space6.urdf")
 
 
-def test_a_page_is_shown_and_nonsense_is_refused(space6_recording: Path, found: thetad.Identification) -> None:
+def test_a_page_is_shown_and_nonsense_is_refused(
+    space6_recording: Path, space6_model: Path, found: thetad.Identification
+) -> None:
+    assert thetad.run("validate", model=space6_model, recording=space6_recording, span="0.6:1").verdict == "ok"
     assert found._repr_html_().startswith("<iframe")
     with pytest.raises(OperationError, match="cutoff_hz: should be a finite number, got nan; no_such: is no"):
         thetad.identify(space6_recording, "space6", no_such=1, cutoff_hz=np.nan)

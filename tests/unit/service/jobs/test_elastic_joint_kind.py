@@ -1,7 +1,6 @@
 """Jobs of kind `elastic_joint`: from a recording to parameters, or to one clear sentence."""
 
 import csv
-import hashlib
 import json
 import re
 from dataclasses import replace
@@ -15,7 +14,6 @@ from drivers.files.recordings.recording import Recording, Span, write_recording
 from service.jobs.kinds import find_kind
 from service.operations.errors import OperationError
 from service.operations.kind import Outcome
-from service.operations.workspace import Input, Workspace
 from tests.lab.arms.elastic_rig import DRIVE, KM, ROBOT, recording_of
 from tests.lab.arms.harmonic_drive import TRUTH, N, record
 
@@ -37,9 +35,7 @@ def recording(measured: Recording, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def run(recording: Path, folder: Path, **parameters: Any) -> Outcome:
     kind = find_kind("elastic_joint")
-    given = Input(recording, hashlib.sha256(recording.read_bytes()).hexdigest())
-    ws = Workspace(folder, "2025-05-01T12:00:00Z", inputs={"recording": given})
-    return kind.run(kind.read({"recording": str(recording), "joint": "elbow", **parameters}), ws)
+    return kind.run_here(kind.read({"recording": str(recording), "joint": "elbow", **parameters}), folder)
 
 
 def test_parameters_with_intervals(recording: Path, tmp_path: Path) -> None:

@@ -121,6 +121,12 @@ def test_command_job_and_call_give_the_same_bytes(
         by_command["arm.json"] = by_command.pop("model.yaml")
     assert plain(by_command) == by_job
 
+    if kind == "validate":
+        pairs = [f"{name}={value}" for name, value in given.items()]
+        here = thetad("jobs", "run", kind, *pairs, "-o", tmp_path / "here", "--json")
+        assert (here.code, here.json.pop("output")) == (command.code, str(tmp_path / "here"))
+        assert plain(read(tmp_path / "here") | {PRINTED: json.dumps(here.json)}) == by_job
+
     if kind in CALLS:
         found = CALLS[kind](dict(files), parameters)
         by_call = {PRINTED: json.dumps(found.summary), "report.html": found.html()}
