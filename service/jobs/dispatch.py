@@ -21,6 +21,7 @@ from service.jobs.execution.executor import Executor
 from service.jobs.queue.retention import needed_files
 from service.jobs.queue.salvage import Salvaged
 from service.jobs.queue.store import Event, Promotion, StoreCorruptError, StoreError
+from service.protocol import worker_messages
 from service.worker.worker import Worker
 
 POLL_MS = 50
@@ -177,10 +178,8 @@ class Dispatcher:
                 self.worker.log.info("event", **told, number=event.id, **model)
         self._logged = changes, newest
 
-    def _on_event(self, message: dict[str, Any]) -> None:
-        event = Event(
-            int(message["t_ns"]), message["event"], message["text"], message["arm"], data=message["data"] or {}
-        )
+    def _on_event(self, message: worker_messages.Event) -> None:
+        event = Event(message.t_ns, message.event, message.text, message.arm, data=message.data)
         self._events.append(event)
         self.auto_identification.on_event(event)
 

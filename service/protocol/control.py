@@ -6,24 +6,13 @@ gets one reply.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from service.protocol import messages as wire
 from service.protocol.endpoints import ANSWER_S
-from service.protocol.messages import (
-    MAX_DEPTH,
-    MAX_REPLY,
-    MAX_REQUEST,
-    MAX_TEXT,
-    VERSION,
-    Versioned,
-    WireError,
-    check_json,
-    decode_versioned,
-    pack_map,
-)
 from service.protocol.roles import Role
 
 Target = Literal["supervisor", "acquisition", "estimator", "recorder", "jobs"]
@@ -147,13 +136,12 @@ UNLIMITED = STOPPING | {"heartbeat"}
 ARM_VERBS = frozenset(name for name, verb in VERBS.items() if verb.target not in ("supervisor", "jobs"))
 
 
-@dataclass(frozen=True)
-class Request:
-    """One request."""
+class Request(msgspec.Struct, frozen=True, tag_field="type", tag="request"):
+    """One request; sent to a worker as it is."""
 
     id: int
     verb: str
-    args: dict[str, Any] = field(default_factory=dict)
+    args: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -168,22 +156,24 @@ class Reply:
 _Id = Annotated[int, msgspec.Meta(gt=-(1 << 62), lt=1 << 62)]
 
 
-class _Request(Versioned, kw_only=True):
+class _Request(wire.Versioned, kw_only=True):
     id: _Id
     verb: str
     args: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class _Error(msgspec.Struct):
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a request has no result."""
+
     type: str
     message: str
 
 
-class _Reply(Versioned, kw_only=True):
+class _Reply(wire.Versioned, kw_only=True):
     id: _Id
     ok: bool
     result: dict[str, Any] | None = None
-    error: _Error | None = None
+    error: Refusal | None = None
 
 
 _REQUEST = msgspec.msgpack.Decoder(_Request)
@@ -192,34 +182,35 @@ _REPLY = msgspec.msgpack.Decoder(_Reply)
 
 def encode_request(request: Request) -> bytes:
     """Encode a request; raises `WireError` if an argument cannot be sent."""
-    return pack_map({"v": VERSION, "id": request.id, "verb": request.verb, "args": request.args}, MAX_REQUEST)
+    body = {"v": wire.VERSION, "id": request.id, "verb": request.verb, "args": request.args}
+    return wire.pack_map(body, wire.MAX_REQUEST)
 
 
 def decode_request(data: bytes) -> Request:
     """Decode a request; any bytes decode or raise `WireError`."""
-    body = decode_versioned(_REQUEST, data, MAX_REQUEST)
-    check_json(body.args, MAX_DEPTH - 1, MAX_TEXT)
+    body = wire.decode_versioned(_REQUEST, data, wire.MAX_REQUEST)
+    wire.check_json(body.args, wire.MAX_DEPTH - 1, wire.MAX_TEXT)
     return Request(body.id, body.verb, body.args)
 
 
 def encode_result(id: int, result: Mapping[str, Any]) -> bytes:
     """Encode the reply to a request that succeeded."""
-    return pack_map({"v": VERSION, "id": id, "ok": True, "result": result}, MAX_REPLY)
+    return wire.pack_map({"v": wire.VERSION, "id": id, "ok": True, "result": result}, wire.MAX_REPLY)
 
 
 def encode_error(id: int, type: str, message: str) -> bytes:
     """Encode the reply to a request that failed."""
-    return pack_map({"v": VERSION, "id": id, "ok": False, "error": {"type": type, "message": message}}, MAX_REPLY)
+    return wire.pack_map({"v": wire.VERSION, "id": id, "ok": False, "error": Refusal(type, message)}, wire.MAX_REPLY)
 
 
 def decode_reply(data: bytes) -> Reply:
     """Decode a reply; any bytes decode or raise `WireError`."""
-    body = decode_versioned(_REPLY, data, MAX_REPLY)
+    body = wire.decode_versioned(_REPLY, data, wire.MAX_REPLY)
     if body.ok and body.result is not None:
-        check_json(body.result, MAX_DEPTH - 1, MAX_REPLY)  # a robot's description is one text
+        wire.check_json(body.result, wire.MAX_DEPTH - 1, wire.MAX_REPLY)  # a robot's description is one text
         return Reply(body.id, body.result, None)
     if body.ok or body.error is None:
-        raise WireError("a reply needs ok and a result or an error")
+        raise wire.WireError("a reply needs ok and a result or an error")
     return Reply(body.id, {}, ControlError(body.error.type, body.error.message))
 
 

@@ -276,8 +276,8 @@ def encode(message: Message) -> list[bytes]:
     return [topic(message.arm, kind), pack_map(head | body, MAX_MESSAGE)]
 
 
-def pack_map(value: Mapping[str, Any], limit: int = MAX_MESSAGE) -> bytes:
-    """Encode a map; raises `WireError` for what msgspec cannot encode, or more than `limit` bytes."""
+def pack_map(value: Mapping[str, Any] | msgspec.Struct, limit: int = MAX_MESSAGE) -> bytes:
+    """Encode a map or struct; raises `WireError` for what msgspec cannot encode, or more than `limit` bytes."""
     try:
         data = _ENCODER.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -298,7 +298,7 @@ def unpack_map(data: bytes, limit: int = MAX_MESSAGE, depth: int = MAX_DEPTH, te
 
     `text` is the length of the longest text in it.
     """
-    value = _decode(_MAP, data, limit)
+    value = decode_as(_MAP, data, limit)
     check_json(value, depth, text)
     return value
 
@@ -306,9 +306,9 @@ def unpack_map(data: bytes, limit: int = MAX_MESSAGE, depth: int = MAX_DEPTH, te
 def decode_versioned(decoder: msgspec.msgpack.Decoder[_V], data: bytes, limit: int) -> _V:
     """Decode exactly one msgpack map; raises `WireError`, and first of all `WireVersionError`."""
     try:
-        body = _decode(decoder, data, limit)
+        body = decode_as(decoder, data, limit)
     except WireError:
-        _check_version(_decode(_VERSION, data, limit))
+        _check_version(decode_as(_VERSION, data, limit))
         raise
     _check_version(body)
     return body
@@ -355,12 +355,7 @@ def decode(parts: Sequence[bytes]) -> Message:
 
 
 def _received(body: _Head, layout: _Layout) -> dict[str, Any]:
-    values = {}
-    for name, type in layout:
-        value = getattr(body, name)
-        if value is not msgspec.UNSET:
-            values[name] = type.receive(value)
-    return values
+    return {name: type.receive(getattr(body, name)) for name, type in layout}
 
 
 def _check_lengths(values: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -370,14 +365,15 @@ def _check_lengths(values: Mapping[str, Any], names: Sequence[str]) -> None:
             raise WireError(f"{name}: has {len(values[name])} elements where {n} are expected")
 
 
-def _decode(decoder: msgspec.msgpack.Decoder[_T], data: bytes, limit: int) -> _T:
+def decode_as(decoder: msgspec.msgpack.Decoder[_T], data: bytes, limit: int) -> _T:
+    """Decode exactly one msgpack map, with what is in it unchecked where the type is `Any`; raises `WireError`."""
     if len(data) > limit:
         raise WireError(f"the message has {len(data)} bytes; the limit is {limit}")
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `")
-        raise WireError(f"{where.strip('$.`') or 'map'}: {what}") from error
+        raise WireError(f"{where.strip('$.`') or 'map'}: {what}"[:200]) from error  # it may repeat a value
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise WireError(f"not a msgpack map: {error}") from error
 

@@ -1,93 +1,134 @@
-"""Messages of workers to the supervisor, checked before use: an invalid one must not end the supervisor."""
+"""Messages between the supervisor and its workers, checked before use: an invalid one must not end the supervisor."""
 
-import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
-from service.protocol.json_values import shortened
-from service.protocol.messages import MAX_REPLY, WireError, check_json, unpack_map
+import msgspec
 
-#: Fields of each type of message.
-_FIELDS: dict[str, dict[str, type]] = {
-    "beat": {"info": dict}, "ready": {"info": dict}, "promise": {"within_s": float, "otherwise": str},
-    "event": {"event": str, "text": str, "data": dict, "ids": dict},
-    "ask": {"id": int, "verb": str, "args": dict, "role": str}, "reply": {"id": int},
-    "fatal": {"message": str, "again": bool}, "crash": {"message": str, "again": bool},
-}  # fmt: skip
-#: Ports that a worker reports when it is ready, by role.
-_PORTS: dict[str, tuple[str, ...]] = {"gateway": ("frames_port", "estimates_port"), "web": ("http_port",)}
-GATEWAY_PORTS = (*_PORTS["gateway"], "mirror_port")  # including the optional one
-#: Identifiers by which an event refers to other messages.
-_IDS = frozenset(("source_epoch", "frame", "estimator_epoch", "estimate"))
-_EVENT = re.compile(r"[a-z][a-z0-9_]{0,63}")
-MAX_PROMISE_S = 86_400.0
+from service.protocol.control import Refusal, Request
+from service.protocol.messages import MAX_DEPTH, MAX_REPLY, WireError, check_json, decode_as
+
+#: Ports that a worker reports when it is ready, by role; only the gateway's last one is optional.
+_PORTS = {"gateway": ("frames_port", "estimates_port", "mirror_port"), "web": ("http_port",)}
 MAX_EVENT = 1 << 20  # bytes; leaves room for a time and an arm, which are added
 MAX_WORDS = 1 << 17  # characters of a final message
 MAX_INFO = 1 << 18  # bytes of a worker's facts, in one message and in all; see `WorkerHandle.on_info`
-_INFO_DEPTH = 6  # of a worker's facts, which are nested deeper in the reply to `status`
-_TEXT = 80  # characters of invalid input repeated in an error
 
 
-def decode_worker_message(data: bytes, role: str) -> dict[str, Any]:
-    """Decode a message of a worker of `role`.
+class _Message(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower):
+    pass
 
-    Raises `WireError`: invalid message, unknown type, or a field is missing or invalid; no other error is raised,
-    whatever the bytes.
-    """
-    message = unpack_map(data, MAX_REPLY, text=MAX_REPLY)
-    kind = message.get("type")
-    fields = _FIELDS.get(kind) if type(kind) is str else None
-    if fields is None:
-        raise WireError(f"type: {kind!r:.{_TEXT}} is none of {', '.join(_FIELDS)}")
-    for name, wanted in fields.items():
-        _check(message, name, wanted)
-    if "info" in fields:
-        if len(data) > MAX_INFO:
-            raise WireError(f"info: the message has {len(data)} bytes; the limit is {MAX_INFO}")
-        check_json(message["info"], _INFO_DEPTH)
-    if kind == "ready":
-        ports = GATEWAY_PORTS if role == "gateway" and "mirror_port" in message["info"] else _PORTS.get(role, ())
-        for name in ports:
-            _check(message["info"], name, int)
-            if not 0 < message["info"][name] < 1 << 16:
-                raise WireError(f"{name}: {message['info'][name]} is no port")
-    elif kind == "promise":
-        if not 0.0 <= message["within_s"] <= MAX_PROMISE_S:
-            raise WireError(f"within_s: {message['within_s']} is no time")
-    elif kind == "event":
-        _check_event(message, len(data))
-    elif kind == "reply":
-        _check_reply(message)
-    for name in ("message", "otherwise"):  # appear in events, the status and the log
-        if name in fields:
-            message[name] = shortened(message[name], MAX_WORDS)
+
+class Beat(_Message, frozen=True):
+    """A heartbeat, with facts about the worker."""
+
+    info: dict[str, Any]
+
+
+class Ready(Beat, frozen=True):
+    """Work can begin."""
+
+
+class Promise(_Message, frozen=True):
+    """The worker is ready within so many seconds, or has failed for the reason `otherwise`."""
+
+    within_s: Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0)]
+    otherwise: str
+
+
+class Event(_Message, frozen=True, omit_defaults=True):
+    """An event; `ids` are those of the messages that it rests on.  `t_ns` since 1970 and `arm` are for the history."""
+
+    event: Annotated[str, msgspec.Meta(pattern=r"\A[a-z][a-z0-9_]{0,63}\Z")]
+    text: str
+    data: dict[str, Any]
+    ids: dict[Literal["source_epoch", "frame", "estimator_epoch", "estimate"], Any] = {}
+    t_ns: int = 0
+    arm: str | None = None
+
+
+class Ask(Request, frozen=True, tag="ask"):
+    """A request to another worker; `role` is that of the client for whom it is made, if any."""
+
+    role: str = ""
+
+
+class Reply(_Message, frozen=True, omit_defaults=True):
+    """A worker's reply to a `Request`."""
+
+    id: int
+    result: dict[str, Any] | None = None
+    error: Refusal | None = None
+
+
+class Crash(_Message, frozen=True):
+    """Why the worker ends; `again`: a later start of the daemon may succeed."""
+
+    message: str
+    again: bool
+
+
+class Fatal(Crash, frozen=True):
+    """Why it cannot work as configured."""
+
+
+class Answer(Reply, frozen=True):
+    """The supervisor's reply to an `Ask`."""
+
+
+class Status(_Message, frozen=True):
+    """The reply to `status`, for the web process, with the time of CLOCK_MONOTONIC; the last one if `stopping`."""
+
+    monotonic_ns: int
+    stopping: bool = False
+    daemon: dict[str, Any] = {}
+    arms: list[str] = []
+    configuration: dict[str, Any] = {}
+    processes: list[dict[str, Any]] = []
+    control: dict[str, Any] = {}
+    events: dict[str, int] = {}
+
+
+WorkerMessage: TypeAlias = Beat | Ready | Promise | Event | Ask | Reply | Crash | Fatal
+SupervisorMessage: TypeAlias = Request | Answer | Event | Status
+_FROM_WORKER: msgspec.msgpack.Decoder[WorkerMessage] = msgspec.msgpack.Decoder(WorkerMessage)
+_FROM_SUPERVISOR: msgspec.msgpack.Decoder[SupervisorMessage] = msgspec.msgpack.Decoder(SupervisorMessage)
+#: Bytes and nesting of messages of workers; facts are nested deeper in the reply to `status`.
+_LIMITS: dict[type, tuple[int, int]] = {Beat: (MAX_INFO, 7), Ready: (MAX_INFO, 7), Event: (MAX_EVENT, MAX_DEPTH)}
+
+
+def decode_worker_message(data: bytes, role: str) -> WorkerMessage:
+    """Decode a message of a worker of `role`; any bytes decode or raise `WireError`."""
+    message = decode_as(_FROM_WORKER, data, MAX_REPLY)
+    most, depth = _LIMITS.get(type(message), (MAX_REPLY, MAX_DEPTH))
+    if len(data) > most:
+        raise WireError(f"the message has {len(data)} bytes; the limit is {most}")
+    _check(message, depth)
+    if isinstance(message, Ready):
+        ports(role, message.info)
+    elif isinstance(message, Event) and type(message.data.get("arm", "")) is not str:
+        raise WireError("data.arm: expected a text")
+    elif isinstance(message, Reply) and (message.result is None) == (message.error is None):
+        raise WireError("a reply has a result or an error")
     return message
 
 
-def _check(table: Mapping[str, Any], name: str, wanted: type) -> None:
-    value = table.get(name)
-    if type(value) is not wanted and not (wanted is float and type(value) is int):
-        raise WireError(f"{name}: expected {wanted.__name__}, not {type(value).__name__}")
+def decode_supervisor_message(data: bytes) -> SupervisorMessage:
+    """Decode a message of the supervisor; any bytes decode or raise `WireError`."""
+    message = decode_as(_FROM_SUPERVISOR, data, MAX_REPLY)
+    _check(message, MAX_DEPTH)
+    return message
 
 
-def _check_event(message: Mapping[str, Any], size: int) -> None:
-    if size > MAX_EVENT:
-        raise WireError(f"event: has {size} bytes; the limit is {MAX_EVENT}")
-    if not _EVENT.fullmatch(message["event"]):
-        raise WireError(f"event: {message['event']!r:.{_TEXT}} is no name of a kind")
-    if type(message["data"].get("arm", "")) is not str:
-        raise WireError("data.arm: expected a text")
-    for name in message["ids"]:
-        if name not in _IDS:
-            raise WireError(f"ids: {name!r:.{_TEXT}} is none of {', '.join(sorted(_IDS))}")
+def ports(role: str, info: Mapping[str, Any]) -> dict[str, int]:
+    """Return the ports that a worker of `role` reports when it is ready; raises `WireError`."""
+    found = {name: info.get(name) for name in _PORTS.get(role, ()) if name != "mirror_port" or name in info}
+    try:
+        return msgspec.convert(found, dict[str, Annotated[int, msgspec.Meta(gt=0, lt=1 << 16)]])
+    except msgspec.ValidationError as error:
+        raise WireError(f"{', '.join(found)}: {error}") from error
 
 
-def _check_reply(message: Mapping[str, Any]) -> None:
-    if ("result" in message) == ("error" in message):
-        raise WireError("a reply has a result or an error")
-    if "result" in message:
-        _check(message, "result", dict)
-        return
-    _check(message, "error", dict)
-    for name in ("type", "message"):
-        _check(message["error"], name, str)
+def _check(message: msgspec.Struct, depth: int) -> None:
+    fields = msgspec.structs.astuple(message)
+    check_json([value for value in fields if type(value) in (dict, list)], depth, MAX_REPLY)

@@ -8,6 +8,7 @@ import zmq
 
 from service.io.log import Log
 from service.protocol.messages import MAX_REPLY, pack_map
+from service.protocol.worker_messages import Event
 from service.supervisor._worker_handle import WorkerHandle
 
 MAX_EVENTS = 1000  # kept for the jobs process, which writes the history
@@ -20,7 +21,7 @@ class Events:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self.counts: Counter[str] = Counter()
 
     def record(
@@ -31,8 +32,7 @@ class Events:
         self._log.info("event", event_kind=kind, text=text, arm=arm, **known, **(ids or {}))
         known_kind = kind in self.counts or len(self.counts) < MAX_EVENT_KINDS
         self.counts[kind if known_kind else OTHER_EVENTS] += 1
-        event = {"type": "event", "t_ns": time.time_ns(), "event": kind, "text": text, "arm": arm, "data": data or {}}
-        self._events.append(event)
+        self._events.append(Event(kind, text, data or {}, t_ns=time.time_ns(), arm=arm))
 
     def forward(self, private: zmq.Socket[bytes], jobs: WorkerHandle) -> None:
         """Send the events to the jobs process, which writes the history."""

@@ -16,12 +16,14 @@ from service.protocol.control import (
     UNLIMITED,
     VERBS,
     ControlError,
+    Refusal,
     Request,
     check_request,
     encode_error,
     encode_result,
 )
 from service.protocol.messages import MAX_REPLY, WireError, pack_map
+from service.protocol.worker_messages import Answer, Ask, Reply
 from service.security.http_policy import check_http, check_http_job
 from service.supervisor._worker_handle import WorkerHandle
 
@@ -104,7 +106,7 @@ class Routing:
         id = self._next_id
         self._next_id += 1
         request, process, lane = pending.request, pending.process, pending.lane
-        data = pack_map({"id": id, "verb": request.verb, "args": request.args}, MAX_REPLY)
+        data = pack_map(Request(id, request.verb, request.args), MAX_REPLY)
         for socket in (self._urgent, self._private) if lane is not None and lane[2] else (self._private,):
             with contextlib.suppress(zmq.ZMQError):  # of a process that has just come the second may not be connected
                 socket.send_multipart([process.identity, data], zmq.NOBLOCK)
@@ -121,34 +123,31 @@ class Routing:
             self._lanes.pop(pending.lane, None)
         return pending
 
-    def on_ask(self, process: WorkerHandle, message: dict[str, Any]) -> None:
+    def on_ask(self, process: WorkerHandle, ask: Ask) -> None:
         """Pass on the request of a process to another; those of the web process are checked like any client's."""
-        request = Request(message["id"], message["verb"], message["args"])
         try:
             if process.role == "web":
-                check_http(request.verb, message["role"], self._daemon)
-                if request.verb == "submit":
-                    check_http_job(request.args)
-            request = check_request(request, self._arms)
+                check_http(ask.verb, ask.role, self._daemon)
+                if ask.verb == "submit":
+                    check_http_job(ask.args)
+            request = check_request(ask, self._arms)
             self.forward(request, VERBS[request.verb].target, requester=process.identity)
         except ControlError as error:
-            self._answer(Pending(request, process, 0, [], process.identity), error=error)
+            pending = Pending(ask, process, 0, [], process.identity)
+            self._answer(pending, error=Refusal(error.type, error.message))
 
-    def on_reply(self, process: WorkerHandle, message: dict[str, Any]) -> None:
+    def on_reply(self, process: WorkerHandle, message: Reply) -> None:
         """Pass on a reply."""
-        pending = self._pop(message["id"])
+        pending = self._pop(message.id)
         if pending is None:  # it was given up
             return
-        verb, result = pending.request.verb, message.get("result")
-        error: ControlError | None = None
-        if "error" in message:
-            error = ControlError(message["error"]["type"], message["error"]["message"])
-        elif VERBS[verb].standing:
+        verb, result = pending.request.verb, message.result
+        if result is not None and VERBS[verb].standing:
             self._standing[process.role, process.arm, verb] = pending.request
-        elif verb == "arm":
-            self._permits[process.arm] = str(message["result"].get("permit", ""))
+        elif result is not None and verb == "arm":
+            self._permits[process.arm] = str(result.get("permit", ""))
         for one in (pending, *pending.joined):
-            self._answer(one, result=result, error=error)
+            self._answer(one, result=result, error=message.error)
         self._send_next(pending)
 
     def _send_next(self, pending: Pending) -> None:
@@ -160,7 +159,7 @@ class Routing:
             self._send(last)
         except ControlError as failed:
             for one in pending.next:
-                self._answer(one, error=failed)
+                self._answer(one, error=Refusal(failed.type, failed.message))
 
     def repeat(self, process: WorkerHandle) -> None:
         """Send the standing requests to a process that has been restarted."""
@@ -196,19 +195,15 @@ class Routing:
         assert pending is not None
         name = "" if pending.process.name in message else f"{pending.process.name}: "
         for one in (pending, *pending.joined, *pending.next):
-            self._answer(one, error=ControlError(type, name + message))
+            self._answer(one, error=Refusal(type, name + message))
 
-    def _answer(
-        self, pending: Pending, *, result: dict[str, Any] | None = None, error: ControlError | None = None
-    ) -> None:
+    def _answer(self, pending: Pending, *, result: dict[str, Any] | None = None, error: Refusal | None = None) -> None:
         id = pending.request.id
         if pending.requester:
-            answer = {"result": result} if error is None else {"error": {"type": error.type, "message": error.message}}
             try:
-                data = pack_map({"type": "answer", "id": id, **answer}, MAX_REPLY)
+                data = pack_map(Answer(id, result, error), MAX_REPLY)
             except WireError as problem:
-                failed = {"type": "failed", "message": str(problem)}
-                data = pack_map({"type": "answer", "id": id, "error": failed}, MAX_REPLY)
+                data = pack_map(Answer(id, error=Refusal("failed", str(problem))), MAX_REPLY)
             with contextlib.suppress(zmq.ZMQError):  # the requester may have ended meanwhile
                 self._private.send_multipart([pending.requester, data], zmq.NOBLOCK)
         elif pending.route:

@@ -28,9 +28,10 @@ from drivers.files.atomic_write import write_text
 from service.config.load import ArmConfig, Config
 from service.io.log import configure, get_log
 from service.io.sockets import readable
+from service.protocol import worker_messages
 from service.protocol.control import VERBS, ControlError, Request, encode_result
+from service.protocol.json_values import shortened
 from service.protocol.messages import MAX_REPLY, WireError, pack_map
-from service.protocol.worker_messages import GATEWAY_PORTS, decode_worker_message
 from service.supervisor._control_server import ControlSocket
 from service.supervisor._events import Events
 from service.supervisor._routing import Routing
@@ -221,9 +222,9 @@ class Supervisor:
             if process is None or len(parts) != 2:
                 continue
             try:
-                message = decode_worker_message(parts[1], process.role)
-                if message["type"] in ("beat", "ready"):
-                    process.on_info(message["info"])
+                message = worker_messages.decode_worker_message(parts[1], process.role)
+                if isinstance(message, worker_messages.Beat):
+                    process.on_info(message.info)
             except WireError as error:  # an unreadable message must not end all processes
                 count = process.count_unreadable(time.monotonic_ns(), str(error))
                 if count:
@@ -233,33 +234,30 @@ class Supervisor:
             else:
                 self._on_message(process, message)
 
-    def _on_message(self, process: WorkerHandle, message: dict[str, Any]) -> None:
-        kind = message["type"]
+    def _on_message(self, process: WorkerHandle, message: worker_messages.WorkerMessage) -> None:
         now_ns = time.monotonic_ns()
-        if kind == "beat":
-            process.on_heartbeat(now_ns)
-        elif kind == "ready":
+        if isinstance(message, worker_messages.Ready):
             process.on_ready(now_ns)
-            if process.role == "gateway":
-                self._set_ports(**{key: port for key, port in message["info"].items() if key in GATEWAY_PORTS})
-            elif process.role == "web":
-                self._set_ports(http_port=message["info"]["http_port"])
+            if found := worker_messages.ports(process.role, message.info):
+                self._set_ports(**found)
             self._routing.repeat(process)
             self.log.info("process_ready", name=process.name, seconds=round((now_ns - process.started_ns) * 1e-9, 3))
-        elif kind == "promise":
-            process.startup_deadline_ns = now_ns + round(message["within_s"] * 1e9)
-            process.failure_text = message["otherwise"]
-        elif kind == "event":
-            arm = process.arm or message["data"].get("arm")  # the jobs process reports events of any arm
-            self._events.record(message["event"], message["text"], arm, message["data"], message["ids"])
-        elif kind == "ask":
-            self._routing.on_ask(process, message)
-        elif kind in ("fatal", "crash"):
-            process.end_reason = message["message"]
-            if kind == "fatal" and not self._pool.ready and not self._pool.is_optional(process):
-                self._pool.fail(process.end_reason, again=message["again"])
-        elif kind == "reply":
+        elif isinstance(message, worker_messages.Beat):
+            process.on_heartbeat(now_ns)
+        elif isinstance(message, worker_messages.Reply):
             self._routing.on_reply(process, message)
+        elif isinstance(message, worker_messages.Ask):
+            self._routing.on_ask(process, message)
+        elif isinstance(message, worker_messages.Event):
+            arm = process.arm or message.data.get("arm")  # the jobs process reports events of any arm
+            self._events.record(message.event, message.text, arm, message.data, message.ids)
+        elif isinstance(message, worker_messages.Promise):
+            process.startup_deadline_ns = now_ns + round(message.within_s * 1e9)
+            process.failure_text = shortened(message.otherwise, worker_messages.MAX_WORDS)
+        else:
+            process.end_reason = shortened(message.message, worker_messages.MAX_WORDS)
+            if isinstance(message, worker_messages.Fatal) and not (self._pool.ready or self._pool.is_optional(process)):
+                self._pool.fail(process.end_reason, again=message.again)
 
     def _send_status(self) -> None:
         """Send the daemon's status to the web process; its arrival also shows that this loop runs."""
@@ -268,7 +266,7 @@ class Supervisor:
         if web is None or web.state != "ready" or now_ns < self._next_status_ns:
             return
         self._next_status_ns = now_ns + STATUS_NS
-        message = {"type": "status", "monotonic_ns": now_ns, "stopping": self._stopping, **self._status()}
+        message = worker_messages.Status(now_ns, self._stopping, **self._status())
         try:
             data = pack_map(message, MAX_REPLY)
         except WireError as error:

@@ -57,7 +57,7 @@ def make_app(
     registry = make_registry(cache)
 
     async def healthz(_request: Request) -> Response:
-        if cache.stopping:
+        if cache.status.stopping:
             return answer({"status": "stopping"})
         why = silence_text(cache, time.monotonic_ns())
         return answer({"status": "failed", "reason": why}, 503) if why else answer({"status": "ok"})
@@ -67,7 +67,7 @@ def make_app(
         why, states = daemon_problem(cache, now_ns), arm_states(cache, now_ns)
         ready = not why and all(state.ready for state in states)
         arms = [{"arm": s.arm, "ready": s.ready and not why, "problems": list(s.problems)} for s in states]
-        status = "stopping" if cache.stopping else "ready" if ready else "not ready"
+        status = "stopping" if cache.status.stopping else "ready" if ready else "not ready"
         content = {"status": status, **({"reason": why} if why else {}), "arms": arms}
         return answer(content, 200 if ready else 503)
 

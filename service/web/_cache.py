@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.protocol.messages import BodyMessage, EstimateMessage, Message, TorqueMessage, WireError, decode
+from service.protocol.worker_messages import Status
 from service.worker.worker import process_name
 
 
@@ -64,30 +65,27 @@ class Arm:
 
 
 class Cache:
-    """State of the daemon: the supervisor's last reply to `status` (`daemon`), and the `arms`.
+    """State of the daemon: its last `status`, at first an empty one of the time of construction, and the `arms`.
 
-    The supervisor sent it at `reported_ns`, initially the time of construction. When the daemon is `stopping`, no
-    further status follows. `refused` counts messages that could not be decoded.
+    `refused` counts messages that could not be decoded.
     """
 
     def __init__(self, arms: tuple[str, ...], now_ns: int) -> None:
         self.arms = {name: Arm(name, frames_ns=now_ns, used_ns=now_ns) for name in arms}
-        self.daemon: dict[str, Any] = {}
-        self.reported_ns = now_ns
-        self.stopping = False
+        self.status = Status(now_ns)
         self.refused = 0
 
-    def on_status(self, status: dict[str, Any]) -> None:
+    def on_status(self, status: Status) -> None:
         """Store the daemon's status, with its own time, because this process may have been late to read it."""
-        self.daemon, self.reported_ns, self.stopping = status, status["monotonic_ns"], status["stopping"]
+        self.status = status
         for arm in self.arms.values():
             frames = self.info(arm.name, "acquisition").get("frames", 0)
             if frames != arm.frames:
-                arm.frames, arm.frames_ns = frames, self.reported_ns
+                arm.frames, arm.frames_ns = frames, status.monotonic_ns
             estimator = self.info(arm.name, "estimator")
             used = estimator.get("received", 0) - estimator.get("unusable", 0)
             if used != arm.used:
-                arm.used, arm.used_ns = used, self.reported_ns
+                arm.used, arm.used_ns = used, status.monotonic_ns
 
     def on_message(self, parts: list[bytes]) -> None:
         """Store a message published by a process of an arm."""
@@ -98,16 +96,10 @@ class Cache:
         except WireError:
             self.refused += 1
 
-    @property
-    def processes(self) -> list[dict[str, Any]]:
-        """Entries of the daemon's processes, as in the reply to `status`."""
-        found: list[dict[str, Any]] = self.daemon.get("processes", [])
-        return found
-
     def process(self, arm: str | None, role: str) -> dict[str, Any] | None:
         """Return the entry of a process of an arm or of the daemon; None if unknown."""
         name = process_name(role, arm)
-        return next((process for process in self.processes if process["name"] == name), None)
+        return next((process for process in self.status.processes if process["name"] == name), None)
 
     def info(self, arm: str, role: str) -> dict[str, Any]:
         """Return the facts in the last heartbeat of an arm's process; empty without one."""
@@ -116,4 +108,4 @@ class Cache:
 
     def silence_s(self, now_ns: int) -> float:
         """Return the time since the supervisor's last status [s]."""
-        return (now_ns - self.reported_ns) * 1e-9
+        return (now_ns - self.status.monotonic_ns) * 1e-9

@@ -27,16 +27,17 @@ class ArmState:
 def silence_text(cache: Cache, now_ns: int) -> str:
     """Return a text if the supervisor is silent; empty otherwise, also if it is stopping."""
     silence_s = cache.silence_s(now_ns)
-    if cache.stopping or silence_s <= SILENT_S:
+    if cache.status.stopping or silence_s <= SILENT_S:
         return ""
     return f"the supervisor has been silent for {silence_s:.1f} s"
 
 
 def daemon_problem(cache: Cache, now_ns: int) -> str:
     """Return a text if the whole daemon is not working, whatever its arms do; empty otherwise."""
-    if cache.stopping:
+    if cache.status.stopping:
         return "the daemon stops"
-    return silence_text(cache, now_ns) or (_process_problem(cache, None, "gateway", now_ns) if cache.daemon else "")
+    known = cache.status.processes
+    return silence_text(cache, now_ns) or (_process_problem(cache, None, "gateway", now_ns) if known else "")
 
 
 def arm_states(cache: Cache, now_ns: int) -> list[ArmState]:

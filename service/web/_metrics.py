@@ -91,9 +91,9 @@ class DaemonCollector(Collector):
         down = bool(daemon_problem(cache, now_ns))
         for state in arm_states(cache, now_ns):
             samples.add("thetad_arm_ready", state.ready and not down, state.arm)
-        if cache.daemon:
-            self._daemon(samples, cache.daemon)
-        for process in cache.processes:
+        if cache.status.daemon:
+            self._daemon(samples)
+        for process in cache.status.processes:
             _process(samples, process, cache.silence_s(now_ns))
         for arm in cache.arms.values():
             _frames(samples, cache, arm)
@@ -102,12 +102,12 @@ class DaemonCollector(Collector):
             _recorder(samples, arm.name, cache.info(arm.name, "recorder"))
         yield from samples.families.values()
 
-    def _daemon(self, samples: Samples, status: Mapping[str, Any]) -> None:
-        daemon, control = status["daemon"], status["control"]
+    def _daemon(self, samples: Samples) -> None:
+        daemon, control = self._cache.status.daemon, self._cache.status.control
         samples.add("thetad_uptime_seconds", daemon["uptime_s"])
         samples.add("thetad_ready", daemon["ready"])
         _usage(samples, "supervisor", daemon["usage"])
-        for kind, count in sorted(status["events"].items()):
+        for kind, count in sorted(self._cache.status.events.items()):
             samples.add("thetad_events_total", count, kind)
         samples.add("thetad_control_requests_total", control["requests"])
         samples.add("thetad_control_refused_total", control["garbage"])

@@ -14,15 +14,15 @@ _STATE = ("state", "reason")
 
 def overview(cache: Cache, now_ns: int) -> dict[str, Any]:
     """Return the overview as JSON values."""
-    daemon: Mapping[str, Any] = cache.daemon.get("daemon", {})
+    status = cache.status
     states = {state.arm: list(state.problems) for state in arm_states(cache, now_ns)}
     found: dict[str, Any] = json_values(
         {
-            "name": daemon.get("name"), "uptime_s": daemon.get("uptime_s"), "stopping": cache.stopping,
+            "name": status.daemon.get("name"), "uptime_s": status.daemon.get("uptime_s"), "stopping": status.stopping,
             "trouble": daemon_problem(cache, now_ns),
             "arms": [_arm(cache, arm, states[arm.name], now_ns) for arm in cache.arms.values()],
             "processes": [
-                {key: process[key] for key in _PROCESS} | _usage(process["info"]) for process in cache.processes
+                {key: process[key] for key in _PROCESS} | _usage(process["info"]) for process in status.processes
             ],
             "jobs": _jobs(cache),
         }

@@ -23,9 +23,10 @@ import zmq
 from service.config.load import ArmConfig, Config, ConfigError
 from service.io.log import Log, configure, crash_fd, get_log
 from service.io.sockets import readable
-from service.protocol.control import OVERTAKEN, STOPPING, ControlError
+from service.protocol import worker_messages
+from service.protocol.control import OVERTAKEN, STOPPING, ControlError, Refusal, Request
 from service.protocol.json_values import shortened
-from service.protocol.messages import MAX_REPLY, WireError, check_json, pack_map, unpack_map
+from service.protocol.messages import MAX_DEPTH, MAX_REPLY, WireError, check_json, pack_map
 from service.protocol.transient_errors import is_own, is_transient
 from service.worker.resources import apply_scheduling, die_with_parent, release_memory, usage
 
@@ -54,7 +55,7 @@ STACK_DUMP_SIGNAL = signal.SIGUSR1
 #: Takes the arguments of a request; returns the result, or None to answer later.
 Handler: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any] | None]
 #: Takes the answer to a request of this process: a result, or why there is none.
-Answer: TypeAlias = Callable[[Mapping[str, Any] | None, ControlError | None], None]
+AnswerHandler: TypeAlias = Callable[[Mapping[str, Any] | None, ControlError | None], None]
 
 
 class FatalError(Exception):
@@ -132,7 +133,7 @@ class Worker:
         self.request_id = 0
         self.stop_id = 0  # of the last request to stop
         self.failures = 0  # requests that ended in an error which is no refusal
-        self._asked: dict[int, Answer] = {}
+        self._asked: dict[int, AnswerHandler] = {}
         self._next_ask = 1
 
     def _connect(self, endpoint: str) -> zmq.Socket[bytes]:
@@ -153,14 +154,14 @@ class Worker:
     def ready(self, **info: Any) -> None:
         """Report that work can begin; from now on SIGTERM causes an orderly end."""
         signal.signal(signal.SIGTERM, self._on_term)
-        self._send({"type": "ready", "info": {"epoch": self.epoch, **info}})
+        self._send(worker_messages.Ready({"epoch": self.epoch, **info}))
 
     def set_startup_deadline(self, within_s: float, failure_text: str) -> None:
         """Have the supervisor end this process, for the reason `failure_text`, if it is not ready in time.
 
         For calls into libraries that neither return nor can be interrupted when their far end goes away.
         """
-        self._send({"type": "promise", "within_s": within_s, "otherwise": failure_text})
+        self._send(worker_messages.Promise(within_s, failure_text))
 
     def heartbeat_due(self, now_ns: int) -> bool:
         """Return whether a heartbeat is due at `now_ns` of CLOCK_MONOTONIC."""
@@ -179,98 +180,93 @@ class Worker:
         if now_ns >= self._next_release_ns and self.role != "acquisition":  # which must not miss a cycle
             self._next_release_ns = now_ns + RELEASE_MEMORY_NS
             release_memory()
-        self._send({"type": "beat", "info": content})
+        self._send(worker_messages.Beat(content))
 
-    def serve(self, handlers: Mapping[str, Handler], on_notice: Callable[[dict[str, Any]], None] | None = None) -> None:
+    def serve(self, handlers: Mapping[str, Handler], on_notice: Callable[[Any], None] | None = None) -> None:
         """Answer the requests that have arrived; a handler raises `ControlError` to refuse.
 
         A handler that returns None answers later, with `reply` or `refuse` and the `request_id` of its call.
-        `on_notice` takes unrequested messages: events of other processes, which go to the jobs process, and the
-        daemon's status, which goes to the web process.
+        `on_notice` takes what was not asked for: an `Event` goes to the jobs process, a `Status` to the web process.
         """
         for _ in range(MESSAGES_A_TURN):  # a flood of requests must not keep the process from its work
             if not readable(self.socket):
                 return
-            request = unpack_map(self.socket.recv(), MAX_REPLY, text=MAX_REPLY)
-            if request.get("type") in ("event", "status"):
-                if on_notice is not None:
-                    on_notice(request)
-                continue
-            if request.get("type") == "answer":
-                self._on_answer(request)
-                continue
-            self._handle(request, handlers)
+            message = worker_messages.decode_supervisor_message(self.socket.recv())
+            if isinstance(message, Request):
+                self._handle(message, handlers)
+            elif isinstance(message, worker_messages.Answer):
+                then, error = self._asked.pop(message.id, None), message.error
+                if then is not None:
+                    then(message.result, None if error is None else ControlError(error.type, error.message))
+            elif on_notice is not None:
+                on_notice(message)
 
     def serve_urgent(self, handlers: Mapping[str, Handler]) -> None:
         """Answer all requests that must not wait: few, because the supervisor has one of each under way at a time."""
         while self._urgent is not None and readable(self._urgent):
-            self._handle(unpack_map(self._urgent.recv(), MAX_REPLY, text=MAX_REPLY), handlers)
+            message = worker_messages.decode_supervisor_message(self._urgent.recv())
+            if isinstance(message, Request):
+                self._handle(message, handlers)
 
-    def _handle(self, request: Mapping[str, Any], handlers: Mapping[str, Handler]) -> None:
-        self.request_id = request["id"]
-        if request["verb"] in STOPPING:
-            self.stop_id = max(self.stop_id, request["id"])
-        if request["verb"] in OVERTAKEN and request["id"] < self.stop_id:
-            text = f"{request['verb']}: a request to stop the arm came after it"
-            self.refuse(request["id"], ControlError("unavailable", text))
+    def _handle(self, request: Request, handlers: Mapping[str, Handler]) -> None:
+        self.request_id = request.id
+        if request.verb in STOPPING:
+            self.stop_id = max(self.stop_id, request.id)
+        if request.verb in OVERTAKEN and request.id < self.stop_id:
+            text = f"{request.verb}: a request to stop the arm came after it"
+            self.refuse(request.id, ControlError("unavailable", text))
             return
         try:
-            result = handlers[request["verb"]](request["args"])
+            result = handlers[request.verb](request.args)
         except ControlError as error:
-            self.refuse(request["id"], error)
+            self.refuse(request.id, error)
         except Exception as error:
             # A process that ends lets the drives stop by themselves, which a stop that failed has to come to.
-            if request["verb"] in STOPPING or isinstance(error, FatalError):
+            if request.verb in STOPPING or isinstance(error, FatalError):
                 raise
             self._on_failure(request, error)
         else:
             if result is not None:
-                self.reply(request["id"], result)
+                self.reply(request.id, result)
 
-    def _on_failure(self, request: Mapping[str, Any], error: Exception) -> None:
+    def _on_failure(self, request: Request, error: Exception) -> None:
         """Refuse a request that could not be handled: one client's numbers end nobody else's process."""
         self.failures += 1
         if self.failures & (self.failures - 1) == 0:
-            self.log.exception("request_failed", verb=request["verb"], count=self.failures)
-        text = f"{request['verb']}: {str(error) or type(error).__name__}"
-        self.refuse(request["id"], ControlError("failed", text))
+            self.log.exception("request_failed", verb=request.verb, count=self.failures)
+        text = f"{request.verb}: {str(error) or type(error).__name__}"
+        self.refuse(request.id, ControlError("failed", text))
 
     def reply(self, id: int, result: Mapping[str, Any]) -> None:
         """Answer the request `id` of the supervisor."""
-        message = {"type": "reply", "id": id, "result": dict(result)}
+        message = worker_messages.Reply(id, dict(result))
         try:
-            check_json(message)  # what the supervisor could not read it could not answer either
+            check_json(message.result or {}, MAX_DEPTH - 1)  # what the supervisor could not read it could not answer
             self._send(message)
         except WireError as error:
             self.refuse(id, ControlError("failed", str(error)))
 
     def refuse(self, id: int, error: ControlError) -> None:
         """Answer the request `id` of the supervisor with an error; a long text is shortened."""
-        self._send({"type": "reply", "id": id, "error": {"type": error.type, "message": shortened(error.message)}})
+        self._send(worker_messages.Reply(id, error=Refusal(error.type, shortened(error.message))))
 
-    def ask(self, verb: str, args: Mapping[str, Any], then: Answer, role: str = "") -> None:
+    def ask(self, verb: str, args: Mapping[str, Any], then: AnswerHandler, role: str = "") -> None:
         """Send a request to another process of this daemon; `serve` calls `then` when the answer comes.
 
         `role` is the role of the client, for a process that asks on behalf of others.
         """
         self._asked[self._next_ask] = then
-        self._send({"type": "ask", "id": self._next_ask, "verb": verb, "args": dict(args), "role": role})
+        self._send(worker_messages.Ask(self._next_ask, verb, dict(args), role))
         self._next_ask += 1
-
-    def _on_answer(self, message: Mapping[str, Any]) -> None:
-        then = self._asked.pop(message["id"], None)
-        if then is not None:
-            error = message.get("error")
-            then(message.get("result"), None if error is None else ControlError(error["type"], error["message"]))
 
     def event(self, kind: str, text: str, ids: Any = None, **data: Any) -> None:
         """Report an event to the supervisor: `text` for people, plain `data` for programs.
 
         `ids`, a map of epochs and numbers, goes into the log, to find the messages that the event rests on.
         """
-        self._send({"type": "event", "event": kind, "text": text, "data": data, "ids": dict(ids or {})})
+        self._send(worker_messages.Event(kind, text, data, dict(ids or {})))
 
-    def _send(self, message: Mapping[str, Any]) -> None:
+    def _send(self, message: worker_messages.WorkerMessage) -> None:
         data = pack_map(message, MAX_REPLY)
         try:
             self.socket.send(data, zmq.NOBLOCK)
@@ -285,7 +281,7 @@ class Worker:
 
         `fatal` if it cannot work as configured; `again` if a later start of the daemon may succeed nevertheless.
         """
-        self._send({"type": "fatal" if fatal else "crash", "message": message, "again": again})
+        self._send((worker_messages.Fatal if fatal else worker_messages.Crash)(message, again))
 
     def close(self) -> None:
         """Close the sockets, each with its own linger; messages to the supervisor still leave."""

@@ -70,7 +70,7 @@ class SupervisorSide(Closing):
         """Make a request; raises `ControlError`, and `TimeoutError` if there is no answer."""
         self._id += 1
         id = self._id
-        self._send({"id": id, "verb": verb, "args": args})
+        self._send({"type": "request", "id": id, "verb": verb, "args": args})
         self._until(lambda: id in self._replies, timeout_s)
         reply = self._replies.pop(id)
         if "error" in reply:

@@ -37,7 +37,7 @@ def test_every_request_has_an_answer_and_none_ends_the_process(tmp_path: Path) -
 
         def ask(verb: str, args: dict[str, Any]) -> dict[str, Any]:
             """Return the one reply to a request, while frames come."""
-            router.send_multipart([peer, pack_map({"id": 1, "verb": verb, "args": args}, MAX_REPLY)])
+            router.send_multipart([peer, pack_map(Request(1, verb, args), MAX_REPLY)])
             for _ in range(20_000):
                 worker.serve(runs.handlers)
                 runs.step(bench.driver.read(0.0))

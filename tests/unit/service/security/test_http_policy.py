@@ -9,6 +9,7 @@ import pytest
 from service.config.daemon import DaemonConfig
 from service.protocol.control import STOPPING, VERBS, ControlError
 from service.protocol.messages import unpack_map
+from service.protocol.worker_messages import Ask
 from service.security.http_policy import HTTP_VERBS, allowed_verbs, check_http
 from service.supervisor._routing import Routing
 from service.supervisor._worker_handle import WorkerHandle
@@ -65,7 +66,7 @@ def asked(verb: str, role: str, **args: Any) -> dict[str, Any]:
     private = mock.Mock()
     web, jobs = (WorkerHandle(name, None, state="ready") for name in ("web", "jobs"))
     routing = Routing([web, jobs], private, lambda *_: None, ("a",), DaemonConfig(http_role="operate"))
-    routing.on_ask(web, {"type": "ask", "id": 1, "verb": verb, "args": args, "role": role})
+    routing.on_ask(web, Ask(1, verb, args, role))
     ((identity, data), _) = private.send_multipart.call_args.args
     sent = unpack_map(data)
     assert identity == (web if "error" in sent else jobs).identity

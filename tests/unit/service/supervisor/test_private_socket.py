@@ -22,6 +22,7 @@ import structlog
 import zmq
 
 from service.config.daemon import DaemonConfig
+from service.protocol import worker_messages
 from service.protocol.control import VERBS, ControlError, Reply, Request, decode_reply, encode_request, encode_result
 from service.protocol.messages import MAX_REPLY, WireError, pack_map, unpack_map
 from service.protocol.worker_messages import MAX_EVENT, MAX_INFO, decode_worker_message
@@ -123,22 +124,22 @@ GOOD: tuple[dict[str, Any], ...] = (
 @pytest.mark.parametrize(
     ("change", "end_reason"),
     [
-        (lambda said: said.update(type="x" * 1000), "type: 'xxx"), (lambda said: said.pop("type"), "type: None"),
-        (lambda said: said.update(type="beat", info=[1]), "info: expected dict, not list"),
-        (lambda said: said.update(type="beat", info=nested(8)), "nested deeper than 6"),
+        (lambda said: said.update(type="x" * 1000), "type: .* 'xxx"), (lambda said: said.pop("type"), "field `type`"),
+        (lambda said: said.update(type="beat", info=[1]), "info: Expected `object`, got `array`"),
+        (lambda said: said.update(type="beat", info=nested(8)), "nested deeper than 7"),
         (lambda said: said.update(type="beat", info={"state": "x" * MAX_INFO}), "the limit is 262144"),
-        (lambda said: said["info"].update(estimates_port=1 << 16), "estimates_port: 65536 is no port"),
-        (lambda said: said.update(type="promise", otherwise="", within_s=math.nan), "within_s: nan is no time"),
-        (lambda said: said.update(GOOD[3], event="a b"), "event: 'a b' is no name"),
+        (lambda said: said["info"].update(estimates_port=1 << 16), "estimates_port: Expected"),
+        (lambda said: said.update(type="promise", otherwise="", within_s=math.nan), "within_s: Expected"),
+        (lambda said: said.update(GOOD[3], event="a b"), "event: Expected"),
         (lambda said: said.update(GOOD[3], data={"arm": 5}), "data.arm"),
-        (lambda said: said.update(GOOD[3], ids={"event": 1}), "ids: 'event'"),
+        (lambda said: said.update(GOOD[3], ids={"event": 1}), "ids: .* 'event'"),
         (lambda said: said.update(GOOD[3], text="x" * MAX_EVENT), "the limit is"),
         (lambda said: said.update(type="reply", id=1), "a result or an error"),
     ],
 )  # fmt: skip
 def test_a_message_of_another_shape_is_none(change: Callable[[dict[str, Any]], object], end_reason: str) -> None:
     said = {"type": "ready", "info": dict(GOOD[1]["info"])}
-    assert decode_worker_message(pack_map(said), "gateway") == said
+    assert decode_worker_message(pack_map(said), "gateway") == worker_messages.Ready(said["info"])
     change(said)
     with pytest.raises(WireError, match=end_reason) as refused:
         decode_worker_message(msgpack.packb(said), "gateway")
@@ -271,7 +272,7 @@ def test_requests_to_a_process_that_ends_are_refused_and_standing_ones_repeated_
     for id, action in enumerate(("start", "stop", "start")):
         routing.forward(Request(id, "record", {"arm": "a", "action": action}), "recorder", route=[b"client"])
         if id == 0:
-            routing.on_reply(recorder, {"id": forwarded()["id"], "result": {"recording": True}})
+            routing.on_reply(recorder, worker_messages.Reply(forwarded()["id"], {"recording": True}))
         elif id == 1:
             routing.on_exit(recorder)
         else:
@@ -283,7 +284,7 @@ def test_requests_to_a_process_that_ends_are_refused_and_standing_ones_repeated_
     routing.repeat(recorder)
     assert forwarded()["args"] == {"arm": "a", "action": "start"}  # what was done last; nobody did the others
     routing.forward(Request(4, "snapshot", {"arm": "a"}), "recorder", route=[b"client"])
-    routing.on_reply(recorder, {"id": forwarded()["id"], "result": {"x": "x" * MAX_REPLY}})
+    routing.on_reply(recorder, worker_messages.Reply(forwarded()["id"], {"x": "x" * MAX_REPLY}))
     assert f"the limit is {MAX_REPLY}" in str(replies[-1].error)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from service.protocol.messages import BodyMessage, Envelope, encode
+from service.protocol.worker_messages import Status
 from service.security.files import SecretFileError
 from service.web._cache import Cache
 from service.web._health import SILENT_S, arm_states, daemon_problem, silence_text
@@ -29,11 +30,6 @@ def at_work(frames: int = 7, received: int = 7, unusable: int = 0, state: str = 
     }  # fmt: skip
 
 
-def told(status: dict[str, Any], at_ns: int, stopping: bool = False) -> dict[str, Any]:
-    """The supervisor's message."""
-    return {"monotonic_ns": at_ns, "stopping": stopping, **status}
-
-
 def status(**body: Any) -> list[bytes]:
     return encode(BodyMessage("a", "status", Envelope("acquisition", 1, 0, 0, "sim", 0), body))
 
@@ -43,7 +39,7 @@ def problems(now: dict[str, Any], *messages: list[bytes], age_s: float = 0.5) ->
     cache = Cache(("a",), NOW - 100 * S)
     for parts in messages:
         cache.on_message(parts)
-    cache.on_status(told(now, NOW - round(age_s * S)))
+    cache.on_status(Status(NOW - round(age_s * S), **now))
     (state,) = arm_states(cache, NOW)
     assert state.ready == (not state.problems)
     return list(state.problems)
@@ -79,7 +75,7 @@ def after(*counts: tuple[int, int, int]) -> list[str]:
     cache = Cache(("a",), NOW - len(counts) * S)
     cache.on_message(status(source={"state": "no answer", "problem": ""}))
     for second, (frames, received, unusable) in enumerate(counts, 1 - len(counts)):
-        cache.on_status(told(at_work(frames, received, unusable), NOW + second * S))
+        cache.on_status(Status(NOW + second * S, **at_work(frames, received, unusable)))
     (state,) = arm_states(cache, NOW)
     return list(state.problems)
 
@@ -104,7 +100,7 @@ def test_an_estimator_is_judged_by_the_frames_that_it_works_off() -> None:
 def test_what_is_told_is_as_old_as_it_says() -> None:
     """Whoever reads the supervisor's words late knows that nothing came since."""
     cache = Cache(("a",), NOW - 100 * S)
-    cache.on_status(told(at_work(), NOW - 60 * S))
+    cache.on_status(Status(NOW - 60 * S, **at_work()))
     assert "silent for 60.0 s" in silence_text(cache, NOW)
     assert "has not been heard for 60.1 s" in arm_states(cache, NOW)[0].problems[0]
 
@@ -112,7 +108,7 @@ def test_what_is_told_is_as_old_as_it_says() -> None:
 def test_the_gateway_and_the_end_concern_every_arm() -> None:
     def all_over(**gateway: Any) -> str:
         cache = Cache(("a",), NOW)
-        cache.on_status(told({"processes": [{**process("gateway", **gateway), "name": "gateway"}]}, NOW))
+        cache.on_status(Status(NOW, processes=[{**process("gateway", **gateway), "name": "gateway"}]))
         return daemon_problem(cache, NOW)
 
     assert all_over() == ""
@@ -120,7 +116,7 @@ def test_the_gateway_and_the_end_concern_every_arm() -> None:
     assert all_over(silent_s=3.5) == "the gateway has not been heard for 3.5 s"
     cache = Cache(("a",), NOW)
     assert daemon_problem(cache, NOW) == ""
-    cache.on_status(told(at_work(), NOW, stopping=True))
+    cache.on_status(Status(NOW, stopping=True, **at_work()))
     later = NOW + round(2 * SILENT_S * S)
     assert daemon_problem(cache, later) == "the daemon stops"
     assert silence_text(cache, later) == ""  # it has nothing more to say
