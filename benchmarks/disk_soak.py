@@ -57,7 +57,7 @@ def run(rounds: int, seed: int, folder: Path) -> list[str]:
             jobs = Jobs(control)
             for _ in range(rounds):
                 for ask in (
-                    lambda: ids.append(int(jobs.submit("compare", JOB)["id"])),
+                    lambda: ids.append(jobs.submit("compare", JOB).id),
                     lambda: control.request("record", arm="arm", action="start"),
                 ):
                     try:
@@ -84,9 +84,9 @@ def run(rounds: int, seed: int, folder: Path) -> list[str]:
             ended = Counter[str]()
             for id in ids:
                 job = jobs.wait(id, PATIENCE_S)
-                ended[job["state"]] += 1
-                if job["state"] != "succeeded":
-                    problems.append(f"job {id}: {job['state']}: {job['reason']}")
+                ended[job.state] += 1
+                if job.state != "succeeded":
+                    problems.append(f"job {id}: {job.state}: {job.reason}")
             with contextlib.suppress(ControlError):
                 control.request("record", arm="arm", action="stop")
             lost = processes(control)["arm/estimator"]["info"]["lost"]

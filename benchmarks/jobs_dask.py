@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -65,20 +66,20 @@ def cluster(folder: Path, count: int) -> Iterator[tuple[str, list[subprocess.Pop
             process.wait()
 
 
-def compare(daemon: DaemonProcess, seeds: int, on_done: Any = None) -> tuple[dict[str, Any], float]:
+def compare(daemon: DaemonProcess, seeds: int, on_done: Any = None) -> tuple[Any, float]:
     """Run the comparison as a job; returns it and its time [s]; `on_done` is told how many parts are done."""
     with Control(daemon.endpoints["control"]) as control:
         jobs = Jobs(control)
         began = time.monotonic()
-        id = jobs.submit("compare", {"methods": METHODS, "seeds": seeds, "seconds": SECONDS})["id"]
+        id = jobs.submit("compare", {"methods": METHODS, "seeds": seeds, "seconds": SECONDS}).id
         while True:
             job = jobs.job(id)
-            if job["state"] not in ("queued", "running"):
-                return dict(job), time.monotonic() - began
+            if job.state not in ("queued", "running"):
+                return job, time.monotonic() - began
             if time.monotonic() - began > _PATIENCE_S:
-                raise TimeoutError(f"job {id} is {job['state']}: {job['waits']}")
+                raise TimeoutError(f"job {id} is {job.state}: {job.waits}")
             if on_done is not None:
-                on_done(sum(part["state"] == "succeeded" for part in job["parts"]))
+                on_done(sum(part.state == "succeeded" for part in job.parts))
             time.sleep(0.5)
 
 
@@ -101,17 +102,17 @@ def run(seeds: int = 64, workers: int = 2) -> dict[str, Any]:
                 spread, dask_s = compare(daemon, seeds, kill_one)
         with DaemonProcess(configuration(folder / "local", {"workers": workers}), folder / "local.log") as daemon:
             local, local_s = compare(daemon, seeds)
-    problems = [f"{where}: {job['state']}: {job['reason']}" for where, job in (("Dask", spread), ("local", local))
-                if job["state"] != "succeeded"]  # fmt: skip
+    problems = [f"{where}: {job.state}: {job.reason}" for where, job in (("Dask", spread), ("local", local))
+                if job.state != "succeeded"]  # fmt: skip
     if not killed:
         problems.append("no worker was killed")
     same = not problems and all(
-        json.dumps(spread["outcome"][key], sort_keys=True) == json.dumps(local["outcome"][key], sort_keys=True)
-        for key in ("metrics", "verdict", "summary")
+        json.dumps(of(spread.outcome), sort_keys=True) == json.dumps(of(local.outcome), sort_keys=True)
+        for of in map(attrgetter, ("metrics", "verdict", "summary"))
     )
     if not problems and not same:
         problems.append("the results differ")
-    interrupted = sum(part["attempts"] > 0 for part in spread["parts"])
+    interrupted = sum(part.attempts > 0 for part in spread.parts)
     return {
         "seeds": seeds, "workers": workers, "dask_s": dask_s, "local_s": local_s, "ratio": local_s / dask_s,
         "identical": same, "killed_after": killed, "failed_attempts": interrupted, "problems": problems,

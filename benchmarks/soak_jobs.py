@@ -61,30 +61,30 @@ class JobsClient:
             job = self._jobs.job(id)
         except (ControlError, UnreachableError):
             return  # the jobs process is being restarted; the job is on the disk
-        if job["state"] in FINISHED:
+        if job.state in FINISHED:
             kind = self._open.pop(id)
-            self.ended[f"{kind} {job['state']}"] += 1
+            self.ended[f"{kind} {job.state}"] += 1
             self._next_s = time.monotonic() + self._every_s
-            if job["attempts"]:  # an interruption, by a fault, is none
-                self.problems.append(f"job {id}, {kind}: {job['attempts']} attempts failed by themselves")
-            if job["state"] != "succeeded":
-                self.problems.append(f"job {id}, {kind}: {job['state']}: {job['reason']}")
-            elif kind == "identify" and job["arm"] is not None:
-                self._models[job["arm"]] = id
+            if job.attempts:  # an interruption, by a fault, is none
+                self.problems.append(f"job {id}, {kind}: {job.attempts} attempts failed by themselves")
+            if job.state != "succeeded":
+                self.problems.append(f"job {id}, {kind}: {job.state}: {job.reason}")
+            elif kind == "identify" and job.arm is not None:
+                self._models[job.arm] = id
 
     def _compare(self) -> tuple[str, int]:
-        return "compare", int(self._jobs.submit("compare", QUICK)["id"])
+        return "compare", self._jobs.submit("compare", QUICK).id
 
     def _identify(self) -> tuple[str, int]:
         arm = next(self._turn)
-        return "identify", int(self._jobs.submit("identify", {"recording": LIVE}, arm=arm)["id"])
+        return "identify", self._jobs.submit("identify", {"recording": LIVE}, arm=arm).id
 
     def _validate(self) -> tuple[str, int] | None:
         if not self._models:
             return None
         arm, model = next(reversed(self._models.items()))
         asked = {"recording": LIVE, "model": f"job:{model}"}
-        return "validate", int(self._jobs.submit("validate", asked, arm=arm)["id"])
+        return "validate", self._jobs.submit("validate", asked, arm=arm).id
 
     def finish(self) -> None:
         """Wait for the job that is not at its end."""

@@ -10,17 +10,17 @@ def main(recording: str, robot: str, endpoint: str = CONTROL) -> int:
     with Control(endpoint) as control:
         jobs = Jobs(control)
         queued = jobs.submit("identify", {"recording": Path(recording), "robot": robot, "method": "iwls"})
-        print(f"job {queued['id']} is queued")
-        job = jobs.wait(queued["id"], timeout_s=600.0)
-    outcome = job["outcome"]
-    print(f"{job['state']}: {job['summary'] or job['reason']}")
-    if outcome is None or job["state"] != "succeeded":
+        print(f"job {queued.id} is queued")
+        job = jobs.wait(queued.id, timeout_s=600.0)
+    outcome = job.outcome
+    print(f"{job.state}: {job.summary or job.reason}")
+    if outcome is None or job.state != "succeeded":
         return 1
-    for parameter in outcome["metrics"]["parameters"]:
+    for parameter in outcome.metrics["parameters"]:
         if parameter["value"] is not None and parameter["std"] is not None:
             half = 1.96 * parameter["std"]
             print(f"{parameter['name']} = {parameter['value']:.5g} ± {half:.2g} {parameter['unit']}")
-    print(f"model file: {outcome['results']['model.yaml']['path']}")
+    print(f"model file: {outcome.results['model.yaml'].path}")
     return 0
 
 

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 
 from service.client.control import ClientTimeoutError, Control, UnreachableError, may_retry
-from service.protocol.control import VERBS, ControlError
+from service.protocol.control import VERBS, ControlError, reply_as
 from service.protocol.endpoints import ANSWER_S, PATIENCE_S
 from service.protocol.job_replies import FINISHED, ArmModels, EventEntry, JobDetail, JobSummary, Rollback, Submitted
+
+T = TypeVar("T")
 
 
 class Jobs:
@@ -31,17 +33,17 @@ class Jobs:
             jobs = Jobs(control)
             recording = Path("rec.mcap")
             fit = jobs.submit("identify", {"recording": recording, "span": "0:0.6"}, arm="panda")
-            unseen = {"model": f"job:{fit['id']}", "recording": recording, "span": "0.65:1"}
+            unseen = {"model": f"job:{fit.id}", "recording": recording, "span": "0.65:1"}
             check = jobs.submit("validate", unseen, arm="panda")
-            promote = jobs.submit("promote", unseen, arm="panda", after=[check["id"]])
-            job = jobs.wait(promote["id"], on_progress=lambda job: print(job["state"], job["doing"]))
-            print(job["state"], job["summary"] or job["reason"])
+            promote = jobs.submit("promote", unseen, arm="panda", after=[check.id])
+            job = jobs.wait(promote.id, on_progress=lambda job: print(job.state, job.doing))
+            print(job.state, job.summary or job.reason)
 
     What the daemon did by itself since midnight, and the arm's models::
 
         for event in jobs.events(arm="panda", limit=50):
-            print(event["time"], event["text"])
-        print(jobs.models()["panda"]["active"])
+            print(event.time, event.text)
+        print(jobs.models()["panda"].active)
     """
 
     def __init__(self, control: Control, timeout_s: float = ANSWER_S) -> None:
@@ -75,41 +77,39 @@ class Jobs:
         Returns
         -------
         Submitted
-            `["id"]` is the job's number.
+            `id` is the job's number.
         """
         values = {name: _absolute(value) for name, value in parameters.items()}
         options: dict[str, Any] = {"arm": arm, "after": list(after), "priority": priority, "due_s": due_s}
         options |= {"time_s": time_s, "memory_mb": memory_mb}
         given = {name: value for name, value in options.items() if value not in (None, [], 0)}
-        return cast(Submitted, self._ask("submit", kind=kind, parameters=values, **given))
+        return self._ask(Submitted, "submit", kind=kind, parameters=values, **given)
 
     def reidentify(self, arm: str | None = None, promote: bool = True) -> Sequence[int]:
         """Queue the jobs that the daemon queues at a drift: identify `arm` from its last frames, validate, and promote.
 
         Returns the numbers of the jobs, in this order.
         """
-        ids: Sequence[int] = self._ask("reidentify", **_given(arm=arm), promote=promote)["ids"]
-        return ids
+        return self._ask(dict[str, list[int]], "reidentify", **_given(arm=arm), promote=promote)["ids"]
 
     def job(self, id: int) -> JobDetail:
         """Return all details of one job."""
-        return cast(JobDetail, self._ask("job", id=id))
+        return self._ask(JobDetail, "job", id=id)
 
     def list(
         self, states: Sequence[str] = (), arm: str | None = None, kind: str | None = None, limit: int = 100
     ) -> Sequence[JobSummary]:
         """Return the newest jobs, newest first, at most 1000; only those in one of `states`, if given."""
         more = _given(states=[*states] or None, arm=arm, kind=kind)
-        found: Sequence[JobSummary] = self._ask("jobs", limit=limit, **more)["jobs"]
-        return found
+        return reply_as(list[JobSummary], self._ask(dict[str, Any], "jobs", limit=limit, **more)["jobs"])
 
     def cancel(self, id: int) -> JobSummary:
         """Cancel a queued or running job; a running one stops soon after."""
-        return cast(JobSummary, self._ask("cancel", id=id))
+        return self._ask(JobSummary, "cancel", id=id)
 
     def retry(self, id: int) -> JobSummary:
         """Queue a failed or cancelled job again."""
-        return cast(JobSummary, self._ask("retry", id=id))
+        return self._ask(JobSummary, "retry", id=id)
 
     def wait(
         self, id: int, timeout_s: float | None = None, on_progress: Callable[[JobDetail], None] | None = None,
@@ -137,15 +137,15 @@ class Jobs:
         while True:
             if answered and on_progress is not None:
                 on_progress(job)
-            if job["state"] in FINISHED:
+            if job.state in FINISHED:
                 return job
             left_s = float("inf") if deadline is None else deadline - time.monotonic()
             if left_s <= 0.0:
-                raise ClientTimeoutError(f"job {id} is still {job['state']} after {timeout_s:.3g} s")
+                raise ClientTimeoutError(f"job {id} is still {job.state} after {timeout_s:.3g} s")
             time.sleep(min(pause_s, left_s))
             pause_s = min(1.5 * pause_s, 1.0)
             try:
-                job = cast(JobDetail, self.control.request("job", min(self.timeout_s, max(left_s, 1.0)), id=id))
+                job = reply_as(JobDetail, self.control.request("job", min(self.timeout_s, max(left_s, 1.0)), id=id))
                 heard, answered = time.monotonic(), True
             except (UnreachableError, ControlError) as error:
                 if not may_retry(error) or time.monotonic() - heard > patience_s:
@@ -157,26 +157,24 @@ class Jobs:
     ) -> Sequence[EventEntry]:
         """Return the newest events, oldest first, at most 5000; only those with a number above `after`."""
         more = _given(arm=arm, job=job)
-        found: Sequence[EventEntry] = self._ask("events", limit=limit, after=after, **more)["events"]
-        return found
+        return self._ask(dict[str, list[EventEntry]], "events", limit=limit, after=after, **more)["events"]
 
     def models(self, arm: str | None = None) -> dict[str, ArmModels]:
         """Return by arm the kept models, the active one, and the history of promotions."""
-        found: dict[str, ArmModels] = self._ask("models", **_given(arm=arm))["arms"]
-        return found
+        return self._ask(dict[str, dict[str, ArmModels]], "models", **_given(arm=arm))["arms"]
 
     def rollback(self, arm: str | None = None, reason: str = "") -> Rollback:
         """Make the previous model active again."""
-        return cast(Rollback, self._ask("rollback", reason=reason, **_given(arm=arm)))
+        return self._ask(Rollback, "rollback", reason=reason, **_given(arm=arm))
 
-    def _ask(self, verb: str, **args: Any) -> dict[str, Any]:
+    def _ask(self, form: type[T], verb: str, /, **args: Any) -> T:
         within_s = self.timeout_s
         if (
             VERBS[verb].within_s > ANSWER_S
         ):  # first check that a daemon is there, because the request itself may take long
             self.control.request("ping", self.timeout_s)
             within_s = max(within_s, VERBS[verb].within_s)
-        return self.control.request(verb, within_s, **args)
+        return reply_as(form, self.control.request(verb, within_s, **args))
 
 
 def _given(**args: Any) -> dict[str, Any]:

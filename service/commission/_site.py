@@ -255,7 +255,7 @@ class Site:
     ) -> JobDetail:
         """Queue a job of the arm and wait for it; cancel it if interrupted; `StepFailedError` unless it succeeds."""
         try:
-            id = self.jobs.submit(kind, parameters, arm=self.arm)["id"]
+            id = self.jobs.submit(kind, parameters, arm=self.arm).id
         except client.ControlError as error:
             raise StepFailedError(f"{kind}: {error.message}") from error
         try:
@@ -264,22 +264,21 @@ class Site:
             with contextlib.suppress(client.ControlError):
                 self.jobs.cancel(id)
             raise
-        if job["state"] != "succeeded" and job["outcome"] is None:
-            raise StepFailedError(f"{kind}: job {id} {job['state']}: {job['reason']}")
+        if job.state != "succeeded" and job.outcome is None:
+            raise StepFailedError(f"{kind}: job {id} {job.state}: {job.reason}")
         return job
 
 
 def fetch(job: JobDetail, folder: Path) -> dict[str, Path]:
     """Copy the results of a job into `folder`, checked by hash, or `StepFailedError`; return them by name."""
-    outcome = job["outcome"]
-    results = {} if outcome is None else outcome["results"]
+    results = {} if job.outcome is None else job.outcome.results
     for name, entry in results.items():
         try:
-            content = Path(entry["path"]).read_bytes()
+            content = Path(entry.path).read_bytes()
         except OSError as error:
-            raise StepFailedError(f"{entry['path']}: result {name} cannot be read: {error.strerror}") from error
-        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
-            raise StepFailedError(f"{entry['path']}: result {name} is damaged: `thetad jobs retry {job['id']}`")
+            raise StepFailedError(f"{entry.path}: result {name} cannot be read: {error.strerror}") from error
+        if hashlib.sha256(content).hexdigest() != entry.sha256:
+            raise StepFailedError(f"{entry.path}: result {name} is damaged: `thetad jobs retry {job.id}`")
         write_bytes(folder / name, content)
     return {name: folder / name for name in results}
 

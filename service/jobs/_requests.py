@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
+from msgspec import to_builtins
 from pydantic import Field, ValidationError
 
 from drivers.files.table import StrictTable, describe
@@ -23,12 +24,12 @@ from service.jobs.execution.executor import Executor
 from service.jobs.kinds import find_kind
 from service.jobs.queue.queue import QueueFullError, Submission
 from service.jobs.queue.state import JobStateError, Limits
-from service.jobs.queue.store import Model, Promotion, StoreCorruptError, StoreError
+from service.jobs.queue.store import Model, StoreCorruptError, StoreError
 from service.jobs.references import MODEL_WORDS, RECORDING_WORDS, References, Resolved, file_input, is_large
 from service.operations.errors import OperationError
 from service.operations.kind import Kind, Parameters
+from service.protocol import job_replies as replies
 from service.protocol.control import ControlError
-from service.protocol.job_replies import State
 from service.worker.worker import Worker
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ class _Reidentify(StrictTable):
 
 
 class _Recent(StrictTable):
-    states: list[State] = Field([])
+    states: list[replies.State] = Field([])
     arm: str | None = None
     kind: str | None = None
     limit: int = Field(100, ge=1, le=1000)
@@ -110,7 +111,7 @@ class Requests:
         }  # fmt: skip
 
     def _guarded(
-        self, form: type[Any], handle: Callable[[Any, JobStorage], Mapping[str, Any] | None]
+        self, form: type[Any], handle: Callable[[Any, JobStorage], Any]
     ) -> Callable[[dict[str, Any]], Mapping[str, Any] | None]:
         """Check the arguments, refuse while there is no queue, and turn errors into refusals."""
 
@@ -122,7 +123,8 @@ class Requests:
             if self.storage is None:
                 raise ControlError("unavailable", self.reason)
             with self._refusals():
-                return handle(checked, self.storage)
+                found = handle(checked, self.storage)
+            return None if found is None else cast(Mapping[str, Any], to_builtins(found))
 
         return answer
 
@@ -142,7 +144,7 @@ class Requests:
         except OSError as error:
             raise ControlError("failed", f"{error.filename or ''}: {error.strerror or error}") from error
 
-    def _later(self, work: Callable[[], T], then: Callable[[T], Mapping[str, Any] | None], storage: JobStorage) -> None:
+    def _later(self, work: Callable[[], T], then: Callable[[T], Any], storage: JobStorage) -> None:
         """Run `work` in the background, and answer the present request with `then` of its result."""
         request = self.worker.request_id
 
@@ -158,7 +160,7 @@ class Requests:
                 self.worker.refuse(request, error)
             else:
                 if answer is not None:
-                    self.worker.reply(request, answer)
+                    self.worker.reply(request, to_builtins(answer))
 
         self.background.begin(work, done)
 
@@ -176,7 +178,7 @@ class Requests:
 
     # ------------------------------------------------------------ jobs
 
-    def _submit(self, args: _Submit, storage: JobStorage) -> Mapping[str, Any] | None:
+    def _submit(self, args: _Submit, storage: JobStorage) -> replies.Submitted | None:
         kind = find_kind(args.kind)
         arm = self._arm(args.arm, needed=kind.needs_arm)
         parameters = dict(args.parameters)
@@ -214,7 +216,7 @@ class Requests:
     def _resolve(
         self, args: _Submit, kind: Kind[Any], arm: str | None, checked: Parameters, files: Mapping[str, dict[str, str]],
         storage: JobStorage,
-    ) -> Mapping[str, Any] | None:  # fmt: skip
+    ) -> replies.Submitted | None:  # fmt: skip
         """Queue a job whose parameters have been checked, and whose `files` have been read already."""
         resolved = Resolved(dict(files), list(args.after))
         for name in kind.recordings:
@@ -277,10 +279,10 @@ class Requests:
             )
         return own
 
-    def _queued(self, submission: Submission, storage: JobStorage) -> dict[str, Any]:
+    def _queued(self, submission: Submission, storage: JobStorage) -> replies.Submitted:
         (job,) = storage.queue.submit(submission)
         self._wake()
-        return {"id": job.id, "kind": job.kind, "parts": job.parts}
+        return replies.Submitted(job.id, job.kind, job.parts)
 
     def _after_window(self, submission: Submission, resolved: Resolved, storage: JobStorage) -> None:
         """Queue the job when its frames have been saved, and answer then."""
@@ -293,7 +295,7 @@ class Requests:
                 return
             inputs = {**submission.inputs, name: given}
             try:
-                self.worker.reply(request, self._queued(replace(submission, inputs=inputs), storage))
+                self.worker.reply(request, to_builtins(self._queued(replace(submission, inputs=inputs), storage)))
             except StoreError as problem:
                 self.worker.refuse(request, ControlError("unavailable", str(problem)))
             except (JobStateError, QueueFullError, ValueError, OSError) as problem:
@@ -329,31 +331,24 @@ class Requests:
         rows = [summary(job, storage.queue, self.executor, self._trouble) for job in jobs]
         return {"jobs": rows, "trouble": self._trouble}
 
-    def _job(self, args: _One, storage: JobStorage) -> dict[str, Any]:
+    def _job(self, args: _One, storage: JobStorage) -> replies.JobDetail:
         return details(storage.queue.job(args.id), storage, self.executor, self._trouble)
 
-    def _cancel(self, args: _One, storage: JobStorage) -> dict[str, Any]:
+    def _cancel(self, args: _One, storage: JobStorage) -> replies.JobSummary:
         job = storage.queue.cancel(args.id)
         if self.executor is not None:
             self.executor.cancel(job.id)
         return summary(job, storage.queue, self.executor, self._trouble)
 
-    def _retry(self, args: _One, storage: JobStorage) -> dict[str, Any]:
+    def _retry(self, args: _One, storage: JobStorage) -> replies.JobSummary:
         job = storage.queue.retry(args.id)
         self._wake()
         return summary(job, storage.queue, self.executor, self._trouble)
 
     def _events(self, args: _History, storage: JobStorage) -> dict[str, Any]:
         events = storage.queue.events(args.arm, args.job, args.limit, args.after)
-        return {
-            "events": [
-                {
-                    "id": e.id, "time": iso(e.t_ns), "t_ns": e.t_ns, "kind": e.kind, "text": e.text, "arm": e.arm,
-                    "job": e.job, "data": e.data,
-                }
-                for e in events
-            ]
-        }  # fmt: skip
+        form = replies.EventEntry
+        return {"events": [form(e.id, iso(e.t_ns), e.t_ns, e.kind, e.text, e.arm, e.job, e.data) for e in events]}
 
     # ------------------------------------------------------------ models
 
@@ -362,23 +357,22 @@ class Requests:
         names = [a.name for a in self.config.arm] if arm is None else [arm]
         return {"arms": {name: self._models_of(name, storage) for name in names}}
 
-    def _models_of(self, arm: str, storage: JobStorage) -> dict[str, Any]:
+    def _models_of(self, arm: str, storage: JobStorage) -> replies.ArmModels:
         history = storage.queue.history.promotions(arm)
-        return {
-            "active": history[-1].model if history else None,
-            "models": [_model(model, storage) for model in storage.queue.history.models(arm)],
-            "history": [_promotion(entry) for entry in history],
-        }
+        models = [_model(model, storage) for model in storage.queue.history.models(arm)]
+        form = replies.PromotionEntry
+        entries = [form(iso(e.t_ns), e.action, e.model, e.previous, e.job, e.reason, e.data) for e in history]
+        return replies.ArmModels(history[-1].model if history else None, models, entries)
 
     def _description(self, args: _OfArm, storage: JobStorage) -> dict[str, Any]:  # noqa: ARG002
         arm = str(self._arm(args.arm, needed=True))
         return {"arm": arm, "robot": robot_text(self.config.find(arm), self.config)}
 
-    def _rollback(self, args: _Rollback, storage: JobStorage) -> dict[str, Any]:
+    def _rollback(self, args: _Rollback, storage: JobStorage) -> replies.Rollback:
         arm = str(self._arm(args.arm, needed=True))
         entry = storage.queue.history.roll_back(arm, args.reason)
         self.auto_identification.promoted(arm)
-        return {"arm": arm, "active": entry.model, "previous": entry.previous}
+        return replies.Rollback(arm, entry.model, entry.previous)
 
     def _backup(self, args: _Backup, storage: JobStorage) -> None:
         target = storage.references.path_policy.check(Path(args.directory), "directory")
@@ -407,17 +401,7 @@ def _keep_model(path: Path, name: str, storage: JobStorage) -> dict[str, str]:
     return storage.references.artifact(storage.artifacts.put(path), name)
 
 
-def _model(model: Model, storage: JobStorage) -> dict[str, Any]:
-    error = model.relative_error
-    return {
-        "id": model.id, "created": iso(model.created_ns), "method": model.method, "verdict": model.verdict,
-        "relative_error": error if error is not None and math.isfinite(error) else None, "origin": model.origin,
-        "job": model.job, "path": str(storage.artifacts.place(model.id)),
-    }  # fmt: skip
-
-
-def _promotion(entry: Promotion) -> dict[str, Any]:
-    return {
-        "time": iso(entry.t_ns), "action": entry.action, "model": entry.model, "previous": entry.previous,
-        "job": entry.job, "reason": entry.reason, "data": entry.data,
-    }  # fmt: skip
+def _model(m: Model, storage: JobStorage) -> replies.ModelEntry:
+    error = m.relative_error if m.relative_error is not None and math.isfinite(m.relative_error) else None
+    path = str(storage.artifacts.place(m.id))
+    return replies.ModelEntry(m.id, iso(m.created_ns), m.method, m.verdict, error, m.origin, m.job, path)

@@ -7,7 +7,7 @@ gets one reply.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -178,6 +178,7 @@ class _Reply(wire.Versioned, kw_only=True):
 
 _REQUEST = msgspec.msgpack.Decoder(_Request)
 _REPLY = msgspec.msgpack.Decoder(_Reply)
+_T = TypeVar("_T")
 
 
 def encode_request(request: Request) -> bytes:
@@ -212,6 +213,14 @@ def decode_reply(data: bytes) -> Reply:
     if body.ok or body.error is None:
         raise wire.WireError("a reply needs ok and a result or an error")
     return Reply(body.id, {}, ControlError(body.error.type, body.error.message))
+
+
+def reply_as(form: type[_T], result: Any) -> _T:
+    """Return a result, or part of one, as the type `form`; raises `WireError`."""
+    try:
+        return msgspec.convert(result, form)
+    except msgspec.ValidationError as error:
+        raise wire.WireError(f"the daemon's reply: {error}") from error
 
 
 def check_request(request: Request, arms: tuple[str, ...]) -> Request:

@@ -1,17 +1,20 @@
-"""Replies of the jobs process to control verbs, as typed maps."""
+"""Replies of the jobs process to control verbs, or entries of them."""
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 FINISHED: tuple[State, ...] = ("succeeded", "failed", "cancelled")
-
+#: ISO 8601 in UTC.
+Time: TypeAlias = str | None
 
 #: Most jobs and most events in one reply.
 MAX_JOBS = 1000
 MAX_EVENTS = 5000
 
 
-class Submitted(TypedDict):
+class Submitted(msgspec.Struct, frozen=True):
     """A queued job and the number of its parts."""
 
     id: int
@@ -19,7 +22,7 @@ class Submitted(TypedDict):
     parts: int
 
 
-class Rollback(TypedDict):
+class Rollback(msgspec.Struct, frozen=True):
     """A change back to an earlier model; None is no model."""
 
     arm: str
@@ -27,7 +30,7 @@ class Rollback(TypedDict):
     previous: str | None
 
 
-class PartCounts(TypedDict):
+class PartCounts(msgspec.Struct, frozen=True):
     """States of the parts of a divided job."""
 
     total: int
@@ -36,8 +39,8 @@ class PartCounts(TypedDict):
     failed: int
 
 
-class JobFields(TypedDict):
-    """Fields of every job; times are ISO 8601 in UTC.
+class JobFields(msgspec.Struct, frozen=True):
+    """Fields of every job.
 
     `waits` says why a queued job does not run yet; `share` (0 to 1), `doing` and `left_s` (shortest and longest time
     left, None if unknown) are the progress of a running one; `reason` says why it ended or runs again.
@@ -49,10 +52,10 @@ class JobFields(TypedDict):
     state: State
     origin: str
     priority: int
-    created: str
-    started: str | None
-    finished: str | None
-    due: str | None
+    created: Time
+    due: Time
+    started: Time
+    finished: Time
     attempts: int
     interruptions: int
     after: list[int]
@@ -65,13 +68,13 @@ class JobFields(TypedDict):
     summary: str | None
 
 
-class JobSummary(JobFields):
+class JobSummary(JobFields, frozen=True):
     """A job in a list."""
 
     parts: PartCounts | None
 
 
-class ResultEntry(TypedDict):
+class ResultEntry(msgspec.Struct, frozen=True):
     """A result: a file on the daemon's machine."""
 
     sha256: str
@@ -79,7 +82,7 @@ class ResultEntry(TypedDict):
     path: str
 
 
-class OutcomeEntry(TypedDict):
+class OutcomeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """Outcome of a job; see `service.operations.kind.Outcome`."""
 
     verdict: str
@@ -87,9 +90,11 @@ class OutcomeEntry(TypedDict):
     metrics: dict[str, Any]
     results: dict[str, ResultEntry]
     code: dict[str, Any]
+    log: ResultEntry | None = None
+    part: Any = None  # what a part of a divided job gave
 
 
-class PartEntry(TypedDict):
+class PartEntry(msgspec.Struct, frozen=True):
     """A part of a divided job."""
 
     part: int
@@ -99,7 +104,7 @@ class PartEntry(TypedDict):
     attempts: int
 
 
-class JobDetail(JobFields):
+class JobDetail(JobFields, frozen=True):
     """One job with all details; `log` is the end of its log, `partial` the results of finished parts."""
 
     parameters: dict[str, Any]
@@ -108,14 +113,14 @@ class JobDetail(JobFields):
     log: str
     outcome: OutcomeEntry | None
     parts: list[PartEntry]
-    partial: list[dict[str, Any]]
+    partial: list[Any]
 
 
-class EventEntry(TypedDict):
+class EventEntry(msgspec.Struct, frozen=True):
     """An event; `id` increases."""
 
     id: int
-    time: str
+    time: Time
     t_ns: int
     kind: str
     text: str
@@ -124,11 +129,11 @@ class EventEntry(TypedDict):
     data: dict[str, Any]
 
 
-class ModelEntry(TypedDict):
+class ModelEntry(msgspec.Struct, frozen=True):
     """A kept model; `id` is the SHA-256 of its file at `path`."""
 
     id: str
-    created: str
+    created: Time
     method: str
     verdict: str
     relative_error: float | None
@@ -137,10 +142,10 @@ class ModelEntry(TypedDict):
     path: str
 
 
-class PromotionEntry(TypedDict):
+class PromotionEntry(msgspec.Struct, frozen=True):
     """A change of the active model."""
 
-    time: str
+    time: Time
     action: str
     model: str | None
     previous: str | None
@@ -149,7 +154,7 @@ class PromotionEntry(TypedDict):
     data: dict[str, Any]
 
 
-class ArmModels(TypedDict):
+class ArmModels(msgspec.Struct, frozen=True):
     """The models of one arm."""
 
     active: str | None

@@ -28,4 +28,8 @@ def json_values(value: Any) -> Any:
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return json_values({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+    if hasattr(value, "__struct_fields__"):
+        from msgspec import to_builtins
+
+        return json_values(to_builtins(value))
     return value

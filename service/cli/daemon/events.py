@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         if args.follow:
             for event in events:
                 _print(args, event)
-            _follow(jobs, args, max((event["id"] for event in events), default=0))
+            _follow(jobs, args, max((event.id for event in events), default=0))
     if printed_json(args, {"events": events}):
         return EXIT_OK
     for event in events:
@@ -67,7 +67,7 @@ def _follow(jobs: Jobs, args: argparse.Namespace, last: int) -> None:
         try:
             for event in new_events(page, last):
                 _print(args, event)
-                last = event["id"]
+                last = event.id
         except (UnreachableError, ControlError) as error:
             if not may_retry(error) or time.monotonic() - replied > PATIENCE_S:
                 raise
@@ -82,7 +82,7 @@ def new_events(page: Callable[[int], Sequence[EventEntry]], last: int, full: int
         yield from events
         if len(events) < full:
             return
-        last = events[-1]["id"]
+        last = events[-1].id
 
 
 def _print(args: argparse.Namespace, event: EventEntry) -> None:

@@ -29,11 +29,11 @@ from service.cli.jobs.text import job_text, jobs_text, one_line, title
 from service.cli.jobs.values import duration, job_id, parse_parameters, read_parameters
 from service.cli.jobs.wait import connected, wait_and_report
 from service.protocol.endpoints import ANSWER_S
-from service.protocol.job_replies import FINISHED, MAX_JOBS
+from service.protocol.job_replies import FINISHED, MAX_JOBS, JobSummary
 
 if TYPE_CHECKING:
     from service.client import Jobs
-    from service.protocol.job_replies import JobDetail, JobSummary
+    from service.protocol.job_replies import JobDetail
 
 HELP = read_help(__file__)
 
@@ -137,10 +137,10 @@ def run_submit(args: argparse.Namespace) -> int:
             time_s=args.time, memory_mb=args.memory,
         )  # fmt: skip
         if args.wait:
-            return wait_and_report(jobs, [queued["id"]], as_json=args.json)
+            return wait_and_report(jobs, [queued.id], as_json=args.json)
     if not printed_json(args, queued):
-        parts = f" in {queued['parts']} parts" if queued["parts"] else ""
-        print(f"job {queued['id']}: {queued['kind']}{parts}")
+        parts = f" in {queued.parts} parts" if queued.parts else ""
+        print(f"job {queued.id}: {queued.kind}{parts}")
     return EXIT_OK
 
 
@@ -170,6 +170,8 @@ def run_reidentify(args: argparse.Namespace) -> int:
 
 def run_list(args: argparse.Namespace) -> int:
     """Print the newest jobs."""
+    from service.protocol.control import reply_as
+
     with connected(args) as jobs:
         more = {name: value for name, value in (("arm", args.arm), ("kind", args.kind)) if value is not None}
         if args.state:
@@ -180,7 +182,7 @@ def run_list(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found)
     elif found["jobs"]:
-        print(jobs_text(found["jobs"]))
+        print(jobs_text(reply_as(list[JobSummary], found["jobs"])))
     else:
         fail("there are no such jobs" if more else "there are no jobs yet")
     return EXIT_OK
@@ -195,7 +197,7 @@ def run_show(args: argparse.Namespace) -> int:
         print(job_text(job))
         for path in copied:
             print(f"copied      {path}")
-    return EXIT_NO if job["state"] in ("failed", "cancelled") else EXIT_OK
+    return EXIT_NO if job.state in ("failed", "cancelled") else EXIT_OK
 
 
 def copy_results(job: JobDetail, folder: Path) -> list[Path]:
@@ -204,18 +206,17 @@ def copy_results(job: JobDetail, folder: Path) -> list[Path]:
     Raises `CliError`: there are none, one is damaged or not on this machine, or another file of that name is in the
     folder.
     """
-    outcome = job["outcome"]
-    results = {} if outcome is None else outcome["results"]
+    results = {} if job.outcome is None else job.outcome.results
     if not results:
-        raise CliError(f"job {job['id']} is {job['state']} and has no results to copy", EXIT_NO)
+        raise CliError(f"job {job.id} is {job.state} and has no results to copy", EXIT_NO)
     contents: dict[str, bytes] = {}
     for name, result in results.items():
         try:
-            contents[name] = Path(result["path"]).read_bytes()
+            contents[name] = Path(result.path).read_bytes()
         except OSError as error:
-            raise CliError(f"{result['path']}: result {name} cannot be read: {error.strerror}") from error
-        if hashlib.sha256(contents[name]).hexdigest() != result["sha256"]:
-            raise CliError(f"{result['path']}: result {name} is damaged; `thetad jobs show` tells how to make it again")
+            raise CliError(f"{result.path}: result {name} cannot be read: {error.strerror}") from error
+        if hashlib.sha256(contents[name]).hexdigest() != result.sha256:
+            raise CliError(f"{result.path}: result {name} is damaged; `thetad jobs show` tells how to make it again")
         there = folder / name
         if there.exists() and (not there.is_file() or there.read_bytes() != contents[name]):
             raise CliError(f"{there}: already there, with other content; name another folder")
@@ -230,19 +231,19 @@ def run_log(args: argparse.Namespace) -> int:
         raise CliError("--follow prints text as it comes, --json one object at the end: choose one")
     with connected(args) as jobs:
         job = jobs.job(args.id)
-        if printed_json(args, {"id": job["id"], "state": job["state"], "log": job["log"]}):
+        if printed_json(args, {"id": job.id, "state": job.state, "log": job.log}):
             return EXIT_OK
-        print(job["log"], end="", flush=True)
-        if args.follow and job["state"] not in FINISHED:
-            _follow(jobs, job["id"], job["log"])
+        print(job.log, end="", flush=True)
+        if args.follow and job.state not in FINISHED:
+            _follow(jobs, job.id, job.log)
     return EXIT_OK
 
 
 def _follow(jobs: Jobs, id: int, seen: str) -> None:
     def more(job: JobDetail) -> None:
         nonlocal seen
-        print(new_text(seen, job["log"]), end="", flush=True)
-        seen = job["log"]
+        print(new_text(seen, job.log), end="", flush=True)
+        seen = job.log
 
     try:
         jobs.wait(id, on_progress=more)
@@ -280,8 +281,8 @@ def run_each(args: argparse.Namespace) -> int:
         print_json({"jobs": done})
     elif not args.json:
         for job in done:
-            stopping = job["state"] == "running" and args.action == "cancel"
-            print(f"{title(job)}: {'is being stopped' if stopping else job['state']}")
+            stopping = job.state == "running" and args.action == "cancel"
+            print(f"{title(job)}: {'is being stopped' if stopping else job.state}")
     return EXIT_OK if refused is None else EXIT_INPUT
 
 

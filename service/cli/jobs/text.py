@@ -65,48 +65,48 @@ def took(job: JobFields) -> str:
 
     The start of a job that was cancelled or queued again may belong to another run than its end.
     """
-    if job["state"] not in ("succeeded", "failed") or job["started"] is None or job["finished"] is None:
+    if job.state not in ("succeeded", "failed") or job.started is None or job.finished is None:
         return ""
-    span = datetime.fromisoformat(job["finished"]) - datetime.fromisoformat(job["started"])
+    span = datetime.fromisoformat(job.finished) - datetime.fromisoformat(job.started)
     return seconds_text(span.total_seconds()) if span.total_seconds() >= 0.0 else ""
 
 
 def about(job: JobFields) -> str:
     """Return one line about a job: its progress, why it waits, or its result."""
-    if job["state"] == "running" or job["share"] is not None:  # a divided job waits while its parts run
-        share = "" if job["share"] is None else f"{100 * job['share']:.0f} %"
-        return ", ".join(filter(None, (share, job["doing"], left_text(job["left_s"]))))
-    if job["state"] == "queued":
-        waits = job["waits"]
-        if job["due"] is not None and waits.startswith(f"until {job['due']}"):
-            waits = waits.replace(job["due"], local_time(job["due"]), 1)
+    if job.state == "running" or job.share is not None:  # a divided job waits while its parts run
+        share = "" if job.share is None else f"{100 * job.share:.0f} %"
+        return ", ".join(filter(None, (share, job.doing, left_text(job.left_s))))
+    if job.state == "queued":
+        waits = job.waits
+        if job.due is not None and waits.startswith(f"until {job.due}"):
+            waits = waits.replace(job.due, local_time(job.due), 1)
         return f"waits {waits}" if waits else ""
-    if job["state"] == "succeeded":
-        return job["summary"] or job["verdict"] or ""
-    return job["reason"] or job["summary"] or ""
+    if job.state == "succeeded":
+        return job.summary or job.verdict or ""
+    return job.reason or job.summary or ""
 
 
 def _parts_text(parts: Sequence[PartEntry]) -> str:
-    counts = Counter(part["state"] for part in parts)
+    counts = Counter(part.state for part in parts)
     return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
 def title(job: JobFields) -> str:
     """Return the title of a job."""
-    return f"job {job['id']} {job['kind']}" + ("" if job["arm"] is None else f" ({job['arm']})")
+    return f"job {job.id} {job.kind}" + ("" if job.arm is None else f" ({job.arm})")
 
 
 def line(job: JobFields) -> str:
     """Return a job in one line."""
     spent = took(job)
-    text = f"{title(job)}: {job['state']}" + (f" in {spent}" if spent and job["state"] == "succeeded" else "")
+    text = f"{title(job)}: {job.state}" + (f" in {spent}" if spent and job.state == "succeeded" else "")
     detail = one_line(about(job))
     return f"{text}: {detail}" if detail else text
 
 
 def now_line(job: JobFields) -> str:
     """Return a job's progress on one line, for a line that is redrawn."""
-    return one_line(", ".join(filter(None, (f"{title(job)}: {job['state']}", about(job)))))
+    return one_line(", ".join(filter(None, (f"{title(job)}: {job.state}", about(job)))))
 
 
 def one_line(text: str) -> str:
@@ -117,49 +117,42 @@ def one_line(text: str) -> str:
 def jobs_text(jobs: Sequence[JobSummary]) -> str:
     """Return a table of jobs."""
     head = ("id", "kind", "arm", "state", "submitted", "took", "")
-    rows = [
-        (str(j["id"]), j["kind"], j["arm"] or "", j["state"], local_time(j["created"]), took(j), one_line(about(j)))
-        for j in jobs
-    ]
+    rows = [(str(j.id), j.kind, j.arm or "", j.state, local_time(j.created), took(j), one_line(about(j))) for j in jobs]
     return columns(head, rows, right=("id", "took"))
 
 
 def job_text(job: JobDetail) -> str:
     """Return the details of a job."""
     lines = [line(job)]
-    times = [f"{_ORIGINS.get(job['origin'], job['origin'])} {local_time(job['created'])}"]
+    times = [f"{_ORIGINS.get(job.origin, job.origin)} {local_time(job.created)}"]
     times += [f"{name} {local_time(at)}" for name, at in _times(job) if at is not None]
     lines.append(f"{'times':12s}{', '.join(times)}")
-    counts = ((job["attempts"], "failed attempt"), (job["interruptions"], "interruption"))
+    counts = ((job.attempts, "failed attempt"), (job.interruptions, "interruption"))
     tries = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts if n)
     facts = {
-        "tries": tries, "priority": str(job["priority"]) if job["priority"] else "",
-        "after": ", ".join(f"job {other}" for other in job["after"]), "parts": _parts_text(job["parts"]),
-        "limits": ", ".join(f"{name} {value:g}" for name, value in job["limits"].items()),
+        "tries": tries, "priority": str(job.priority) if job.priority else "",
+        "after": ", ".join(f"job {other}" for other in job.after), "parts": _parts_text(job.parts),
+        "limits": ", ".join(f"{name} {value:g}" for name, value in job.limits.items()),
     }  # fmt: skip
     lines += [f"{name:12s}{text}" for name, text in facts.items() if text]
-    lines += [f"  part {p['part']} is {p['state']}: {one_line(p['reason'])}" for p in job["parts"] if p["reason"]]
-    lines += _block("parameters", _values(job["parameters"]))
-    lines += _block("inputs", [f"{name}  {_input_text(given)}" for name, given in job["inputs"].items()])
-    outcome = job["outcome"]
+    lines += [f"  part {p.part} is {p.state}: {one_line(p.reason)}" for p in job.parts if p.reason]
+    lines += _block("parameters", _values(job.parameters))
+    lines += _block("inputs", [f"{name}  {_input_text(given)}" for name, given in job.inputs.items()])
+    outcome = job.outcome
     if outcome is not None:
-        lines += _block("metrics", metrics_lines(outcome["metrics"]))
-        found = outcome["results"].items()
-        rows = [(name, size_text(result["bytes"]), result["path"]) for name, result in found]
+        lines += _block("metrics", metrics_lines(outcome.metrics))
+        rows = [(name, size_text(r.bytes), r.path) for name, r in outcome.results.items()]
         lines += _block("results", columns(("", "", ""), rows).splitlines()[1:])
-        lines += _block("code", _values(outcome["code"]))
-    if job["state"] == "failed" or (job["state"] == "queued" and job["attempts"]):
-        lines += _block("log", [one_line(text) for text in job["log"].splitlines()[-_LOG_LINES:]])
+        lines += _block("code", _values(outcome.code))
+    if job.state == "failed" or (job.state == "queued" and job.attempts):
+        lines += _block("log", [one_line(text) for text in job.log.splitlines()[-_LOG_LINES:]])
     lines += _block("repeat", _repeat(job))
     return "\n".join(lines)
 
 
 def _times(job: JobDetail) -> tuple[tuple[str, str | None], ...]:
-    return (
-        ("due", job["due"] if job["waits"].startswith("until") else None),
-        ("started", job["started"]),
-        ("ended", job["finished"]),
-    )
+    due = job.due if job.waits.startswith("until") else None
+    return ("due", due), ("started", job.started), ("ended", job.finished)
 
 
 def _block(name: str, lines: Sequence[str]) -> list[str]:
@@ -186,11 +179,11 @@ def _repeat(job: JobDetail) -> list[str]:
     """Return the command that queues the same job again, or why there is none."""
     names = described(job)
     if not names:
-        return [command_again(job, _defaults(job["kind"]))]
+        return [command_again(job, _defaults(job.kind))]
     what = " and ".join(names)
     return [
         f"by no command: the description of {what} is part of the job and cannot be typed; a name or a file may",
-        f"mean another robot by now.  Programs submit the parameters again that `thetad jobs show {job['id']} --json` "
+        f"mean another robot by now.  Programs submit the parameters again that `thetad jobs show {job.id} --json` "
         "prints.",
     ]
 
@@ -228,5 +221,5 @@ def _short(value: Any) -> str:
 
 def event_line(event: EventEntry) -> str:
     """Return an event on one line, in local time."""
-    whose = " ".join(filter(None, (event["arm"] or "", f"job {event['job']}" if event["job"] else "")))
-    return f"{local_time(event['time'])}  {event['kind']:18s}  {whose:14s}  {one_line(event['text'])}".rstrip()
+    whose = " ".join(filter(None, (event.arm or "", f"job {event.job}" if event.job else "")))
+    return f"{local_time(event.time)}  {event.kind:18s}  {whose:14s}  {one_line(event.text)}".rstrip()

@@ -132,29 +132,29 @@ def command_again(job: JobDetail, defaults: Mapping[str, Any]) -> str:
 
     Not for jobs with parameters of `described`, which cannot be given on a command line.
     """
-    words = ["thetad", "jobs", "submit", job["kind"]]
-    for name, value in job["parameters"].items():
+    words = ["thetad", "jobs", "submit", job.kind]
+    for name, value in job.parameters.items():
         if name in defaults and defaults[name] == value:
             continue
-        given = job["inputs"].get(name) or {}
+        given = job.inputs.get(name) or {}
         if "job" in given:
             value = f"job:{given['job']}"
         elif "path" in given and (value == "active" or str(value).startswith("live:")):
             value = given["path"]  # the same model or frames, not the latest
         text = value if isinstance(value, str) and _is_text(value) else json.dumps(value)
         words.append(f"{name}={text}")
-    if job["arm"] is not None:
-        words += ["--arm", job["arm"]]
-    if job["priority"]:
-        words += ["--priority", str(job["priority"])]
+    if job.arm is not None:
+        words += ["--arm", job.arm]
+    if job.priority:
+        words += ["--priority", str(job.priority)]
     for option, name in (("--time", "time_s"), ("--memory", "memory_mb")):
-        words += [option, f"{job['limits'][name]:.12g}"]
+        words += [option, f"{job.limits[name]:.12g}"]
     return shlex.join(words)
 
 
 def described(job: JobDetail) -> list[str]:
     """Return the parameters of a job that hold whole robot descriptions."""
-    return [name for name in _ROBOTS if str(job["parameters"].get(name, "")).lstrip().startswith("{")]
+    return [name for name in _ROBOTS if str(job.parameters.get(name, "")).lstrip().startswith("{")]
 
 
 def _is_text(value: str) -> bool:

@@ -49,9 +49,9 @@ class Display:
             width = shutil.get_terminal_size().columns - 1
             print("\r\x1b[K" + now_line(job)[:width], end="", file=sys.stderr, flush=True)
             return
-        if job["state"] not in ("queued", "running"):
+        if job.state not in ("queued", "running"):
             return
-        what = f"{job['id']} {job['state']} {job['waits']}"
+        what = f"{job.id} {job.state} {job.waits}"
         now = time.monotonic()
         if what != self._shown or now >= self._next_s:
             self._shown, self._next_s = what, now + _BETWEEN_LINES_S
@@ -89,4 +89,4 @@ def wait_and_report(jobs: Jobs, ids: Sequence[int], *, as_json: bool, timeout_s:
         raise
     if as_json:
         print_json(done[0] if len(ids) == 1 else {"jobs": done})
-    return EXIT_OK if all(job["state"] == "succeeded" for job in done) else EXIT_NO
+    return EXIT_OK if all(job.state == "succeeded" for job in done) else EXIT_NO

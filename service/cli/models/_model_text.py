@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rt_core.statistics import NORMAL_QUANTILE_95
 from service.cli._common import columns
@@ -11,7 +11,7 @@ from service.cli.jobs.text import local_time, one_line
 
 if TYPE_CHECKING:
     from service.models.diff import ModelDifference, Quantity
-    from service.protocol.job_replies import ArmModels, PromotionEntry
+    from service.protocol.job_replies import ArmModels, PromotionEntry, Rollback
 
 _ID = 12  # digits of an id in output
 _HISTORY = 10
@@ -23,28 +23,27 @@ def arms_text(arms: Mapping[str, ArmModels]) -> str:
 
 
 def _arm_text(name: str, arm: ArmModels) -> str:
-    if not arm["models"]:
+    if not arm.models:
         return f"{name}: no model is kept yet; jobs of kind identify with --arm {name} make them"
     rows = [
         (
-            "*" if model["id"] == arm["active"] else "", model["id"][:_ID], local_time(model["created"]),
-            model["method"], model["verdict"],
-            "–" if model["relative_error"] is None else f"{100 * model['relative_error']:.2f} %",
-            one_line(model["origin"]),
+            "*" if model.id == arm.active else "", model.id[:_ID], local_time(model.created), model.method,
+            model.verdict, "–" if model.relative_error is None else f"{100 * model.relative_error:.2f} %",
+            one_line(model.origin),
         )
-        for model in arm["models"]
+        for model in arm.models
     ]  # fmt: skip
     head = ("", "model", "made", "method", "verdict", "error", "from")
-    active = "none is active" if arm["active"] is None else "* is active"
+    active = "none is active" if arm.active is None else "* is active"
     lines = [f"{name}: {len(rows)} model{'' if len(rows) == 1 else 's'}, {active}", columns(head, rows, ("error",))]
-    lines += [_promotion_line(entry) for entry in arm["history"][-_HISTORY:]]
+    lines += [_promotion_line(entry) for entry in arm.history[-_HISTORY:]]
     return "\n".join(lines)
 
 
 def _promotion_line(entry: PromotionEntry) -> str:
-    by = "" if entry["job"] is None else f" by job {entry['job']}"
-    why = f": {one_line(entry['reason'])}" if entry["reason"] else ""
-    return f"{local_time(entry['time'])}  {entry['action'].replace('_', ' ')} to {short_id(entry['model'])}{by}{why}"
+    by = "" if entry.job is None else f" by job {entry.job}"
+    why = f": {one_line(entry.reason)}" if entry.reason else ""
+    return f"{local_time(entry.time)}  {entry.action.replace('_', ' ')} to {short_id(entry.model)}{by}{why}"
 
 
 def short_id(model: str | None) -> str:
@@ -115,6 +114,6 @@ def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.3g} %"
 
 
-def rollback_text(answer: Mapping[str, Any]) -> str:
+def rollback_text(answer: Rollback) -> str:
     """Return the result of a rollback."""
-    return f"{answer['arm']}: {short_id(answer['active'])} is active again, instead of {short_id(answer['previous'])}"
+    return f"{answer.arm}: {short_id(answer.active)} is active again, instead of {short_id(answer.previous)}"

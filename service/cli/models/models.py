@@ -183,7 +183,7 @@ def run_promote(args: argparse.Namespace) -> int:
     find_kind("promote").read(values)
     with connected(args) as jobs:
         queued = jobs.submit("promote", values, arm=args.arm)
-        return wait_and_report(jobs, [queued["id"]], as_json=args.json)
+        return wait_and_report(jobs, [queued.id], as_json=args.json)
 
 
 def run_rollback(args: argparse.Namespace) -> int:
@@ -221,9 +221,9 @@ def _active(jobs: Jobs, arm: str | None) -> Path:
     if len(arms) != 1:
         raise CliError(f"active: of which arm? --arm names one of {', '.join(arms)}")
     ((name, models),) = arms.items()
-    for model in models["models"]:
-        if model["id"] == models["active"]:
-            return Path(model["path"])
+    for model in models.models:
+        if model.id == models.active:
+            return Path(model.path)
     raise CliError(f"active: arm {name} has no active model", EXIT_NO)
 
 
@@ -234,15 +234,15 @@ def _of_job(jobs: Jobs, number: str) -> Path:
         job = jobs.job(job_id(number))
     except argparse.ArgumentTypeError as error:
         raise CliError(f"job:{number}: {error}") from None
-    outcome = job["outcome"]
-    if outcome is None or MODEL not in outcome["results"]:
-        raise CliError(f"job:{number}: that job is {job['state']} and has made no model", EXIT_NO)
-    return Path(outcome["results"][MODEL]["path"])
+    outcome = job.outcome
+    if outcome is None or MODEL not in outcome.results:
+        raise CliError(f"job:{number}: that job is {job.state} and has made no model", EXIT_NO)
+    return Path(outcome.results[MODEL].path)
 
 
 def _kept(jobs: Jobs, start: str) -> Path:
-    entries = [model for arm in jobs.models().values() for model in arm["models"]]
-    found = {model["id"]: model["path"] for model in entries if start and model["id"].startswith(start)}
+    entries = [model for arm in jobs.models().values() for model in arm.models]
+    found = {model.id: model.path for model in entries if start and model.id.startswith(start)}
     if len(found) != 1:
         what = f"{len(found)} models begin so" if found else "no such model is kept"
         raise CliError(f"model {start}: {what}; `thetad models list` shows their ids")

@@ -69,17 +69,17 @@ def ask(daemon: DaemonProcess) -> Any:
 def fitted(jobs: Jobs, recording: Path) -> int:
     """Number of a job that has identified the arm from the first 60 % of the recording."""
     queued = jobs.submit("identify", {"recording": recording, "span": "0:0.6"}, arm="axis")
-    job = jobs.wait(queued["id"], LONG_S)
-    assert job["state"] == "succeeded", job
-    return job["id"]
+    job = jobs.wait(queued.id, LONG_S)
+    assert job.state == "succeeded", job
+    return job.id
 
 
 @pytest.fixture(scope="module")
 def waiting(jobs: Jobs, recording: Path) -> Iterator[int]:
     """Number of a job that does not run for an hour."""
     queued = jobs.submit("identify", {"recording": recording}, arm="axis", due_s=3600.0)
-    yield queued["id"]
-    jobs.cancel(queued["id"])
+    yield queued.id
+    jobs.cancel(queued.id)
 
 
 # Submitting, waiting, results ----------------------------------------------------------------------
@@ -154,14 +154,14 @@ def test_waiting_outlasts_a_kill_of_the_jobs_process(jobs: Jobs, recording: Path
     killed: list[int] = []
 
     def kill_once(job: Any) -> None:
-        if job["state"] == "running" and not killed:
+        if job.state == "running" and not killed:
             killed.append(processes(jobs.control)["jobs"]["pid"])
             os.kill(killed[0], signal.SIGKILL)
 
     parameters = {"robot": "space6", "methods": ["ols"], "seeds": 1, "seconds": 20.0}
-    job = jobs.wait(jobs.submit("compare", parameters)["id"], LONG_S, kill_once)
+    job = jobs.wait(jobs.submit("compare", parameters).id, LONG_S, kill_once)
     assert killed
-    assert (job["state"], job["interruptions"], job["attempts"]) == ("succeeded", 1, 0)
+    assert (job.state, job.interruptions, job.attempts) == ("succeeded", 1, 0)
 
 
 def test_the_client_says_what_is_wrong(jobs: Jobs) -> None:
@@ -223,7 +223,7 @@ def test_events_are_followed(daemon: DaemonProcess, jobs: Jobs, recording: Path)
     assert process.stdout is not None
     try:
         last = json.loads(process.stdout.readline())
-        number = jobs.submit("identify", {"recording": recording}, arm="axis", due_s=3600.0)["id"]
+        number = jobs.submit("identify", {"recording": recording}, arm="axis", due_s=3600.0).id
         jobs.cancel(number)
         followed = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGINT)

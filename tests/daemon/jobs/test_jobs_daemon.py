@@ -100,7 +100,7 @@ def test_estimation_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
         refused: ControlError | None = None
         while refused is None:
             try:
-                kept.append(jobs.submit("compare", QUICK)["id"])
+                kept.append(jobs.submit("compare", QUICK).id)
             except ControlError as error:
                 refused = error
         assert refused.type == "unavailable"
@@ -110,7 +110,7 @@ def test_estimation_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
         filler.unlink()
         for id in kept[1:]:
             jobs.cancel(id)
-        assert jobs.wait(kept[0], 120.0)["state"] == "succeeded"
+        assert jobs.wait(kept[0], 120.0).state == "succeeded"
         goes_on(control)
 
 

@@ -78,9 +78,9 @@ def test_frames_estimates_jobs_and_answers_go_on(daemon: DaemonProcess, clock: C
         jobs = Jobs(control)
         before = await_message(frames).envelope
         await_message(estimates)
-        id = jobs.submit("compare", QUICK)["id"]
+        id = jobs.submit("compare", QUICK).id
         await_status(control, lambda found: found["jobs"]["info"]["running"] > 0)
-        later = jobs.submit("compare", QUICK, due_s=WAIT_S)["id"]
+        later = jobs.submit("compare", QUICK, due_s=WAIT_S).id
         clock.set(hours * HOUR_S)
         after = await_message(frames, lambda message: message.envelope.seq >= before.seq + 2 * RATE_HZ).envelope
         assert after.epoch == before.epoch
@@ -88,10 +88,10 @@ def test_frames_estimates_jobs_and_answers_go_on(daemon: DaemonProcess, clock: C
         seq = estimates.counts["axis/estimate", "estimator"].expected
         await_message(estimates, lambda message: message.envelope.seq > seq + 10)
         assert frames.lost == estimates.lost == 0
-        assert jobs.wait(id, 120.0)["state"] == "succeeded"
-        told = {event["kind"]: event["t_ns"] for event in jobs.events(job=id)}
+        assert jobs.wait(id, 120.0).state == "succeeded"
+        told = {event.kind: event.t_ns for event in jobs.events(job=id)}
         assert clock.shown_by(told["job_succeeded"])  # it was set indeed
-        due = jobs.cancel(later)["due"]
+        due = jobs.cancel(later).due
         assert datetime.fromisoformat(str(due)).timestamp() <= time.time() + clock.ahead_s + WAIT_S  # not hours later
         found = processes(control)
         assert all((process["restarts"], process["state"]) == (0, "ready") for process in found.values())

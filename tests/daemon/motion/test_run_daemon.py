@@ -177,12 +177,11 @@ def test_a_run_is_recorded_and_identified(daemon: DaemonProcess, design: Path, f
     assert begin > 100  # with the approach before it
     with Control(daemon.endpoints["control"]) as control:
         job = Jobs(control).wait(said["identify"], 120.0)
-    assert job["kind"] == "identify"
-    assert job["state"] == "succeeded", job["reason"]
-    assert (job["parameters"]["method"], job["parameters"]["period_s"]) == ("wls", 2.0)
-    outcome = job["outcome"]
-    assert outcome is not None
-    assert job["inputs"]["recording"]["path"] == said["recording"]
+    assert job.kind == "identify"
+    assert job.state == "succeeded", job.reason
+    assert (job.parameters["method"], job.parameters["period_s"]) == ("wls", 2.0)
+    assert job.outcome is not None
+    assert job.inputs["recording"]["path"] == said["recording"]
 
 
 def test_an_interrupted_command_stops_the_arm(daemon: DaemonProcess, design: Path) -> None:

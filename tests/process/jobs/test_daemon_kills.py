@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from msgspec import to_builtins
 
 from service.client import Control, Jobs
 from service.config.load import Config
@@ -98,32 +99,32 @@ def test_kills_of_the_supervisor_and_of_everything(tmp_path: Path, arm2: Path, a
     with DaemonProcess(whole, tmp_path / "log") as daemon, Control(daemon.endpoints["control"]) as control:
         jobs = Jobs(control)
         done = [_finish(jobs, id) for id in known]
-        assert {job["id"] for job in jobs.list(limit=1000)} == set(known)
-        history = jobs.models()["arm"]["history"]
-        told = [event["job"] for event in jobs.events(limit=5000) if event["kind"] == "model_promoted"]
+        assert {job.id for job in jobs.list(limit=1000)} == set(known)
+        history = jobs.models()["arm"].history
+        told = [event.job for event in jobs.events(limit=5000) if event.kind == "model_promoted"]
     print(f"{3 * LIVES} kills, {len(known)} jobs, {sum(job['interruptions'] for job in done)} interruptions")
     assert any(job["interruptions"] for job in done)
     for job in done:
         assert job["state"] == "succeeded", job
         if job["id"] not in links:
             assert essence(job) == expected[known[job["id"]]]
-    assert [entry["job"] for entry in history] == told == links[-1:]  # once, whatever was killed
+    assert [entry.job for entry in history] == told == links[-1:]  # once, whatever was killed
     assert not list((tmp_path / "state" / "jobs" / "runs").iterdir())
 
 
 def _submit(jobs: Jobs, kind: str, parameters: dict[str, Any]) -> int:
-    return int(jobs.submit(kind, parameters)["id"])
+    return jobs.submit(kind, parameters).id
 
 
 def _fill(jobs: Jobs, kinds: list[Recipe], known: dict[int, int]) -> None:
     """Check what survived, and submit jobs until enough are unfinished."""
-    found = {job["id"]: job for job in jobs.list(limit=1000)}
+    found = {job.id: job for job in jobs.list(limit=1000)}
     assert set(known) == set(found), "a job was lost, or nobody asked for it"
-    states = [job["state"] for job in found.values()]
+    states = [job.state for job in found.values()]
     assert set(states) <= {"queued", "running", *FINISHED}
     for _ in range(WAITING - sum(state not in FINISHED for state in states)):
         which = len(known) % len(kinds)
-        known[jobs.submit(*kinds[which])["id"]] = which
+        known[jobs.submit(*kinds[which]).id] = which
 
 
 def _busy(
@@ -139,8 +140,8 @@ def _busy(
 
 def _finish(jobs: Jobs, id: int) -> Any:
     """Wait for the end; a job whose worker was killed too often has failed, says so, and is tried again."""
-    job = jobs.wait(id, 300.0)
+    job = to_builtins(jobs.wait(id, 300.0))
     if again(job):
         jobs.retry(id)
-        job = jobs.wait(id, 300.0)
+        return to_builtins(jobs.wait(id, 300.0))
     return job

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import convert
 from pydantic import ConfigDict
 
 from service.cli._common import CliError, number
@@ -31,6 +32,7 @@ from service.jobs.queue.queue import Queue
 from service.jobs.queue.store import Event, Store
 from service.operations.kind import Kind, Outcome, Parameters
 from service.operations.workspace import Workspace
+from service.protocol.job_replies import JobDetail
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def a_job(**values: Any) -> Any:
         "limits": {"time_s": 3600.0, "memory_mb": 4000.0}, "log": "", "outcome": None, "parts": [], "partial": [],
     }  # fmt: skip
     assert set(values) <= set(fields)
-    return fields | values
+    return convert(fields | values, JobDetail)
 
 
 parser = cache(build_parser)
@@ -151,7 +153,7 @@ def test_the_command_that_repeats_a_job_takes_the_same_files() -> None:
     job = a_job(parameters={"recording": "live:60", "model": "job:0", "span": None}, inputs=inputs)
     again = f"thetad jobs submit validate recording=/w/a.window model=job:7 {LIMITS}"
     assert command_again(job, {"span": None}) == again
-    job["inputs"]["model"], job["parameters"]["model"] = {"path": "/o/3f", "sha256": "3f"}, "active"
+    job.inputs["model"], job.parameters["model"] = {"path": "/o/3f", "sha256": "3f"}, "active"
     assert "model=/o/3f" in command_again(job, {})
 
 
@@ -163,7 +165,7 @@ def test_a_described_robot_is_told_of_in_words() -> None:
     text = job_text(job)
     assert re.search(r"^repeat +by no command: the description of robot is part of the job", text, re.M)
     assert "thetad jobs submit" not in text
-    job["parameters"] = given | {"robot": "emps"}
+    job = a_job(kind="identify", arm="axis", parameters=given | {"robot": "emps"})
     assert described(job) == []
     repeat = f"repeat      thetad jobs submit identify recording=/r.mcap robot=emps prior=emps --arm axis {LIMITS}"
     assert repeat in job_text(job).splitlines()
@@ -206,9 +208,9 @@ def test_new_events_are_read_page_by_page(tmp_path: Path) -> None:
     def page(after: int) -> Any:
         asked.append(after)
         queue.note(Event(0, "test", "new"))
-        return [{"id": event.id} for event in queue.events(after=after, limit=1201)]
+        return queue.events(after=after, limit=1201)
 
-    assert [event["id"] for event in new_events(page, 0, 1201)] == list(range(1, 1203))
+    assert [event.id for event in new_events(page, 0, 1201)] == list(range(1, 1203))
     assert asked == [0, 1201]
     queue.store.close()
 
