@@ -1,5 +1,6 @@
 """Replies of the jobs process to control verbs, or entries of them."""
 
+import warnings
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -14,7 +15,16 @@ MAX_JOBS = 1000
 MAX_EVENTS = 5000
 
 
-class Submitted(msgspec.Struct, frozen=True):
+class _Reply(msgspec.Struct, frozen=True):
+    def __getitem__(self, name: str) -> Any:
+        """Return a field, as `reply["name"]`; until 0.2."""
+        warnings.warn(f'use .{name} for ["{name}"]', DeprecationWarning, stacklevel=2)
+        if name not in self.__struct_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+
+class Submitted(_Reply, frozen=True):
     """A queued job and the number of its parts."""
 
     id: int
@@ -22,7 +32,7 @@ class Submitted(msgspec.Struct, frozen=True):
     parts: int
 
 
-class Rollback(msgspec.Struct, frozen=True):
+class Rollback(_Reply, frozen=True):
     """A change back to an earlier model; None is no model."""
 
     arm: str
@@ -30,7 +40,7 @@ class Rollback(msgspec.Struct, frozen=True):
     previous: str | None
 
 
-class PartCounts(msgspec.Struct, frozen=True):
+class PartCounts(_Reply, frozen=True):
     """States of the parts of a divided job."""
 
     total: int
@@ -39,7 +49,7 @@ class PartCounts(msgspec.Struct, frozen=True):
     failed: int
 
 
-class JobFields(msgspec.Struct, frozen=True):
+class JobFields(_Reply, frozen=True):
     """Fields of every job.
 
     `waits` says why a queued job does not run yet; `share` (0 to 1), `doing` and `left_s` (shortest and longest time
@@ -74,7 +84,7 @@ class JobSummary(JobFields, frozen=True):
     parts: PartCounts | None
 
 
-class ResultEntry(msgspec.Struct, frozen=True):
+class ResultEntry(_Reply, frozen=True):
     """A result: a file on the daemon's machine."""
 
     sha256: str
@@ -82,7 +92,7 @@ class ResultEntry(msgspec.Struct, frozen=True):
     path: str
 
 
-class OutcomeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+class OutcomeEntry(_Reply, frozen=True, omit_defaults=True):
     """Outcome of a job; see `service.operations.kind.Outcome`."""
 
     verdict: str
@@ -94,7 +104,7 @@ class OutcomeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     part: Any = None  # what a part of a divided job gave
 
 
-class PartEntry(msgspec.Struct, frozen=True):
+class PartEntry(_Reply, frozen=True):
     """A part of a divided job."""
 
     part: int
@@ -116,7 +126,7 @@ class JobDetail(JobFields, frozen=True):
     partial: list[Any]
 
 
-class EventEntry(msgspec.Struct, frozen=True):
+class EventEntry(_Reply, frozen=True):
     """An event; `id` increases."""
 
     id: int
@@ -129,7 +139,7 @@ class EventEntry(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
-class ModelEntry(msgspec.Struct, frozen=True):
+class ModelEntry(_Reply, frozen=True):
     """A kept model; `id` is the SHA-256 of its file at `path`."""
 
     id: str
@@ -142,7 +152,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
     path: str
 
 
-class PromotionEntry(msgspec.Struct, frozen=True):
+class PromotionEntry(_Reply, frozen=True):
     """A change of the active model."""
 
     time: Time
@@ -154,7 +164,7 @@ class PromotionEntry(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
-class ArmModels(msgspec.Struct, frozen=True):
+class ArmModels(_Reply, frozen=True):
     """The models of one arm."""
 
     active: str | None
