@@ -50,8 +50,11 @@ class _Submit(StrictTable):
     memory_mb: float | None = Field(None, ge=100.0, le=1e7)
 
 
-class _Reidentify(StrictTable):
+class _OfArm(StrictTable):
     arm: str | None = None
+
+
+class _Reidentify(_OfArm):
     promote: bool = True
 
 
@@ -66,19 +69,13 @@ class _One(StrictTable):
     id: int = Field(ge=1, lt=2**62)
 
 
-class _History(StrictTable):
-    arm: str | None = None
+class _History(_OfArm):
     job: int | None = Field(None, ge=1, lt=2**62)
     limit: int = Field(200, ge=1, le=5000)
     after: int = Field(0, ge=0, lt=2**62)
 
 
-class _OfArm(StrictTable):
-    arm: str | None = None
-
-
-class _Rollback(StrictTable):
-    arm: str | None = None
+class _Rollback(_OfArm):
     reason: str = Field("", max_length=500)
 
 

@@ -113,23 +113,6 @@ def log_tail(folder: Path) -> str:
     return text if size <= _LOG_TAIL else text.partition("\n")[2]
 
 
-class Progress:
-    """Parser of the progress lines of a run."""
-
-    def __init__(self, pace: Pace, began: float) -> None:
-        self._pace, self._began = pace, began
-        self._rest = b""
-
-    def feed(self, data: bytes) -> None:
-        """Process output; other lines are ignored."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        self._rest = self._rest[-_LINE:]
-        for line in lines[-100:]:
-            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-                message = json.loads(line)
-                self._pace.report(time.monotonic() - self._began, float(message["share"]), str(message["what"])[:200])
-
-
 class LocalRun:
     """A run in a process of this machine."""
 
@@ -137,7 +120,7 @@ class LocalRun:
         self.folder, self.limits = folder, limits
         self.began = time.monotonic()
         self.pace = Pace()
-        self._progress = Progress(self.pace, self.began)
+        self._line = b""  # of progress, so far
         self._stop_reason = ""
         self._stop_requested_s: float | None = None
         command = [sys.executable, "-m", "service.jobs.execution.runner", str(folder), "--parent", str(os.getpid())]
@@ -161,7 +144,7 @@ class LocalRun:
         """Read progress, enforce the limits, check for the end."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._out, 1 << 16):
-                self._progress.feed(data)
+                self._feed(data)
         now = time.monotonic()
         code = self.process.poll()
         if code is None:
@@ -179,6 +162,15 @@ class LocalRun:
         if self._stop_requested_s is not None and not (self.folder / OUTCOME_FILE).exists():
             return Ended("cancelled", log=log_tail(self.folder))
         return read_end(self.folder, code)
+
+    def _feed(self, data: bytes) -> None:
+        """Process lines of progress; others are ignored."""
+        *lines, self._line = (self._line + data).split(b"\n")
+        self._line = self._line[-_LINE:]
+        for line in lines[-100:]:
+            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+                message = json.loads(line)
+                self.pace.report(time.monotonic() - self.began, float(message["share"]), str(message["what"])[:200])
 
     def _end(self, why: str) -> None:
         self._stop_reason = self._stop_reason or why

@@ -1,9 +1,31 @@
 """Models of each arm, and the history of the active one."""
 
+import functools
 from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from service.jobs.queue.state import JobStateError
-from service.jobs.queue.store import Event, Model, Promotion, Store, Transaction
+from service.jobs.queue.store import Event, Promotion, Store, Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def asked(question: Callable[Concatenate[Transaction, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Return a method that asks a transaction of its own."""
+
+    @functools.wraps(question)
+    def ask(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.store.read() as tx:
+            return question(tx, *args, **kwargs)
+
+    return ask
+
+
+def active_model(tx: Transaction, arm: str) -> str | None:
+    """Return the arm's active model; None if there is none."""
+    history = tx.promotions(arm)
+    return history[-1].model if history else None
 
 
 class ModelHistory:
@@ -13,20 +35,9 @@ class ModelHistory:
         self.store = store
         self.clock = clock
 
-    def models(self, arm: str | None = None) -> list[Model]:
-        """Return the models that are kept, oldest first."""
-        with self.store.read() as tx:
-            return tx.models(arm)
-
-    def promotions(self, arm: str | None = None) -> list[Promotion]:
-        """Return the changes of an arm's active model, oldest first."""
-        with self.store.read() as tx:
-            return tx.promotions(arm)
-
-    def active(self, arm: str) -> str | None:
-        """Return the arm's active model; None if there is none."""
-        with self.store.read() as tx:
-            return active_model(tx, arm)
+    models = asked(Transaction.models)
+    promotions = asked(Transaction.promotions)
+    active = asked(active_model)
 
     def roll_back(self, arm: str, reason: str) -> Promotion:
         """Make the previous model active again; raises `JobStateError` if there was none."""
@@ -39,18 +50,12 @@ class ModelHistory:
             if len(steps) < 2:
                 raise JobStateError(f"arm {arm}: there is no model before the present one")
             promotion = Promotion(now_ns, arm, steps[-2], steps[-1], "rolled_back", reason=reason)
-            tx.add_promotion(promotion)
+            tx.add(promotion)
             text = f"rolled back from model {short(steps[-1])} to {short(steps[-2])}" + (
                 f": {reason}" if reason else ""
             )
-            tx.add_event(Event(now_ns, "model_rolled_back", text, arm, None, {"model": steps[-2]}))
+            tx.add(Event(now_ns, "model_rolled_back", text, arm, None, {"model": steps[-2]}))
         return promotion
-
-
-def active_model(tx: Transaction, arm: str) -> str | None:
-    """Return the arm's active model; None if there is none."""
-    history = tx.promotions(arm)
-    return history[-1].model if history else None
 
 
 def _stack(history: Sequence[Promotion]) -> list[str | None]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from service.jobs.queue import state
-from service.jobs.queue._model_history import ModelHistory, active_model, short
+from service.jobs.queue._model_history import ModelHistory, active_model, asked, short
 from service.jobs.queue.state import Job, JobStateError, Limits, StaleTokenError
 from service.jobs.queue.store import Event, Model, Promotion, Store, Transaction
 
@@ -79,7 +79,7 @@ class Queue:
                         maker = jobs[inputs[name]["chain"]].id
                         inputs[name], parameters[name] = {"job": maker}, f"job:{maker}"
                 self._check_after(tx, after)
-                job = tx.add_job(
+                job = tx.add(
                     Job(
                         0, given.kind, parameters, now_ns, given.arm, inputs, given.priority, given.due_ns,
                         tuple(dict.fromkeys(after)), parts=len(given.parts), origin=given.origin, limits=given.limits,
@@ -87,7 +87,7 @@ class Queue:
                 )  # fmt: skip
                 self._note(tx, job, "job_submitted", _where_from(job))
                 for number in range(len(given.parts)):
-                    tx.add_job(_part(job, number))
+                    tx.add(_part(job, number))
                 jobs.append(job)
         return jobs
 
@@ -106,10 +106,10 @@ class Queue:
         with self.store.read() as tx:
             return _existing(tx, id)
 
-    def part_counts(self, id: int) -> dict[str, int]:
-        """Count the parts of a divided job by state."""
-        with self.store.read() as tx:
-            return tx.part_counts(id)
+    part_counts = asked(Transaction.part_counts)
+    counts = asked(Transaction.counts)
+    events = asked(Transaction.events)
+    newest_event = asked(Transaction.newest_event)
 
     def part_seconds(self, id: int) -> list[float]:
         """Return how long the parts of a divided job ran that succeeded [s]."""
@@ -150,11 +150,6 @@ class Queue:
                 (kind,), "id DESC", limit,
             )  # fmt: skip
 
-    def counts(self) -> dict[str, int]:
-        """Return how many jobs there are in each state, parts counted."""
-        with self.store.read() as tx:
-            return tx.counts()
-
     def counts_by_kind(self) -> dict[str, dict[str, int]]:
         """Return the number of jobs by kind and state, parts counted, at most `COUNT_NS` old."""
         changes, at_ns = self._counted
@@ -165,21 +160,11 @@ class Queue:
             self._counted = self.store.changes, now_ns
         return self._by_kind
 
-    def events(self, arm: str | None = None, job: int | None = None, limit: int = 1000, after: int = 0) -> list[Event]:
-        """Return the newest events, oldest first."""
-        with self.store.read() as tx:
-            return tx.events(arm, job, limit, after)
-
-    def newest_event(self, arm: str, kind: str) -> Event | None:
-        """Return the newest event of a kind that concerns an arm, None if there is none."""
-        with self.store.read() as tx:
-            return tx.newest_event(arm, kind)
-
     def note(self, *events: Event) -> None:
         """Add events to the history."""
         with self.store.write() as tx:
             for event in events:
-                tx.add_event(event)
+                tx.add(event)
 
     # ------------------------------------------------------------ running
 
@@ -206,7 +191,7 @@ class Queue:
                 done = tx.count("parent = ? AND state = 'succeeded'", (job.id,)) if job.parts else 0
                 if state.ready(job, now_ns, states, done):
                     job = state.claim(job, owner, now_ns, round(lease_s * 1e9))
-                    tx.put_job(job)
+                    tx.put(job)
                     self._note_start(tx, job)
                     return job
         return None
@@ -218,7 +203,7 @@ class Queue:
                 self._note(tx, job, "job_started", _named(job))
         elif not (parent := _existing(tx, job.parent)).started_ns:
             parent = replace(parent, started_ns=job.started_ns)
-            tx.put_job(parent)
+            tx.put(parent)
             self._note(tx, parent, "job_started", _named(parent))
 
     def renew(self, held: Mapping[int, int], lease_s: float) -> dict[int, str]:
@@ -239,7 +224,7 @@ class Queue:
                 except state.StaleTokenError as error:
                     stop[id] = str(error)
                     continue
-                tx.put_job(job)
+                tx.put(job)
                 if job.cancel:
                     stop[id] = "cancelled"
         return stop
@@ -256,16 +241,16 @@ class Queue:
         now_ns = self.clock()
         with self.store.write() as tx:
             job = state.finish(_held(tx, id), token, now_ns, outcome, log)
-            tx.put_job(job)
+            tx.put(job)
             if job.state == "succeeded" and model is not None:
-                tx.put("models", model)
+                tx.put(model)
             self._ended(tx, job, now_ns)
             if job.state == "succeeded" and promotion is not None:
                 if promotion.previous != active_model(tx, promotion.arm):
                     raise PromotionConflictError(f"arm {promotion.arm}: another model became active meanwhile")
-                tx.add_promotion(promotion)
+                tx.add(promotion)
                 text = f"model {short(promotion.model)} promoted: {promotion.reason}"
-                tx.add_event(Event(now_ns, "model_promoted", text, promotion.arm, id, {"model": promotion.model}))
+                tx.add(Event(now_ns, "model_promoted", text, promotion.arm, id, {"model": promotion.model}))
         return job
 
     def fail(self, id: int, token: int, reason: str, log: str = "", *, final: bool) -> Job:
@@ -285,11 +270,11 @@ class Queue:
         now_ns = self.clock()
         with self.store.write() as tx:
             job = state.hand_back(_held(tx, id), token, reason, now_ns)
-            tx.put_job(job)
+            tx.put(job)
             self._note(tx, job, "job_queued_again", f"{_named(job)}: {len(parts)} parts {reason}")
             if job.state == "queued":
                 for part in parts:
-                    tx.put_job(state.redo(_existing(tx, part), reason))
+                    tx.put(state.redo(_existing(tx, part), reason))
 
     def expire(self, held: Mapping[int, int] | None = None, *, everything: bool = False) -> list[Job]:
         """Take back jobs whose lease has run out; with `everything`, all running ones, whose holder is gone.
@@ -310,7 +295,7 @@ class Queue:
                     continue
                 gone = "the daemon that ran it is gone" if everything else f"{job.owner} was not heard of in time"
                 job = state.interrupt(job, job.token, now_ns, gone)
-                tx.put_job(job)
+                tx.put(job)
                 self._ended(tx, job, now_ns)
                 taken.append(job)
         return taken
@@ -319,13 +304,13 @@ class Queue:
         """Have all that waits for its time run so much sooner: the clock was set back."""
         with self.store.write() as tx:
             for job in tx.jobs("state = 'queued' AND due_ns > ?", (self.clock(),)):
-                tx.put_job(replace(job, due_ns=job.due_ns - by_ns))
+                tx.put(replace(job, due_ns=job.due_ns - by_ns))
 
     def _change(self, id: int, step: Callable[[Job, int], Job]) -> Job:
         now_ns = self.clock()
         with self.store.write() as tx:
             job = step(_held(tx, id), now_ns)
-            tx.put_job(job)
+            tx.put(job)
             self._ended(tx, job, now_ns)
         return job
 
@@ -338,7 +323,7 @@ class Queue:
             parent = tx.job(job.parent)
             if parent is not None and parent.state == "queued":
                 failed = state.fail_queued(parent, now_ns, f"part {job.part}: {job.reason}", job.log)
-                tx.put_job(failed)
+                tx.put(failed)
                 self._note(tx, failed, "job_failed", f"{_named(failed)}: {failed.reason}")
                 self._cancel_parts(tx, parent.id, now_ns, f"another part of job {parent.id} failed")
 
@@ -349,7 +334,7 @@ class Queue:
         now_ns = self.clock()
         with self.store.write() as tx:
             job = state.request_cancel(_whole(_existing(tx, id)), now_ns)
-            tx.put_job(job)
+            tx.put(job)
             self._cancel_parts(tx, id, now_ns, "cancelled")
             self._note(tx, job, "job_cancelled" if job.finished else "job_cancelling", _named(job))
         return job
@@ -366,29 +351,29 @@ class Queue:
             running = tx.count("parent = ? AND state = 'running'", (id,))
             if running:
                 raise JobStateError(f"{running} parts of job {id} are still being stopped; try again in a moment")
-            tx.put_job(job)
+            tx.put(job)
             for part in tx.jobs("parent = ? AND state IN ('failed', 'cancelled')", (id,)):
-                tx.put_job(state.retry(part, now_ns))
+                tx.put(state.retry(part, now_ns))
             there = {part.part for part in tx.jobs("parent = ?", (id,))}
             for number in sorted(set(range(job.parts)) - there):
-                tx.add_job(_part(job, number))
+                tx.add(_part(job, number))
             self._note(tx, job, "job_retried", _named(job))
         return job
 
     def _cancel_parts(self, tx: Transaction, parent: int, now_ns: int, reason: str) -> None:
         for part in tx.jobs("parent = ? AND state IN ('queued', 'running')", (parent,)):
             waiting = part.state == "queued"
-            tx.put_job(state.give_up(part, now_ns, reason) if waiting else state.request_cancel(part, now_ns))
+            tx.put(state.give_up(part, now_ns, reason) if waiting else state.request_cancel(part, now_ns))
 
     def _give_up(self, tx: Transaction, job: Job, now_ns: int, reason: str) -> None:
         job = state.give_up(job, now_ns, reason)
-        tx.put_job(job)
+        tx.put(job)
         if job.parent is None:
             self._cancel_parts(tx, job.id, now_ns, reason)
             self._note(tx, job, "job_cancelled", f"{_named(job)}: {reason}")
 
     def _note(self, tx: Transaction, job: Job, kind: str, text: str) -> None:
-        tx.add_event(Event(self.clock(), kind, text.strip(" :"), job.arm, job.id))
+        tx.add(Event(self.clock(), kind, text.strip(" :"), job.arm, job.id))
 
 
 def _existing(tx: Transaction, id: int) -> Job:

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import sqlite3
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,13 +18,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from drivers.files.atomic_write import sync_folder
 from service.jobs.queue._checked_row import Row, RowError, pack, unpack
-from service.jobs.queue._log_file import lost_commits
 from service.jobs.queue.state import Job
 
 VERSION = 1  # of the tables; an older file is migrated, a newer one is refused
 FILE_NAME = "queue.db"
 _APPLICATION = 0x74686574  # "thet": distinguishes these files from other programs'
 _BUSY_MS = 250
+_LOG_HEAD, _LOG_FRAME = 32, 24  # bytes of the log before its frames, and before the page of each
 _PAGE = 16384  # most rows fit in one page, which helps when the file is damaged; each commit writes whole pages
 
 _TABLES = """
@@ -95,10 +96,8 @@ class Promotion:
 
 
 T = TypeVar("T", Job, Event, Promotion)
-_ADAPTERS: dict[str, TypeAdapter[Any]] = {
-    "jobs": TypeAdapter(Job), "models": TypeAdapter(Model), "promotions": TypeAdapter(Promotion),
-    "events": TypeAdapter(Event),
-}  # fmt: skip
+_TABLE_OF: dict[type, str] = {Job: "jobs", Model: "models", Promotion: "promotions", Event: "events"}
+_ADAPTERS: dict[str, TypeAdapter[Any]] = {table: TypeAdapter(kind) for kind, table in _TABLE_OF.items()}
 #: Columns of each table beside `body`: fields of its items.
 _COLUMNS = {
     "jobs": ("id", "state", "parent", "priority", "due_ns", "finished_ns"), "models": ("id", "arm"),
@@ -117,19 +116,21 @@ class Transaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
 
-    def _add(self, table: str, item: T) -> T:
+    def add(self, item: T) -> T:
         """Store a new item; return it with its number. Numbers are never reused."""
+        table = _TABLE_OF[type(item)]
         names = _COLUMNS[table][1:]
         cursor = self._db.execute(
             f"INSERT INTO {table} ({', '.join(names)}, body) VALUES ({'?, ' * len(names)}'{{}}')",
             [getattr(item, name) for name in names],
         )
         item = replace(item, id=int(cursor.lastrowid or 0))
-        self.put(table, item)
+        self.put(item)
         return item
 
-    def put(self, table: str, item: Job | Event | Model | Promotion) -> None:
+    def put(self, item: Job | Event | Model | Promotion) -> None:
         """Store a changed item, or one that was recovered with its number."""
+        table = _TABLE_OF[type(item)]
         names, revision, conflict = _COLUMNS[table], 0, _CONFLICT[table]
         if table == "jobs":
             found = self._db.execute("SELECT json_extract(body, '$.rev') FROM jobs WHERE id = ?", (item.id,)).fetchone()
@@ -145,14 +146,6 @@ class Transaction:
         return [_ADAPTERS[table].validate_python(unpack(body).content) for (body,) in rows]
 
     # ------------------------------------------------------------ jobs
-
-    def add_job(self, job: Job) -> Job:
-        """Store a new job; return it with its number."""
-        return self._add("jobs", job)
-
-    def put_job(self, job: Job) -> None:
-        """Store a changed job."""
-        self.put("jobs", job)
 
     def job(self, id: int) -> Job | None:
         """Return a job, None if there is none."""
@@ -191,7 +184,7 @@ class Transaction:
         return [1e-9 * ran_ns for (ran_ns,) in rows]
 
     def counts(self) -> dict[str, int]:
-        """Count jobs by state."""
+        """Count jobs by state, parts counted."""
         return dict(self._db.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
 
     def counts_by_kind(self) -> dict[str, dict[str, int]]:
@@ -234,19 +227,11 @@ class Transaction:
             "AND json_extract(body, '$.job') NOT IN (SELECT id FROM jobs)"
         )
 
-    def add_promotion(self, promotion: Promotion) -> None:
-        """Store a change of an active model."""
-        self._add("promotions", promotion)
-
     def promotions(self, arm: str | None = None) -> list[Promotion]:
         """Return the changes of active models, oldest first."""
         return self._items("promotions", "WHERE ? IS NULL OR arm = ? ORDER BY id", (arm, arm))
 
     # ------------------------------------------------------------ events
-
-    def add_event(self, event: Event) -> None:
-        """Store an event."""
-        self._add("events", event)
 
     def events(self, arm: str | None = None, job: int | None = None, limit: int = 1000, after: int = 0) -> list[Event]:
         """Return events, oldest first: the newest `limit`, or the `limit` that follow the one numbered `after`."""
@@ -267,7 +252,7 @@ class Transaction:
 
     def put_row(self, row: Row) -> None:
         """Store a recovered row, in a file that has none of its key; raises `ValidationError`."""
-        self.put(row.table, _ADAPTERS[row.table].validate_python(row.content))
+        self.put(_ADAPTERS[row.table].validate_python(row.content))
 
     def last_numbers(self) -> dict[str, int]:
         """Return the highest number ever used in each numbered table."""
@@ -437,3 +422,34 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+def lost_commits(log: Path, page: int) -> int:
+    """Return how many commits stand in the log of pages of `page` bytes, and SQLite will not replay.
+
+    It takes the first frame with a wrong checksum for the end of the log (https://sqlite.org/fileformat2.html#walformat):
+    one flipped bit undoes all later commits.
+    """
+    content = log.read_bytes() if log.exists() else b""
+    if len(content) < _LOG_HEAD:  # SQLite begins it anew
+        return 0
+    order, salts, size, lost = "<>"[content[3] & 1], content[16:24], _LOG_FRAME + page, 0
+    sums = _checksum(order, content[:24], (0, 0))
+    head = whole = content[24:_LOG_HEAD] == struct.pack(">II", *sums)
+    for at in range(_LOG_HEAD, len(content) - size + 1, size):
+        frame = content[at : at + size]
+        if whole:
+            sums = _checksum(order, frame[:8] + frame[_LOG_FRAME:], sums)
+            whole = frame[8:_LOG_FRAME] == salts + struct.pack(">II", *sums)
+        # one half of the salts is new by chance in each round: frames that an earlier one has left have neither
+        current = not head or frame[8:12] == salts[:4] or frame[12:16] == salts[4:]
+        lost += current and not whole and any(frame[4:8])
+    return lost
+
+
+def _checksum(order: str, data: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+    a, b = sums
+    for x, y in struct.iter_unpack(f"{order}II", data):
+        a = (a + x + b) & 0xFFFFFFFF
+        b = (b + y + a) & 0xFFFFFFFF
+    return a, b

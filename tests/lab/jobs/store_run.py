@@ -40,7 +40,7 @@ def commit(path: Path) -> None:
     while True:
         with queue.store.write() as tx:  # two rows, which belong together
             last = tx.last_numbers().get("jobs", 0)
-            tx.add_event(Event(last + 1, "test", text_of(last + 1)))
+            tx.add(Event(last + 1, "test", text_of(last + 1)))
         (job,) = queue.submit(Submission("test", {"text": text_of(last + 1)}))
         say("submitted", job.id)
         if job.id % 3 == 0 and (claimed := queue.claim("writer", 60.0)) is not None:

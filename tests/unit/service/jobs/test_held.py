@@ -96,7 +96,7 @@ def test_a_schedule_goes_on_over_a_restart(tmp_path: Path) -> None:
         assert due(2.0) is None
         (began,) = storage.queue.events(arm="arm")
         with storage.queue.store.write() as tx:
-            tx.put("events", replace(began, t_ns=began.t_ns - round(2.1 * 3600e9)))  # as if that were two hours ago
+            tx.put(replace(began, t_ns=began.t_ns - round(2.1 * 3600e9)))  # as if that were two hours ago
         storage.close()
         storage = JobStorage.open(tmp_path / "jobs")
         assert due(2.0) == "schedule"

@@ -167,7 +167,7 @@ def test_active_and_kept_models(storage: JobStorage) -> None:
         with pytest.raises(OperationError, match="no such model is kept; `thetad models list` names them"):
             model_of(storage, text)
     with storage.queue.store.write() as tx:
-        tx.put("models", Model(sha(b"two")[:6] + "0" * 58, "right", 1))
+        tx.put(Model(sha(b"two")[:6] + "0" * 58, "right", 1))
     with pytest.raises(OperationError, match="several models begin so"):
         model_of(storage, f"model:{sha(b'two')[:5]}")
 

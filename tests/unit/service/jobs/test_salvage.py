@@ -12,11 +12,10 @@ import pytest
 from service.jobs._job_storage import JobStorage
 from service.jobs.queue import salvage as salvage_module
 from service.jobs.queue import state
-from service.jobs.queue._log_file import lost_commits
 from service.jobs.queue.queue import Queue, Submission
 from service.jobs.queue.retention import purge
 from service.jobs.queue.salvage import finish_salvage, salvage
-from service.jobs.queue.store import Model, Promotion, Store, StoreCorruptError, StoreError
+from service.jobs.queue.store import Model, Promotion, Store, StoreCorruptError, StoreError, lost_commits
 
 NAMES = ("queue.db", "queue.db-wal")
 DAY_NS = 86_400_000_000_000
@@ -375,9 +374,9 @@ def test_rolling_back_when_promotions_were_lost(tmp_path: Path) -> None:
     store = Store(tmp_path / "queue.db")
     queue = Queue(store)
     with store.write() as tx:  # "a" to "b" is missing, and so is "b" to "c"
-        tx.add_promotion(Promotion(1, "arm", "a", None, "promoted"))
-        tx.add_promotion(Promotion(4, "arm", "b", "c", "rolled_back"))
-        tx.add_promotion(Promotion(5, "arm", "d", "b", "promoted"))
+        tx.add(Promotion(1, "arm", "a", None, "promoted"))
+        tx.add(Promotion(4, "arm", "b", "c", "rolled_back"))
+        tx.add(Promotion(5, "arm", "d", "b", "promoted"))
     assert [queue.history.roll_back("arm", "").model for _ in range(3)] == ["b", "a", None]
     with pytest.raises(state.JobStateError, match="arm arm: no model is active"):
         queue.history.roll_back("arm", "")
