@@ -39,13 +39,8 @@ def _describe(context: Context) -> tuple[str, dict[str, Any]]:
     if not np.any(model.gravity):
         notes.append("gravity is zero: masses do not show")
     count = len(base_parameters(model))
-    joints = [
-        {
-            "name": joint.name, "kind": joint.kind, "lower": joint.lower, "upper": joint.upper,
-            "velocity": joint.velocity, "effort": joint.effort,
-        }
-        for joint in model.joints
-    ]  # fmt: skip
+    stated = ("name", "kind", "lower", "upper", "velocity", "effort")
+    joints = [{key: getattr(joint, key) for key in stated} for joint in model.joints]
     found = {
         "robot": model.name, "sha256": context.robot.sha256, "joints": joints, "gravity": model.gravity,
         "friction": model.friction.law, "base_parameters": count, "notes": notes,
