@@ -1,12 +1,9 @@
 """Pass messages from a daemon to a viewer, and report when the daemon falls silent and when it is back."""
 
-import contextlib
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Protocol
 
 from service.bridge._schemas import Stream
@@ -73,19 +70,3 @@ def relay(
             viewer.send(shaped)
     result.seconds = time.monotonic() - began
     return result
-
-
-@contextlib.contextmanager
-def stop_event() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM or SIGINT sets instead of ending the process; for the main thread."""
-    done = threading.Event()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        done.set()
-
-    old = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield done
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)

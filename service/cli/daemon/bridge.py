@@ -2,12 +2,14 @@
 
 import argparse
 import importlib.util
+import threading
 from ipaddress import IPv4Address
 from pathlib import Path
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, fail, number, printed_json
 from service.cli._help import read_help
 from service.cli._remote import add_key_flags, key_of
+from service.client import ESTIMATES, FRAMES, Subscriber
 
 HELP = read_help(__file__)
 
@@ -56,14 +58,14 @@ def run_foxglove(arguments: argparse.Namespace) -> int:
     key = key_of(arguments)
     from service.bridge.conversion import MessageConverter
     from service.bridge.foxglove import BindError, FoxgloveServer
-    from service.bridge.relay import relay, stop_event
-    from service.client import Subscriber
+    from service.bridge.relay import relay
+    from sim_backend.signals import stop_on_signals
 
     topics = [""] if arguments.arm is None else [f"{arguments.arm}/"]
-    shaper = MessageConverter(arguments.rate)
+    shaper, done = MessageConverter(arguments.rate), threading.Event()
     try:
         with (
-            stop_event() as done,
+            stop_on_signals(done.set),
             Subscriber(endpoints, topics, key=key) as stream,
             FoxgloveServer(host, arguments.port) as server,
         ):
@@ -114,8 +116,6 @@ def _address(arguments: argparse.Namespace) -> str:
 
 def _sources(arguments: argparse.Namespace) -> tuple[tuple[str, str], list[str]]:
     """Return the endpoints of frames and estimates, and the arms of the configuration if there is one."""
-    from service.client import ESTIMATES, FRAMES
-
     if arguments.config is None:
         return (arguments.frames or FRAMES, arguments.estimates or ESTIMATES), []
     from service.config.load import load_config
