@@ -80,19 +80,15 @@ class Driver(Protocol):
     @property
     def info(self) -> DriverInfo:
         """Properties of the source; raises `DriverClosedError` unless open."""
-        ...
 
     def open(self) -> None:
         """Connect or open the source; raises `DriverConfigError` or `DriverConnectionError`."""
-        ...
 
     def read(self, timeout_s: float = 1.0) -> JointFrame:
         """Return the next frame; raises `EndOfStream`, `DriverTimeoutError`, `DriverClosedError`, ..."""
-        ...
 
     def close(self) -> None:
         """Release everything; may be called more than once."""
-        ...
 
     def __enter__(self) -> Self: ...
 
@@ -155,19 +151,15 @@ class Commandable(Protocol):
     @property
     def enabled(self) -> bool:
         """Whether all drives are switched on and follow commands."""
-        ...
 
     def enable(self) -> None:
         """Switch all drives on, over the next cycles; raises `DriverError` if not allowed, or while they stop."""
-        ...
 
     def disable(self) -> None:
         """Stop all drives and switch them off, over the next cycles."""
-        ...
 
     def command(self, target: FloatArray) -> None:
         """Set the target (n,) of the next cycle in SI units, joint side; raises `DriverError` if refused."""
-        ...
 
 
 @runtime_checkable
@@ -177,7 +169,6 @@ class ModeChanging(Commandable, Protocol):
     @property
     def mode(self) -> Mode:
         """Kind of targets: positions, or motor torques on the joint side as `JointFrame.tau`."""
-        ...
 
     def change_mode(self, mode: Mode) -> None:
         """Change the mode from the next cycle on; drives hold their position until a command.
@@ -185,7 +176,6 @@ class ModeChanging(Commandable, Protocol):
         In "cst" a command is needed in each cycle, or the drives stop; they are enabled in "csp".  Raises `DriverError`
         if not allowed.
         """
-        ...
 
 
 @runtime_checkable
@@ -194,4 +184,3 @@ class Reporting(Protocol):
 
     def report(self) -> dict[str, Any]:
         """Return plain values (numbers, texts, lists, dicts) for status messages."""
-        ...

@@ -32,12 +32,10 @@ class Controller(Protocol):
     @property
     def al_state(self) -> int:
         """AL state without the error bit."""
-        ...
 
     @property
     def fresh(self) -> bool:
         """Whether the master has written outputs between the last two calls of `latch_outputs`."""
-        ...
 
     def power_on(self) -> None:
         """Clear the memory and restart."""
@@ -47,11 +45,9 @@ class Controller(Protocol):
 
     def tick(self, now_ns: int) -> int:
         """Do what is due; return the time of the next thing due, or `NEVER_NS`."""
-        ...
 
     def latch_outputs(self) -> bool:
         """Copy the outputs; False unless they are valid (state OP)."""
-        ...
 
     def publish_inputs(self) -> None:
         """Store the inputs in the input image."""

@@ -29,11 +29,9 @@ class Router(Protocol):
 
     def routed(self, net_id: bytes) -> bool:
         """Return whether a client's net id has a route."""
-        ...
 
     def device(self, port: int) -> Device | None:
         """Return the device behind an AMS port, if any."""
-        ...
 
 
 class Session:

@@ -46,7 +46,6 @@ class Network(Protocol):
 
     def predict(self, x: FloatArray) -> FloatArray:
         """Return the outputs (N, m) at inputs (N, d)."""
-        ...
 
 
 @dataclass(frozen=True)
