@@ -4,7 +4,7 @@ Where to start: `dictionary` (`ObjectDictionary` and its `Entry` objects).  A dr
 their `value`; the mailbox of `sim_backend.ethercat` reads and writes them by index, with checks of access, state,
 length and range.
 
-`data_types` converts values to bytes and back, `abort` has the SDO abort codes that refuse a request.
+`data_types` converts values to bytes and back.
 """
 
-__all__ = ["abort", "data_types", "dictionary"]
+__all__ = ["data_types", "dictionary"]

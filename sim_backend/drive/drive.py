@@ -14,9 +14,8 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sim_backend.canopen.abort import AbortCode, SdoAbort
 from sim_backend.canopen.data_types import Value
-from sim_backend.canopen.dictionary import ObjectDictionary
+from sim_backend.canopen.dictionary import AbortCode, ObjectDictionary, SdoAbort
 from sim_backend.drive import _cia402 as cia402
 from sim_backend.drive._cia402 import Command, State, command_of, error_register
 from sim_backend.drive.modes import BRAKED, CSP, CST, CSV, OFF

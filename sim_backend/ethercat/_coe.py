@@ -4,8 +4,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sim_backend.canopen.abort import AbortCode, SdoAbort
-from sim_backend.canopen.dictionary import ObjectDictionary
+from sim_backend.canopen.dictionary import AbortCode, ObjectDictionary, SdoAbort
 from sim_backend.errors import SimulationError
 from sim_backend.ethercat._sdo_information import information
 

@@ -6,8 +6,7 @@ does what takes time.  All times are CLOCK_MONOTONIC [ns] and are passed in.
 
 import struct
 
-from sim_backend.canopen.abort import SdoAbort
-from sim_backend.canopen.dictionary import ObjectDictionary
+from sim_backend.canopen.dictionary import ObjectDictionary, SdoAbort
 from sim_backend.ethercat import registers as reg
 from sim_backend.ethercat._al_state import StateMachine
 from sim_backend.ethercat._coe import CoeServer

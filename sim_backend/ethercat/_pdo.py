@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from sim_backend.canopen.abort import AbortCode, SdoAbort
 from sim_backend.canopen.data_types import Value, decode, encode, integer_range, is_real, struct_code
-from sim_backend.canopen.dictionary import Access, Entry, ObjectDictionary, ObjectEntry
+from sim_backend.canopen.dictionary import AbortCode, Access, Entry, ObjectDictionary, ObjectEntry, SdoAbort
 from sim_backend.ethercat._communication import ASSIGN_INPUTS, ASSIGN_OUTPUTS
 
 #: An entry and the bits it takes in the image; None is a gap.

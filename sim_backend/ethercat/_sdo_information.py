@@ -2,9 +2,8 @@
 
 import struct
 
-from sim_backend.canopen.abort import AbortCode, SdoAbort
 from sim_backend.canopen.data_types import encode, integer_range, is_real, is_string
-from sim_backend.canopen.dictionary import Access, Entry, ObjectDictionary
+from sim_backend.canopen.dictionary import AbortCode, Access, Entry, ObjectDictionary, SdoAbort
 
 LIST_REQUEST, LIST_RESPONSE, OBJECT_REQUEST, OBJECT_RESPONSE = 1, 2, 3, 4
 ENTRY_REQUEST, ENTRY_RESPONSE, ERROR = 5, 6, 7
