@@ -1,15 +1,19 @@
 """Report of estimates over time as a self-contained HTML page: events, then each parameter with its band."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import BoolArray, FloatArray
 from service.operations.trend import Trend
 from service.reports.cells import number
-from service.reports.figures.trend import trend_figure
+from service.reports.figures.panels import AXIS, PREDICTED, RESIDUAL, grid, nothing, png, style, thin
 from service.reports.page import Section, embedded_figure, render_page, table
 
 #: Parameters in one figure.
 _TOGETHER = 18
+_IN_A_LINE = 3
 _COLUMNS = ("<parameter", "first told", "last told", "std", "change", "<now")
 _KNOWN = "estimated"
 _NO_EVENTS: Section = {"heading": "Events", "note": "None was told meanwhile."}
@@ -61,3 +65,38 @@ def _row(name: str, theta: FloatArray, std: FloatArray, known: BoolArray) -> tup
         return (name, *[number(None)] * 4, now)
     a, b = there[0], there[-1]
     return (name, *(number(float(x)) for x in (theta[a], theta[b], std[b], theta[b] - theta[a])), now)
+
+
+def trend_figure(
+    t: FloatArray, theta: FloatArray, std: FloatArray, known: BoolArray, titles: Sequence[str],
+    events: Sequence[tuple[float, str]],
+) -> bytes:  # fmt: skip
+    """Draw values (N, p) over times (N,) [s]: with a band where they are `known` (N, p), grey where not.
+
+    `events` are times [s] and their numbers.
+    """
+    with style():
+        columns = min(_IN_A_LINE, max(len(titles), 1))
+        lines = -(-len(titles) // columns)
+        figure, panels = grid(lines, columns, (10.0, 0.3 + 1.9 * lines), sharex=True)
+        axes = panels.ravel()
+        shown = thin(t.size)
+        for axis, k in zip(axes, range(len(titles)), strict=False):
+            axis.set_title(titles[k])
+            value, half, there = theta[shown, k], NORMAL_QUANTILE_95 * std[shown, k], known[shown, k]
+            if not np.isfinite(value).any():
+                nothing(axis, "not estimated")
+            axis.plot(t[shown], np.where(there, np.nan, value), color=AXIS, lw=0.9)
+            axis.plot(t[shown], np.where(there, value, np.nan), color=PREDICTED, lw=1.1)
+            band = np.where(there, half, np.nan)
+            axis.fill_between(t[shown], value - band, value + band, color=PREDICTED, alpha=0.2, lw=0.0)
+            for when, number in events:
+                axis.axvline(when, color=RESIDUAL, lw=0.8)
+                where = ("data", "axes fraction")
+                axis.annotate(number, (when, 1.0), xycoords=where, color=RESIDUAL, va="top", fontsize=7)
+        for axis in axes[len(titles) :]:
+            axis.set_visible(False)
+        for axis in axes[max(len(titles) - columns, 0) : len(titles)]:
+            axis.set_xlabel("time [s]")
+            axis.tick_params(labelbottom=True)
+        return png(figure)

@@ -10,15 +10,10 @@ from service.operations.calibration.document import base_frame
 _DH_COLUMNS = ("a", "alpha", "d", "theta", "beta")
 
 
-def calibrated_model(model: RobotModel, found: Calibration) -> RobotModel:
-    """Return the robot with the calibrated joints and tip; all else is unchanged."""
-    joints, (rotation, translation) = found.model.joints(found.x)
-    return replace(model, joints=joints, tip_rotation=rotation, tip_translation=translation)
-
-
 def calibrated_urdf(model: RobotModel, found: Calibration) -> str:
     """Return the URDF of the calibrated arm; its tip is the measured frame."""
-    corrected = calibrated_model(model, found)
+    joints, (rotation, translation) = found.model.joints(found.x)
+    corrected = replace(model, joints=joints, tip_rotation=rotation, tip_translation=translation)
     comment = f"{model.name}, calibrated; tip_link is the measured frame"
     if base_frame(found) == "joint1":
         comment += "; the base frame is where the nominal zero and height of joint 1 put it, not the robot's own"
