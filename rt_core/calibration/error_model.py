@@ -20,8 +20,6 @@ prismatic joint keeps its `d`, which is its zero position.
 Names end in the number of the joint whose row in the robot's table has the value: `a2`, `theta3`, `beta2`, `rz1`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -258,13 +256,13 @@ class ErrorModel:
         """Return the fixed points (G, 3) [m] at the errors `x` (P,)."""
         return np.asarray((self.nominal + x)[self.first_point :].reshape(-1, 3))
 
-    def with_places(self, places: FloatArray) -> ErrorModel:
+    def with_places(self, places: FloatArray) -> "ErrorModel":
         """Return the model with these nominal fixed points (G, 3) [m]."""
         nominal = self.nominal.copy()
         nominal[self.first_point :] = places.ravel()
         return replace(self, nominal=nominal)
 
-    def with_found_points(self, x: FloatArray) -> ErrorModel:
+    def with_found_points(self, x: FloatArray) -> "ErrorModel":
         """Return the model with nominal heads, sensor and fixed points as at the errors `x` (P,)."""
         nominal = self.nominal.copy()
         nominal[self.first_head :] += x[self.first_head :]
@@ -313,7 +311,7 @@ class ErrorModel:
         assemble(elements, x, packed, screws)
         return packed[0, :9].reshape(3, 3), packed[0, 9:]
 
-    def with_frame(self, which: str, rotation: FloatArray, translation: FloatArray) -> ErrorModel:
+    def with_frame(self, which: str, rotation: FloatArray, translation: FloatArray) -> "ErrorModel":
         """Return the model with this nominal base (of a station) or tool."""
         if which in self.base_names[1:]:
             frames = list(self.station_frames)

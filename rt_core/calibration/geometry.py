@@ -1,7 +1,5 @@
 """Nominal geometry of an arm for a calibration."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -37,12 +35,12 @@ class Geometry:
             raise ValueError(f"convention {self.convention!r} takes {wanted}, at least one, and nothing else")
 
     @classmethod
-    def from_rows(cls, rows: Sequence[DhRow], convention: Literal["dh", "mdh"]) -> Geometry:
+    def from_rows(cls, rows: Sequence[DhRow], convention: Literal["dh", "mdh"]) -> "Geometry":
         """Return the geometry of a DH table, measured at its last frame."""
         return cls(convention, rows=tuple(rows))
 
     @classmethod
-    def from_model(cls, model: RobotModel) -> Geometry:
+    def from_model(cls, model: RobotModel) -> "Geometry":
         """Return the geometry of a robot by placements, measured at its tip."""
         return cls(
             "placements", joints=model.joints, tip_rotation=model.tip_rotation, tip_translation=model.tip_translation

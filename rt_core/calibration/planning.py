@@ -9,8 +9,6 @@ many points as the one around it.  On a layer the azimuth advances by the golden
 decreases evenly, for a uniform density.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,7 +81,7 @@ class PosePlan:
         """Number of points on each layer."""
         return tuple(int((self.layer == k).sum()) for k in range(len(self.wanted)))
 
-    def take(self, rows: IntArray | BoolArray) -> PosePlan:
+    def take(self, rows: IntArray | BoolArray) -> "PosePlan":
         """Return the plan of these poses only."""
         parts = (self.q[rows], self.positions[rows], self.rotations[rows], self.layer[rows])
         return PosePlan(*parts, self.radii, self.wanted, self.dexterity[rows])

@@ -1,7 +1,5 @@
 """Result of a calibration."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -71,7 +69,7 @@ class Errors:
     angle_maximum: float | None = None
 
     @classmethod
-    def of(cls, residual: FloatArray) -> Errors:
+    def of(cls, residual: FloatArray) -> "Errors":
         """Return the errors of residuals (N, 3), (N, 6) or (N, 1), N at least 1."""
         distance = np.linalg.norm(residual[:, :3], axis=1)
         found = float(distance.mean()), float(np.sqrt(np.mean(distance**2))), float(distance.max())

@@ -5,8 +5,6 @@ ball bar, a draw wire), or a ball at the tool that sits in one of several socket
 point at several postures is known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,7 +55,7 @@ class Sample:
     station: IntArray | None = None  # (N,) station of the instrument, from 0
 
     @classmethod
-    def of(cls, q: FloatArray, positions: FloatArray, rotations: FloatArray | None = None) -> Sample:
+    def of(cls, q: FloatArray, positions: FloatArray, rotations: FloatArray | None = None) -> "Sample":
         """Return the sample of `q` (N, n), positions (N, 3) [m] and, if measured, rotations (N, 3, 3)."""
         q = np.ascontiguousarray(q, dtype=np.float64)
         packed = np.tile(np.append(np.eye(3), np.zeros(3)), (q.shape[0], 1))
@@ -67,7 +65,7 @@ class Sample:
         return cls(q, np.cos(q), np.sin(q), packed, 3 if rotations is None else 6)
 
     @classmethod
-    def at_points(cls, q: FloatArray, point: IntArray, length: FloatArray | None = None) -> Sample:
+    def at_points(cls, q: FloatArray, point: IntArray, length: FloatArray | None = None) -> "Sample":
         """Return the sample of `q` (N, n) at fixed points `point` (N,), or at distances `length` (N,) [m] from them."""
         plain = cls.of(q, np.zeros((len(q), 3)))
         number = np.ascontiguousarray(point, dtype=np.int64)
@@ -92,7 +90,7 @@ class Sample:
         """Number of unknown fixed points."""
         return 0 if self.point is None else int(self.point.max()) + 1
 
-    def take(self, rows: BoolArray) -> Sample:
+    def take(self, rows: BoolArray) -> "Sample":
         """Return the poses of these rows (N,) only."""
         point = None if self.point is None else self.point[rows]
         length = None if self.length is None else self.length[rows]

@@ -4,8 +4,6 @@ D-optimal exchange (Mitchell 1974; Fedorov 1972): one chosen pose at a time is r
 the determinant of `J'J` most, until no replacement does.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +27,7 @@ class Observability:
     O5: float  # `1 / (1/s_1 + ... + 1/s_p)` (Sun and Hollerbach 2008)
 
     @classmethod
-    def of(cls, R: FloatArray, count: int) -> Observability:
+    def of(cls, R: FloatArray, count: int) -> "Observability":
         """Return the indices of `R` (m, p), the Jacobian of `count` poses or its triangle; zeros if singular."""
         s = la.svdvals(R) if R.shape[1] else np.zeros(1)
         if R.shape[0] < R.shape[1] or not s[-1] > 0.0:

@@ -5,8 +5,6 @@ the columns `row_column` of joint `j`, so that the information `W'W` is a sum of
 prior torque is from the same link columns.  Samples are padded to whole blocks, with the first state and zero columns.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -53,7 +51,7 @@ class Columns:
         self.tables.shape[self.signed, 2] = width
 
     @classmethod
-    def of(cls, model: RobotModel, layout: ParameterLayout) -> Columns:
+    def of(cls, model: RobotModel, layout: ParameterLayout) -> "Columns":
         """Return the tables for the columns of `layout`."""
         n = model.n
         known = replace(model, armature=True, offset=True)  # known rotors and offsets act, parameters or not

@@ -1,7 +1,5 @@
 """Joint limits of an excitation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,7 +39,7 @@ class Limits:
         return int(self.lower.size)
 
     @classmethod
-    def of(cls, model: RobotModel, settings: ExcitationSettings) -> Limits:
+    def of(cls, model: RobotModel, settings: ExcitationSettings) -> "Limits":
         """Return the limits of `model` and the share of them that `settings` allow.
 
         Raises `ExcitationError` if a limit leaves no motion, or the number of accelerations is wrong.

@@ -8,8 +8,6 @@ and 0 before, 1 after: velocity, acceleration and jerk are continuous and vanish
 some time later, the same step back.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -114,7 +112,7 @@ class SteppedMotion:
             added[k] += np.maximum(np.maximum(end - inner.max(axis=0), inner.min(axis=0) - end).max(axis=0), 0.0)
         return 1.0, added
 
-    def smaller(self, share: float) -> SteppedMotion:
+    def smaller(self, share: float) -> "SteppedMotion":
         """Return the same steps on the series scaled by `share` about its mean."""
         return replace(self, series=self.series.shrunk(share))
 

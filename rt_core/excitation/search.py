@@ -1,7 +1,5 @@
 """Progress and history of a search for a trajectory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -28,7 +26,7 @@ class Search:
     evaluations: int  # of both
     stopped: Stopped  # reason of the end, as in `rt_core.optimise.run`
 
-    def thinned(self, most: int) -> Search:
+    def thinned(self, most: int) -> "Search":
         """Return the search with at most `most` points of its history, the first and last included."""
         if self.history.size <= most:
             return self

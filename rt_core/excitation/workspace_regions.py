@@ -5,8 +5,6 @@ Capsules, the points within `radius` of a segment (a sphere if its ends coincide
 `clearance_m` apart.  The check is in `rt_core.excitation._workspace_kernels`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,7 +80,7 @@ class WorkspaceLimits:
     def of(
         cls, model: RobotModel, regions: Sequence[Region], bodies: Sequence[Capsule], clearance_m: float = 0.0,
         pairs: Sequence[tuple[str, str]] | None = None, skip_pairs: Sequence[tuple[str, str]] = (),
-    ) -> WorkspaceLimits:  # fmt: skip
+    ) -> "WorkspaceLimits":  # fmt: skip
         """Return the arrays for `regions`, and for the pairs of `bodies` by `compared_pairs`.
 
         Raises `ExcitationError` if a link or body does not exist, a name is used twice, or there are too many pairs.

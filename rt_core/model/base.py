@@ -6,8 +6,6 @@ The regressor is stacked over random feasible states; columns that depend on ear
 of columns.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -52,7 +50,7 @@ class BaseParameters:
         """Columns of the base regressor, named by their leading standard parameter."""
         return self.standard.take(self.independent)
 
-    def with_shape(self, columns: FloatArray) -> BaseParameters:
+    def with_shape(self, columns: FloatArray) -> "BaseParameters":
         """Return the same with the shapes `columns` (p, 3) of the base regressor."""
         shape = self.standard.shape.copy()
         shape[self.independent] = columns

@@ -10,8 +10,6 @@ rows of its own and earlier joints, which the online factorisation exploits.  Pe
     mi mxi myi mzi Ixxi Ixyi Iyyi Ixzi Iyzi Izzi
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -41,7 +39,7 @@ class ParameterLayout:
     def __len__(self) -> int:
         return len(self.names)
 
-    def take(self, columns: IntArray) -> ParameterLayout:
+    def take(self, columns: IntArray) -> "ParameterLayout":
         """Return the layout of the given columns only."""
         names, units = (tuple(x[c] for c in columns) for x in (self.names, self.units))
         law, source = self.law[columns], self.source[columns]

@@ -4,8 +4,6 @@ Friction is a law in speed and load that was seen in these ranges only; beyond t
 held: on simulated arms a friction frozen at the edge of its range turned errors of 0.5 % into 10 to 23 %.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -41,7 +39,7 @@ class IdentifiedRanges:
     lower: FloatArray | None = None
     upper: FloatArray | None = None
 
-    def notes(self, model: RobotModel, use: IdentifiedRanges) -> tuple[str, ...]:
+    def notes(self, model: RobotModel, use: "IdentifiedRanges") -> tuple[str, ...]:
         """Return a sentence for each joint and quantity that leaves these ranges in a use, whose ranges are `use`."""
         return (*self.speed_notes(model, use.speed), *self._load(model, use), *self._temperature(model, use))
 
@@ -63,7 +61,7 @@ class IdentifiedRanges:
                     f"identified ({speed[j]:.3g} against {self.speed[j]:.3g} {_unit(model, j)}/s)"
                 )
 
-    def _load(self, model: RobotModel, use: IdentifiedRanges) -> Iterator[str]:
+    def _load(self, model: RobotModel, use: "IdentifiedRanges") -> Iterator[str]:
         for j, joint in enumerate(model.joints):
             unit = "N*m" if joint.kind == "revolute" else "N"
             if self.load[j] == 0.0 < use.load[j]:
@@ -74,7 +72,7 @@ class IdentifiedRanges:
                     f"with ({use.load[j]:.3g} against {self.load[j]:.3g} {unit})"
                 )
 
-    def _temperature(self, model: RobotModel, use: IdentifiedRanges) -> Iterator[str]:
+    def _temperature(self, model: RobotModel, use: "IdentifiedRanges") -> Iterator[str]:
         if self.lower is None or self.upper is None or use.lower is None or use.upper is None:
             return
         for j, joint in enumerate(model.joints):

@@ -10,8 +10,6 @@ tensor about the frame's origin.
 SI units: rad or m, rad/s, N*m or N, kg.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Literal
@@ -100,7 +98,7 @@ class JointDynamics:
         return np.asarray(self.stiffness > 0.0)
 
     @classmethod
-    def zeros(cls, n: int) -> JointDynamics:
+    def zeros(cls, n: int) -> "JointDynamics":
         """Return the dynamics of `n` joints without rotor inertia, friction and offset."""
         return cls(*(np.zeros(n) for _ in range(4)))
 
@@ -128,7 +126,7 @@ class Transmission:
     known: bool = True  # torque_constant
 
     @classmethod
-    def direct(cls, n: int) -> Transmission:
+    def direct(cls, n: int) -> "Transmission":
         """Return a transmission with equal motor and joint side."""
         return cls(np.eye(n), np.zeros(n), np.ones(n))
 
@@ -212,7 +210,7 @@ class RobotModel:
         return float(mass.sum()) if known else None
 
     @cached_property
-    def at_reference_temperature(self) -> RobotModel:
+    def at_reference_temperature(self) -> "RobotModel":
         """The arm at the reference temperature: without the terms of friction that follow temperature."""
         if self.friction.temperature == "none":
             return self

@@ -1,7 +1,5 @@
 """Temperatures of joints: plausibility of reported values, and the range of a model's data, in which it holds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,7 +80,7 @@ class TemperatureRange:
         )
 
     @classmethod
-    def from_plain(cls, limits: object, n: int) -> TemperatureRange:
+    def from_plain(cls, limits: object, n: int) -> "TemperatureRange":
         """Return the range of `n` joints that `plain` made lists of; `ValueError` or `TypeError` if it is none."""
         values = np.array(limits, dtype=np.float64)
         if values.shape != (2, n):

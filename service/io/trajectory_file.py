@@ -1,7 +1,5 @@
 """Trajectory files, with names of joints and units: `trajectory.json` (a Fourier series) and tables; their requests."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json
@@ -81,7 +79,7 @@ class Trajectory:
         return head | {"rate_hz": self.rate_hz, "q": self.table.tolist()}
 
     @classmethod
-    def from_message(cls, message: object) -> Trajectory:
+    def from_message(cls, message: object) -> "Trajectory":
         """Check and convert the result of `as_message`; raises `TrajectoryError`."""
         if not isinstance(message, Mapping):
             raise TrajectoryError("trajectory: expected a map")

@@ -1,7 +1,5 @@
 """Storage of the jobs process below the state directory: queue, results, windows, folders of runs."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -32,7 +30,7 @@ class JobStorage:
     salvaged: Salvaged | None = None
 
     @classmethod
-    def open(cls, directory: Path, path_policy: PathPolicy | None = None) -> JobStorage:
+    def open(cls, directory: Path, path_policy: PathPolicy | None = None) -> "JobStorage":
         """Open the storage in `directory`, made if missing; salvage a damaged queue. `StoreError`: a retry may help.
 
         Clients may name files within `path_policy`; None: any.

@@ -1,7 +1,5 @@
 """Policy for paths in requests: every path of a client is checked here before it is used."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +15,7 @@ class PathPolicy:
     secret: Path | None = None  # directory of keys, of which nothing is read or written for anybody
 
     @classmethod
-    def of(cls, config: Config) -> PathPolicy:
+    def of(cls, config: Config) -> "PathPolicy":
         """Return the policy of a daemon: `jobs.folders`, or with keys the recordings, or else any folder."""
         folders = config.jobs.folders
         if folders is None and config.daemon.keyed:

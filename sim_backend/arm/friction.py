@@ -12,8 +12,6 @@ With a smoothing velocity `sgn` is `tanh`, dry terms count as smooth, and joints
 temperature has no terms of its own: values and constants change with it (`sim_backend.arm.temperature`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -118,7 +116,7 @@ class FrictionTerms:
         """Whether a term changes within a small velocity."""
         return bool(np.any(self.values[:, at.WIDTH] > 0.0))
 
-    def with_brake(self, torque: FloatArray) -> FrictionTerms:
+    def with_brake(self, torque: FloatArray) -> "FrictionTerms":
         """Add brakes as dry friction of `torque` (n,) [N*m], zero where a brake is released."""
         row = np.zeros((1, at.TERM_ROWS, torque.shape[0]))
         row[0, at.CODE], row[0, at.VALUE] = laws.LAW_COULOMB, torque

@@ -1,7 +1,5 @@
 """A simulated laser tracker with noise and bad readings, and an arm whose geometry differs from the nominal one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -63,7 +61,7 @@ class TrackedArm:
     def of(
         cls, geometry: Geometry, settings: TrackerSettings, errors: Mapping[str, float] | None = None,
         base: tuple[FloatArray, FloatArray] | None = None, tool: tuple[FloatArray, FloatArray] | None = None,
-    ) -> TrackedArm:  # fmt: skip
+    ) -> "TrackedArm":  # fmt: skip
         """Draw the errors of an arm, its base and its target, or take given ones.
 
         Given are `errors` by name [m] or [rad], all others zero; rotation (3, 3) and translation (3,) [m] of the `base`

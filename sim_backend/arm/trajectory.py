@@ -10,8 +10,6 @@ speed, `q_i = c_i + A_i p(s)` with the `p` of `sim_backend.arm._trapezoidal_prof
 the posture `c` with zero velocity and acceleration.  Derivatives are exact.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -149,7 +147,7 @@ class MotionLimits:
     effort: FloatArray  # may be infinite
 
     @classmethod
-    def of(cls, model: RobotModel, acceleration: tuple[float, ...] | None = None) -> MotionLimits:
+    def of(cls, model: RobotModel, acceleration: tuple[float, ...] | None = None) -> "MotionLimits":
         """Return the limits of `model`; by default acceleration is five times the velocity limit per second."""
         lower, upper, speed = np.empty(model.n), np.empty(model.n), np.empty(model.n)
         for i, joint in enumerate(model.joints):

@@ -1,7 +1,5 @@
 """One sample of a `DriveArm`, evaluated lazily."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rt_core.types import BoolArray, FloatArray
@@ -14,7 +12,7 @@ class _Row:
     def __init__(self, row: int) -> None:
         self._row = row
 
-    def __get__(self, sample: DriveSample, owner: type[DriveSample]) -> FloatArray:
+    def __get__(self, sample: "DriveSample", owner: "type[DriveSample]") -> FloatArray:
         row: FloatArray = sample.out[self._row]
         return row
 

@@ -1,7 +1,5 @@
 """Memory of the PLC runtime, and handles to its variables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -57,7 +55,7 @@ class Memory:
             raise AdsError(Code.INVALID_SIZE)
         return memoryview(area)[offset : offset + length]
 
-    def take_over(self, before: Memory) -> None:
+    def take_over(self, before: "Memory") -> None:
         """Copy the variables of the same layout from another memory, as an online change does, but no addresses."""
         for place in self.table.places.values():
             old = before.table.find(place.name)
