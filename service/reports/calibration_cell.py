@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from rt_core.calibration.cell import Cell, CellArm, held_in_base
+from rt_core.calibration.cell.arms import Cell, CellArm, held_in_base
 from rt_core.calibration.uncertainty import half_interval
 from service.operations.kind import Outcome
 from service.reports.calibration import VERDICT_TEXT

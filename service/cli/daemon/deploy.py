@@ -11,7 +11,7 @@ from service.cli._common import EXIT_NO, EXIT_OK, CliError, Parser, UnavailableE
 from service.cli._help import add_action, read_help
 
 if TYPE_CHECKING:
-    from service.deployment import Plan
+    from service.deployment.install import Plan
 
 HELP = read_help(__file__)
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_install(arguments: argparse.Namespace) -> int:
     """Make the plan, and apply it unless this is a dry run."""
-    from service.deployment import HOME, DeployError, make_plan
+    from service.deployment.install import HOME, DeployError, make_plan
 
     root, prefix = arguments.root.resolve(), arguments.prefix or HOME
     if not prefix.is_absolute():

@@ -93,7 +93,7 @@ def _target(arguments: argparse.Namespace) -> Target:
 
 def run_info(arguments: argparse.Namespace) -> int:
     """Show name, version and state."""
-    from drivers.ads.diagnostics import device_info
+    from drivers.ads.diagnostics.inspect import device_info
 
     _print_facts(arguments, device_info(_target(arguments)))
     return EXIT_OK
@@ -101,7 +101,7 @@ def run_info(arguments: argparse.Namespace) -> int:
 
 def run_symbols(arguments: argparse.Namespace) -> int:
     """List variables."""
-    from drivers.ads.diagnostics import symbols
+    from drivers.ads.diagnostics.inspect import symbols
 
     found = symbols(_target(arguments), arguments.match)
     if not printed_json(arguments, {"symbols": found}):
@@ -112,7 +112,7 @@ def run_symbols(arguments: argparse.Namespace) -> int:
 
 def run_read(arguments: argparse.Namespace) -> int:
     """Read a variable."""
-    from drivers.ads.diagnostics import read_symbol
+    from drivers.ads.diagnostics.inspect import read_symbol
 
     _print_variable(arguments, read_symbol(_target(arguments), arguments.symbol))
     return EXIT_OK
@@ -120,7 +120,7 @@ def run_read(arguments: argparse.Namespace) -> int:
 
 def run_write(arguments: argparse.Namespace) -> int:
     """Write a variable."""
-    from drivers.ads.diagnostics import write_symbol
+    from drivers.ads.diagnostics.inspect import write_symbol
 
     try:
         value = json.loads(arguments.value)
@@ -149,7 +149,7 @@ def _text(value: Any) -> str:
 
 def run_check(arguments: argparse.Namespace) -> int:
     """Check whether an arm can be read."""
-    from drivers.ads.diagnostics import check
+    from drivers.ads.diagnostics.inspect import check
 
     _print_facts(arguments, check(_configured(arguments), arguments.seconds))
     return EXIT_OK

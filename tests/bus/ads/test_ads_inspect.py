@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from drivers.ads._errors import AdsReplyError, AdsSymbolError
 from drivers.ads.config import Target
-from drivers.ads.diagnostics import read_symbol, write_symbol
+from drivers.ads.diagnostics.inspect import read_symbol, write_symbol
 from drivers.ads.link.data_types import DataType, Shape, array_of, decode, encode, parse_symbol, parse_type, shape_of
 from tests.lab.ads.configs import NET_ID
 from tests.lab.ads.plcs import RunningPlc

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from service.deployment import SHIPPED, DeployError, escaped, make_plan
+from service.deployment.install import SHIPPED, DeployError, escaped, make_plan
 from tests.lab.command_line import Outcome, thetad
 
 CARD = "lab-nic0"
@@ -216,7 +216,7 @@ def test_without_root_nothing_is_done(tmp_path: Path) -> None:
     nobody = pwd.getpwnam("nobody").pw_uid
     script = f"""
 import os, sys
-import service.deployment
+import service.deployment.install
 from service.cli.main import build_parser, main
 build_parser()
 os.setuid({nobody})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rt_core.calibration.calibrate import calibrate
-from rt_core.calibration.cell import Cell, CellArm, check_shared, together
+from rt_core.calibration.cell.arms import Cell, CellArm, check_shared, together
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
 from rt_core.types import FloatArray

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import least_squares
 from scipy.spatial.transform import Rotation
 
-from rt_core.calibration._base_network import Placement, Sighting, adjusted, groups, suspects, with_error_of_turns
+from rt_core.calibration.cell._base_network import Placement, Sighting, adjusted, groups, suspects, with_error_of_turns
 from rt_core.types import FloatArray
 
 

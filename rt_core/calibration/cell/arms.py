@@ -1,7 +1,7 @@
 """Several arms measured by one instrument: their relative bases, and whether the instrument was moved.
 
 Each arm is calibrated by itself (`rt_core.calibration.calibrate`).  Arms share the stations of the instrument:
-`rt_core.calibration._base_network` adjusts the bases found by the calibrations.
+`rt_core.calibration.cell._base_network` adjusts the bases found by the calibrations.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from rt_core.calibration._base_network import (
+from rt_core.calibration.cell._base_network import (
     Network,
     Placement,
     Sighting,

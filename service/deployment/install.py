@@ -1,8 +1,4 @@
-"""Installation as a system service of systemd: a plan of files and commands, its obstacles, and its application.
-
-Start with `make_plan`.  Nothing is written before `Plan.apply`, and existing files that differ are only replaced on
-request; `tests/lab/deployment` has a sandbox to try it in.
-"""
+"""Installation as a system service: a plan of files and commands, its obstacles, and its application."""
 
 import contextlib
 import os
