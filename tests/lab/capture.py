@@ -11,7 +11,6 @@ def captured(interface: str, condition: str, path: Path) -> Iterator[None]:
     """Store the frames of an interface, both ways, that fulfil a condition of libpcap."""
     command = ["dumpcap", "-q", "-i", interface, "-f", condition, "-w", str(path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
         said = []
         try:
             for line in process.stderr:

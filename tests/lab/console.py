@@ -156,13 +156,11 @@ class Staying:
 
     def first(self, count: int) -> list[str]:
         """Return its first lines, empty ones if it has ended before, and take the others as they come."""
-        assert self.process.stdout is not None
         lines = [self.process.stdout.readline().rstrip() for _ in range(count)]
         self.thread.start()
         return lines
 
     def _drain(self) -> None:
-        assert self.process.stdout is not None
         self.rest.extend(line.rstrip()[:200] for line in self.process.stdout)
 
     def end(self) -> None:
@@ -189,8 +187,6 @@ class Shell:
     def run(self, command: str, timeout_s: float = 600.0) -> list[str]:
         """Run a command; returns the lines of its stdout and stderr; fails on an exit code other than 0."""
         process, lines = self._process, list[str]()
-        assert process.stdin is not None
-        assert process.stdout is not None
         end: str = "end of the command"
         code: int | None = None
         with self._at_most(process, timeout_s):

@@ -205,7 +205,6 @@ def test_serve_says_when_it_is_ready_logs_json_and_ends_on_ctrl_c(tmp_path: Path
     path = write_config(tmp_path, loop=True)
     command = [sys.executable, "-m", "service.cli.main", "serve", "-c", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert json.loads(process.stdout.readline())["event"] == "ready"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

@@ -55,7 +55,6 @@ def prints_estimates(command: list[str], pattern: str) -> None:
     """Check the first lines that a subscriber prints."""
     process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        assert process.stdout is not None
         lines = [process.stdout.readline().rstrip("\n") for _ in range(LINES)]
     finally:
         process.kill()
@@ -91,7 +90,6 @@ def test_example_identifies_in_a_job(endpoints: dict[str, str], space6_recording
     assert re.fullmatch(r"succeeded: ok: relative torque error 0\.\d+ %", second)
     assert Path(last.removeprefix("model file: ")).is_file()
     truth = load_robot("space6").model.dynamics
-    assert truth is not None
     for joint in range(6):
         found = next(line for line in parameters if line.startswith(f"fc{joint + 1} = "))
         value, half = re.fullmatch(r"fc\d = (\S+) ± (\S+) N\*m", found).groups()  # type: ignore[union-attr]

@@ -34,7 +34,6 @@ def frames_before(whole: Path, length: int) -> int:
     """Frames in chunks that end within the first `length` bytes, by the index of the mcap package."""
     with whole.open("rb") as file:
         summary = make_reader(file).get_summary()
-    assert summary is not None
     ends = [
         (c.message_end_time, c.message_start_time)
         for c in summary.chunk_indexes
@@ -61,7 +60,6 @@ def test_kill_loses_at_most_the_last_chunk(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _WRITE_FOR_EVER, str(path), str(ROOT)], stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
         process.send_signal(signal.SIGKILL)
         process.wait(30)
@@ -165,7 +163,6 @@ def unchecked(path: Path) -> tuple[bytearray, Summary]:
         writer.finish()
     with path.open("rb") as file:
         summary = make_reader(file).get_summary()
-    assert summary is not None
     return bytearray(path.read_bytes()), summary
 
 
@@ -217,7 +214,6 @@ def test_a_file_that_contradicts_its_index(tmp_path: Path, name: str) -> None:
 def test_a_damaged_chunk_costs_that_chunk_only(tmp_path: Path, whole: Path, victim: int) -> None:
     with whole.open("rb") as file:
         summary = make_reader(file).get_summary()
-    assert summary is not None
     data, damaged, saved = bytearray(whole.read_bytes()), tmp_path / "damaged.mcap", tmp_path / "saved.mcap"
     chunk = summary.chunk_indexes[victim]
     data[chunk.chunk_start_offset + chunk.chunk_length - 5] ^= 0xFF

@@ -221,7 +221,6 @@ def plc() -> Iterator[RunningPlc]:
 def moving(driver: AdsDriver) -> list[JointFrame]:
     """Enable, and command a motion of constant speed until the axes are under way."""
     frame = enabled(driver)
-    assert frame.setpoint is not None
     start, frames = frame.setpoint, [frame]
     for k in range(LEAD + 500):
         driver.command(start + k * SPEED)

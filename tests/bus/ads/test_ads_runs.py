@@ -60,7 +60,6 @@ def client(plc: RunningPlc, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def begin(client: Client, periods: int = 20) -> Trajectory:
     """Arm and run, about where the arm stands."""
     q = client.next_frames(1)[0].q
-    assert q is not None
     what = trajectory(q)
     client.arm()
     client.frames()

@@ -143,7 +143,6 @@ def test_the_driver_does_with_what_a_server_has(
     own_plc.do(lambda p: impoverish(p, lacking, elements))
     with AdsDriver(config(own_plc.address)) as driver:
         frames = [driver.read(5.0) for _ in range(300)]
-        assert driver._attached is not None
         found = driver._attached.program
         assert found.by_address is not elements
         assert driver.report()["sum_commands"] is (0xF080 not in lacking)
@@ -163,7 +162,6 @@ def test_set_positions_do_not_go_to_an_address_that_nobody_watches(own_plc: Runn
 def test_set_positions_by_address_notice_an_online_change(own_plc: RunningPlc) -> None:
     own_plc.do(lambda p: impoverish(p, TYPES, elements=False))
     with AdsDriver(config(own_plc.address)) as driver:
-        assert driver._attached is not None
         program = driver._attached.program
         assert program.by_address
         start = program.info.start

@@ -60,7 +60,6 @@ def number_of(frame: JointFrame) -> int:
 
 def of_one_answer(frame: JointFrame) -> bool:
     """Whether all values are those of one answer."""
-    assert frame.dq is not None
     positions, velocities = np.rint(frame.q / COUNT), np.rint(frame.dq / COUNT)
     number = number_of(frame)
     return [signature(number, k) for k in range(N)] == [

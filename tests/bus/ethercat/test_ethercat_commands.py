@@ -252,7 +252,6 @@ def other_master(*arguments: str) -> Iterator[subprocess.Popen[str]]:
         [sys.executable, "-c", _MASTER, *arguments], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
-            assert process.stdout is not None
             assert process.stdout.readline().strip() == "running"
             yield process
         finally:

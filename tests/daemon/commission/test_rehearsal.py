@@ -117,8 +117,6 @@ def test_4_every_check_of_a_right_arm_is_fine_or_says_that_it_cannot_tell(finish
 
 def test_5_friction_is_that_of_the_simulated_arm_and_not_of_its_description(finished: Path) -> None:
     truth, described = (load_robot(finished / name).model.dynamics for name in ("out/simulated.toml", "arm3.toml"))
-    assert truth is not None
-    assert described is not None
     for j, row in enumerate(result(finished, "04_friction.json")["joints"]):
         speed, friction, std = (np.array(row[key]) for key in ("speed", "friction", "friction_std"))
         wanted = truth.coulomb[j] + truth.viscous[j] * speed
@@ -132,8 +130,6 @@ def test_6_the_model_is_kept_by_the_daemon_and_is_not_drawn_to_the_description(f
     assert (found["job"], found["verdict"]) == (1, "ok")
     assert model.robot.sha256 == load_robot(finished / "arm3.toml").sha256
     truth, described = (load_robot(finished / name).model.dynamics for name in ("out/simulated.toml", "arm3.toml"))
-    assert truth is not None
-    assert described is not None
     rows = {row["name"]: row for row in model.document["parameters"]}
     for j in range(3):
         row = rows[f"fc{j + 1}"]

@@ -32,7 +32,6 @@ AFTER_S = 20.0
 def recording(path: Path) -> Path:
     """A recording of an arm that carries a payload from some time on."""
     model = load_robot("space6").model
-    assert model.inertial is not None
     t = np.arange(round((EVENT_S + AFTER_S) * RATE_HZ)) / RATE_HZ
     q, dq, ddq = (np.asarray(x) for x in plan_motion(model, MotionSettings(seed=11, candidates=2)).sample(t))
     rng = np.random.default_rng(11)

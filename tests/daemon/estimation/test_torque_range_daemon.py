@@ -68,5 +68,4 @@ def test_nothing_is_learned_from_a_clipped_torque(clipped: tuple[Site, int]) -> 
     assert event["data"] | {"joint": "carriage", "frames": 1} == event["data"]
     (path,) = (running.path / "kept").glob("*.mcap")
     valid = read_recording(path).valid
-    assert valid is not None
     assert np.count_nonzero(~valid) == count  # a batch job leaves them out too

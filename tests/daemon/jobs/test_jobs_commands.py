@@ -220,7 +220,6 @@ def test_events_are_followed(daemon: DaemonProcess, jobs: Jobs, recording: Path)
         [*command, "--control", daemon.endpoints["control"]],
         env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout is not None
     try:
         last = json.loads(process.stdout.readline())
         number = jobs.submit("identify", {"recording": recording}, arm="axis", due_s=3600.0).id

@@ -66,7 +66,6 @@ def daemon(path: Path) -> Iterator[DaemonProcess]:
 
 def listener(endpoint: str) -> subprocess.Popen[str]:
     process = subprocess.Popen([sys.executable, "-c", LISTENER, endpoint], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     assert process.stdout.readline() == "hears\n"
     return process
 

@@ -178,7 +178,6 @@ def test_a_narrow_screen_need_not_be_scrolled_sideways(browser: Browser, daemon:
             assert page.locator("td .good, td .warn, td .bad").evaluate_all(BEYOND) == [], route
         stop = view.open("arm/good").get_by_role("button", name="Abort")
         box = stop.bounding_box()
-        assert box is not None
         assert box["height"] >= 38.0  # a finger hits it
         assert box["y"] + box["height"] < 740.0  # without scrolling
     finally:

@@ -192,7 +192,6 @@ def test_an_interrupted_command_stops_the_arm(daemon: DaemonProcess, design: Pat
         command += ["--periods", "20", "--control", daemon.endpoints["control"]]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stderr is not None
             assert any("period 1" in line for line in iter(process.stderr.readline, ""))
             client.next_frames(150)
             process.send_signal(signal.SIGINT)

@@ -162,7 +162,6 @@ def test_the_example_subscribes(site: KeyedSite, tmp_path: Path, language: str) 
     assert used <= {"re", "sys", "pathlib", "zmq", "msgpack"}
     command = [*program, site.key(language, "read"), site.endpoints["estimates"], "axis"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
         process.kill()
         _, errors = process.communicate(timeout=30.0)

@@ -48,7 +48,6 @@ def arm_motion(robot: str, k: int, bend: float, inverted: Collection[int]) -> Gr
     """
     model = load_robot(robot).model
     inertial = model.inertial
-    assert inertial is not None
     rng = np.random.default_rng(k)
     masses = inertial * (1.0 + 0.15 * rng.uniform(-1.0, 1.0, (model.n, 1)))
     lower, upper = (np.array([getattr(joint, name) for joint in model.joints]) for name in ("lower", "upper"))

@@ -56,7 +56,6 @@ def fit_simulated(truth: RobotModel, seed: int, base: BaseParameters | None = No
 
 def perturbed(model: RobotModel, seed: int, size: float = 0.25) -> RobotModel:
     """The same arm with links that are off by about `size`, still real bodies, and unknown joint effects."""
-    assert model.inertial is not None
     rng = np.random.default_rng(seed)
     links = []
     for phi in model.inertial:

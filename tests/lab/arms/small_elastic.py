@@ -47,7 +47,6 @@ def arm(*, elastic: bool) -> RobotModel:
     with TemporaryDirectory() as folder:
         model = load_robot(write_robot(Path(folder))).model
     d, none = model.dynamics, np.zeros(JOINTS)
-    assert d is not None
     d = replace(d, stiffness=SOFTER * elastic * d.stiffness, link_viscous=none, link_coulomb=none)
     if not elastic:
         d = replace(d, stiffness_cubic=none, spring_damping=none)

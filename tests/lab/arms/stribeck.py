@@ -32,7 +32,6 @@ def stribeck_arm(vb: tuple[float, float, float] = (0.05, 0.04, 0.08), *, load: b
 def harmonic_arm() -> RobotModel:
     """The same with the law of a harmonic drive's input side."""
     model = stribeck_arm()
-    assert model.dynamics is not None
     dynamics = replace(
         model.dynamics, tanh_torque=np.array([3.0, 2.5, 2.0]), tanh_velocity=np.array([0.06, 0.08, 0.05]),
         decaying_viscous=np.array([6.0, 8.0, 5.0]), decay_velocity=np.array([0.3, 0.25, 0.4]),

@@ -15,7 +15,6 @@ def warm_arm(law: Friction, n: int = 3, seed: int = 0, *, coupled: bool = False)
     """A random arm with `law` and random values of its friction and of how it follows temperature."""
     arm = random_arm(n, 60 + seed, coupled=coupled)
     rng = np.random.default_rng([seed, 11])
-    assert arm.dynamics is not None
     coulomb = rng.uniform(2.0, 4.0, n)
     dynamics = replace(
         arm.dynamics, coulomb=coulomb, viscous=rng.uniform(2.0, 4.0, n), breakaway=coulomb * rng.uniform(1.5, 1.8, n),

@@ -37,7 +37,6 @@ class GuidingBench(Bench):
 
     @property
     def session(self) -> Session:
-        assert self.guiding.session is not None
         return self.guiding.session
 
     def turn(self) -> None:

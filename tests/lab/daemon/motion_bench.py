@@ -104,7 +104,6 @@ class Bench:
     @property
     def outcome(self) -> tuple[str, str]:
         run = self.controller.run
-        assert run is not None
         return run.outcome, run.reason
 
     def stops(self, words: str, *, commanded: bool = True) -> None:

@@ -52,7 +52,6 @@ class ToldProcess(Closing):
         assert self._line(120.0) == b"ready\n"  # the first start compiles
 
     def _line(self, timeout_s: float = 20.0) -> bytes:
-        assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             assert selector.select(timeout_s), "the drives do not answer"
@@ -60,14 +59,11 @@ class ToldProcess(Closing):
 
     def tell(self, name: str, *arguments: Any) -> Any:
         """Call a method and return its result."""
-        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")
         return json.loads(self._line())
 
     def close(self) -> None:
         """End the process."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.close()
         try:
             self._process.wait(10.0)

@@ -44,7 +44,6 @@ def exact(name: str = "arm9") -> GuidingModel:
 
 def with_payload(model: RobotModel, mass: float) -> RobotModel:
     """The arm with a point mass at its flange."""
-    assert model.inertial is not None
     body = model.inertial.copy()
     p = model.tip_translation
     x, y, z = p

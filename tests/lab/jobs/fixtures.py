@@ -42,7 +42,6 @@ def stribeck2_recording(made: Path, stribeck2: Path) -> Path:
 def loaded2_recording(made: Path, arm2: Path) -> Path:
     """The arm with a heavier last link."""
     model = load_robot(arm2).model
-    assert model.inertial is not None
     heavier = replace(model, inertial=model.inertial * np.array([[1.0], [1.6]]))
     return once(made / "loaded2.mcap", lambda path: simulate(path, heavier, seed=3, seconds=10.0))
 

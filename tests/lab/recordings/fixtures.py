@@ -53,7 +53,6 @@ def arm7_recording(work: Path) -> Path:
 
 def loaded(model: RobotModel, load: FloatArray = LOAD) -> RobotModel:
     """The arm with a payload on its flange."""
-    assert model.inertial is not None
     inertial = model.inertial.copy()
     inertial[-1] += transform_inertial(load, model.tip_rotation, model.tip_translation)
     return replace(model, inertial=inertial)

@@ -138,7 +138,6 @@ def test_the_command_counts_and_ends_when_told(number: signal.Signals) -> None:
         command += ["--estimates", estimates, "--arm", "demo", "--port", "0", "--json"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             try:
-                assert process.stderr is not None
                 line = process.stderr.readline()
                 assert line.startswith("thetad: Foxglove finds "), line
                 publisher.await_subscriber()

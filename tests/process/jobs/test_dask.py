@@ -215,7 +215,6 @@ def test_a_worker_that_is_killed_interrupts_its_run_alone(
     run = endless(cluster, dask, tmp_path / "first", arm2)
     (runner,) = cluster.runners()
     worker = runner.parent()
-    assert worker is not None
     worker.kill()
     end = ended(run)
     assert end.how == "interrupted"
@@ -246,7 +245,6 @@ def test_a_worker_that_is_lost_while_a_run_starts_ends_it(
     monkeypatch.setattr(Cluster, "begin", begin)
     run = dask.start("run", folder, LIMITS)
     assert ended(run).how == "interrupted"
-    assert run.task is not None
     until(run.task.done, "the end of the task")
     until(lambda: not cluster.runners(), "the end of the runner")
 

@@ -79,7 +79,6 @@ def test_the_run_dies_with_its_parent(tmp_path: Path, arm2: Path) -> None:
     )
     log = tmp_path / "stdout"
     with subprocess.Popen([sys.executable, "-c", program, str(log)], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
         runner = psutil.Process(int(parent.stdout.readline()))
         while "seed 1" not in log.read_text():
             assert runner.is_running()

@@ -55,7 +55,6 @@ def test_what_was_committed_survives_kills(path: Path) -> None:
     said: list[list[str]] = []
     for _ in range(KILLS):
         process = start("commit", path)
-        assert process.stdout is not None
         said += [line.split() for line in itertools.islice(process.stdout, rng.randrange(1, 25))]
         time.sleep(rng.uniform(0.0, 0.005))  # into one of the commits that follow
         process.kill()
@@ -70,7 +69,6 @@ def test_a_kill_while_the_file_is_made(tmp_path: Path, seed: int) -> None:
     """Wherever it stops, the next one goes on with a file that is whole."""
     rng = random.Random(seed)
     process = start("make", tmp_path)
-    assert process.stdout is not None
     process.stdout.readline()
     time.sleep(rng.uniform(0.0, 0.02))
     process.kill()
@@ -97,10 +95,8 @@ def test_two_processes_claim_each_job_once(path: Path) -> None:
     queue.submit(*(Submission("test", {}) for _ in range(100)))
     processes = [start("claim", path, owner) for owner in ("one", "other")]
     for process in processes:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in processes:  # both are there before either begins
-        assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
     said = [process.communicate(timeout=PATIENCE_S)[0].split() for process in processes]
@@ -216,11 +212,9 @@ def test_numbers_that_are_not_finite_do_not_spoil_lists(path: Path) -> None:
     queue = Queue(store)
     queue.submit(Submission("test", {"a": float("nan"), "text": "\ud800 \u0000 é"}))
     job = queue.claim("me", 60.0)
-    assert job is not None
     queue.finish(job.id, job.token, {"verdict": "ok", "summary": "", "metrics": {"z": float("inf")}})
     (job,) = queue.recent(kind="test")
     assert job.parameters == {"a": None, "text": "\ud800 \u0000 é"}
-    assert job.outcome is not None
     assert job.outcome["metrics"] == {"z": None}
     store.close()
 

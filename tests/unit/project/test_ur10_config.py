@@ -18,7 +18,6 @@ def test_links_are_bodies_that_balance_where_they_should() -> None:
     robot = load_robot("ur10")
     inertial = robot.model.inertial
     assert robot.warnings == ()
-    assert inertial is not None
     assert all(is_physical(phi) for phi in inertial)
     np.testing.assert_allclose(mass_com_inertia(inertial[1])[1], [-0.232, 0.0, 0.158], atol=1e-12)
     np.testing.assert_allclose(mass_com_inertia(inertial[2])[1], [-0.3323, 0.0, 0.068], atol=1e-12)

@@ -83,7 +83,6 @@ def test_lag_and_scale_of_a_velocity(lag_s: float, scale: float) -> None:
         pole = np.exp(-1.0 / (RATE * lag_s))
         dq = signal.lfilter([1.0 - pole], [1.0, -pole], true)
     found = velocity_relation(T, q, scale * dq + 1e-3 * rng.standard_normal(T.size))
-    assert found is not None
     assert found.scale == pytest.approx(scale, abs=0.02)
     assert found.lag_s == pytest.approx(lag_s, abs=1.5 / RATE)
 
@@ -120,7 +119,6 @@ def test_a_velocity_across_gaps_in_time() -> None:
     dq = np.gradient(q, 1.0 / RATE)
     t = T + 60.0 * (T > 13.0) + 60.0 * (T > 25.0)
     found = velocity_relation(t, q, dq)
-    assert found is not None
     assert found.scale == pytest.approx(1.0, abs=0.01)
     assert found.lag_s == pytest.approx(0.0, abs=0.5 / RATE)
 
@@ -133,7 +131,6 @@ def test_a_lag_in_bursts_of_samples(burst: str) -> None:
     kept = T % 1.0 < 0.5 if burst == "recorded" else T > 0.1
     t = T if burst == "recorded" else np.repeat(T[9::10], 10)[: T.size] + 1e-5 * (np.arange(T.size) % 10)
     found = velocity_relation(t[kept], q[kept], late[kept])
-    assert found is not None
     assert found.scale == pytest.approx(1.0, abs=0.02)
     assert found.lag_s == pytest.approx(0.02, abs=1.0 / RATE)
     assert found.lag_std_s < 0.005

@@ -77,7 +77,6 @@ def test_example_calls_library_blocks_by_their_inputs() -> None:
 
 def test_example_uses_inputs_and_outputs_of_the_function_block() -> None:
     given = re.search(r"^fbTheta\((.*?)\);", EXAMPLE, re.MULTILINE | re.DOTALL)
-    assert given is not None
     inputs, outputs = _section("VAR_INPUT"), _section("VAR_OUTPUT")
     assert set(re.findall(r"^    (\w+) :=", given[1], re.MULTILINE)) <= inputs
     assert set(re.findall(r"fbTheta\.(\w+)", EXAMPLE)) <= inputs | outputs

@@ -78,8 +78,6 @@ def test_priors_leave_the_base_where_joint_1_has_it() -> None:
     for name in ("theta1", "d1"):
         value = values[name].value
         assert abs(value) < 1e-6 * SIZE
-    assert plain.base is not None
-    assert believed.base is not None
     turned = [float(base.rotation_std[2] or np.nan) for base in (plain.base, believed.base)]
     shifted = [np.linalg.norm(np.array(base.translation_std, dtype=float)) for base in (plain.base, believed.base)]
     assert turned[1] > SIZE > 3.0 * turned[0]

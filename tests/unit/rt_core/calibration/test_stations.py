@@ -56,11 +56,9 @@ def test_stations_share_one_arm(orientation: bool) -> None:
     assert result.verdict == "ok"
     found = {p.name: p.value for p in result.parameters if p.name in ERRORS}
     assert found == pytest.approx(ERRORS, abs=1e-9)
-    assert result.base is not None
     frames = (result.base, *result.stations)
     assert len(frames) == 3
     for base, estimate in zip(BASES, frames, strict=True):
-        assert estimate.rotation is not None
         np.testing.assert_allclose(estimate.rotation, base[:3, :3], atol=1e-8)
         np.testing.assert_allclose(np.array(estimate.translation, dtype=float), base[:3, 3], atol=1e-8)
     other = postures(UR10, 9, np.random.default_rng(2))

@@ -65,7 +65,6 @@ def test_a_change_in_the_middle_is_named(what: str | None) -> None:
     if what is None:
         assert change is None
         return
-    assert change is not None
     assert (change.what, change.at) == (what, 71)  # the first fitted one
     assert change.size[0] == pytest.approx(1e-3 if what == "instrument" else 4e-3, rel=0.15)
 
@@ -84,7 +83,6 @@ def test_how_the_data_were_read_otherwise_is_named(wrong: str) -> None:
         geometry = type(PANDA)("dh", rows=PANDA.rows)
     result = calibrate(geometry, q, measured)
     assert wrong in result.doubts.unit
-    assert result.doubts.unit_left is not None
     assert result.doubts.unit_left <= 0.5
 
 

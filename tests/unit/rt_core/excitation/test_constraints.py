@@ -72,7 +72,6 @@ def test_limits_that_leave_nothing_or_do_not_fit() -> None:
 @pytest.mark.parametrize("name", ["space6_stribeck", "staubli_tx40"])
 def test_prior_torque_is_that_of_the_simulated_arm(name: str) -> None:
     model = load_robot(name).model
-    assert model.inertial is not None
     states = random_states(model, 50, seed=4)
     np.testing.assert_allclose(
         PriorTorque(model)(states), motor_torque(model, model.inertial, *states), rtol=1e-9, atol=1e-9
@@ -86,7 +85,6 @@ def test_margins_against_brute_force() -> None:
     held = constraints(model, workspace=box, f_avoid_hz=1.0, f0_hz=0.2, harmonics=4)
     series = some_series(3)
     q, dq, ddq = series_on(series.as_dict(), np.linspace(0.0, 5.0, 40_001))
-    assert model.inertial is not None
     tau = np.concatenate([motor_torque(model, model.inertial, *(s[k::8] for s in (q, dq, ddq))) for k in range(8)])
     tip = np.array([link_poses(model, row)[-1] @ np.append(model.tip_translation, 1.0) for row in q[::20]])[:, :3]
     found = by_place(held.margins(series))
@@ -114,7 +112,6 @@ def test_margins_against_brute_force() -> None:
 
 def peak_torque(model: RobotModel, series: FourierSeries) -> FloatArray:
     """Largest torque at 20 000 samples of a period, 2000 times denser where a joint turns round."""
-    assert model.inertial is not None
     plain = series.as_dict()
     t = np.linspace(0.0, series.period_s, 20_001)
     sign = np.signbit(series_on(plain, t)[1])
@@ -168,7 +165,6 @@ def test_excess_is_the_sum_of_the_relative_excesses() -> None:
 
 def test_excess_of_torque_and_tip() -> None:
     model = two()
-    assert model.inertial is not None
     states = random_states(model, 10, seed=3)
     free = constraints(replace(model, joints=tuple(replace(one, effort=np.inf) for one in model.joints)))
     tau = np.abs(motor_torque(model, model.inertial, *states)).max(axis=0)

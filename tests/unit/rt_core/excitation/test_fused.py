@@ -44,7 +44,6 @@ def coupled() -> RobotModel:
 def harmonic_drive() -> RobotModel:
     """Every friction term that has a slope of its own, smoothed."""
     model = two()
-    assert model.dynamics is not None
     some = np.array([0.7, 0.4])
     known = replace(
         model.dynamics, tanh_torque=some, tanh_velocity=np.full(2, 1.0), decaying_viscous=some, decay_velocity=some,

@@ -37,8 +37,6 @@ def without(values: FloatArray, row: int) -> FloatArray:
 
 def test_parts_of_the_torque_that_are_not_known() -> None:
     model = three()
-    assert model.inertial is not None
-    assert model.dynamics is not None
     assert torque_gaps(model) == ()
     assert "friction and rotor inertia" in torque_gaps(replace(model, dynamics=None))[0]
     (bare,) = torque_gaps(replace(model, inertial=without(model.inertial, 1)))

@@ -96,12 +96,10 @@ def check_alarm(rig: Rig, trace: Trace, wrong: RobotModel, allowed: float) -> No
     """The alarm names a joint and what the links lack there, to within `allowed` of its breakaway and of the error."""
     status = rig.controller.status
     assert "model not valid" in status.reason
-    assert status.joint is not None
     assert status.joint in status.reason
     row, joint = trace.states.index(GuidingState.ALARM), [j.name for j in robot().joints].index(status.joint)
     rows = range(max(0, row - 100), row)  # two time constants of the residual
     error = np.mean([model_error(rig.truth, wrong, trace.q[k], trace.dq[k], trace.ddq[k])[joint] for k in rows])
-    assert robot().dynamics is not None
     assert abs(status.value + error) < allowed * rig.model.coordinates[joint, C_BREAKAWAY] + 0.1 * abs(error)
     assert abs(status.value) > status.limit
     assert np.all(np.abs(trace.dq) < speed_limit(rig))

@@ -126,8 +126,6 @@ def test_gravity_is_found_to_a_degree(recordings: list[Motion], degrees: float) 
     believed = replace(arm(), gravity=tilted(true, np.radians([degrees, 0.0])))
     found = fit(recordings[0], believed)
     named = found.diagnosis.named
-    assert named is not None
-    assert named.gravity is not None
     cosine = named.gravity @ true / np.linalg.norm(named.gravity) / np.linalg.norm(true)
     assert np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0))) < 1.0
     assert "robot file decides" not in finding_text(named, believed)
@@ -146,7 +144,6 @@ def test_an_error_without_a_name_is_not_given_one(recordings: list[Motion]) -> N
 def test_what_the_model_has_no_parameters_for_widens_what_it_moves(recordings: list[Motion], kind: str) -> None:
     """Friction that falls with speed, and motors that wind up their gears: the same bias in every block of time."""
     model, made = arm(), recordings[0]
-    assert model.dynamics is not None
     if kind == "friction":
         falling = 0.6 * model.dynamics.coulomb * np.sign(made.dq) * np.exp(-((made.dq / 0.15) ** 2))
         changed = columns(made, tau=made.tau + falling)
@@ -178,8 +175,6 @@ def test_the_robot_file_decides_between_gravity_and_its_opposite(sign: float, li
     believed = replace(true, gravity=gravity, inertial=true.inertial if links else None)
     signals = prepare(slow * made.t, made.q, tau, settings)
     named = identify(believed, base_parameters(believed), signals, settings).diagnosis.named
-    assert named is not None
-    assert named.gravity is not None
     assert named.gravity[2] * (-1.0 if links else -sign) > 0.0
     assert "the robot file decides" in finding_text(named, believed)
 
@@ -256,8 +251,6 @@ def test_the_noise_of_the_torque_is_known_where_it_is_white(recordings: list[Mot
 def pendulum() -> RobotModel:
     joint = Joint("hinge", "revolute", np.eye(3), np.zeros(3), np.array([0.0, 1.0, 0.0]), lower=-2.5, upper=2.5)
     whole = arm()
-    assert whole.inertial is not None
-    assert whole.dynamics is not None
     first = {name: x[:1] for name, x in vars(whole.dynamics).items() if isinstance(x, np.ndarray)}
     dynamics = replace(whole.dynamics, **first)
     return replace(whole, joints=(joint,), inertial=whole.inertial[1:2], dynamics=dynamics)
@@ -277,7 +270,6 @@ def test_a_pendulum_is_ok_although_no_motion_tells_its_mounting() -> None:
 @pytest.mark.slow
 def test_gravity_with_friction_that_depends_on_load(recordings: list[Motion]) -> None:
     true = arm()
-    assert true.dynamics is not None
     loaded = replace(
         true,
         friction=replace(true.friction, load=True),
@@ -291,8 +283,6 @@ def test_gravity_with_friction_that_depends_on_load(recordings: list[Motion]) ->
     assert fit(made, loaded).diagnosis.named is None
     believed = replace(loaded, gravity=tilted(true.gravity, np.radians([30.0, 0.0])))
     named = fit(made, believed).diagnosis.named
-    assert named is not None
-    assert named.gravity is not None
     cosine = named.gravity @ true.gravity / np.linalg.norm(named.gravity) / np.linalg.norm(true.gravity)
     assert np.degrees(np.arccos(min(cosine, 1.0))) < 2.0
 

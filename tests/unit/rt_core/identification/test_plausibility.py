@@ -60,7 +60,6 @@ def test_a_torque_that_is_late_or_early_is_named(data, delay_ms):
     result = fit(data, tau=np.roll(data.tau, shift, axis=0))
     assert result.verdict in ("doubtful", "not_explained")
     named = result.diagnosis.named
-    assert named is not None
     assert (named.kind, named.joint) == ("torque_late", None)
     assert named.estimate[0] == pytest.approx(delay_ms * 1e-3, abs=2e-3)
     if result.verdict == "doubtful":

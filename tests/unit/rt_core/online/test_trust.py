@@ -137,7 +137,6 @@ def test_what_a_short_push_has_shaped_is_not_believed(size: float) -> None:
 def test_a_payload_is_learned_anew_within_15_s() -> None:
     model, data = moving()
     base = base_parameters(model)
-    assert model.inertial is not None
     inertial = model.inertial.copy()
     inertial[-1, 0] += 0.3 * inertial[-1, 0]  # a body at the last link's frame
     heavy = replace(model, inertial=inertial)

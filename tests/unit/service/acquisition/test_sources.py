@@ -130,7 +130,6 @@ def test_clipping_is_reported_every_ten_minutes() -> None:
 
 def test_a_source_of_currents_has_its_torque_by_them() -> None:
     model = load_robot("kuka_kr300_elastic").model
-    assert model.transmission is not None
     current = np.ones(6)
     torque = np.abs(model.transmission.joint_torque(model.transmission.torque_constant * current))
     watch = TorqueRange(tuple(torque), model)

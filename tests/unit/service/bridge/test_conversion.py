@@ -52,7 +52,6 @@ def test_frames_are_the_messages_of_recordings_and_their_exports(tmp_path: Path)
             recorded = list(make_reader(stream).iter_messages())
         assert len(recorded) == len(live[topic]) == len(frames)
         for k, (schema, channel, message) in enumerate(recorded):
-            assert schema is not None
             assert (channel.topic, schema.name) == (topic, streams[topic].name)
             described = json.loads(schema.data)
             described["properties"].get("t", {}).pop("description", None)  # on the source's clock, or since the start

@@ -78,14 +78,10 @@ def test_the_simulated_arm_differs_from_its_description_and_is_possible(name: st
     path = tmp_path / "truth.toml"
     path.write_text(toml_text(disturbed(robot, 3)), encoding="utf-8")
     truth, model = load_robot(path).model, robot.model
-    assert truth.inertial is not None
-    assert model.inertial is not None
     ratio = truth.inertial[:, 0] / model.inertial[:, 0]
     assert (np.abs(ratio - 1.0) <= 0.15).all()
     assert np.abs(ratio - 1.0).max() > 0.03
     np.testing.assert_allclose(truth.inertial, model.inertial * ratio[:, None], rtol=1e-9, atol=1e-12)
-    assert truth.dynamics is not None
-    assert model.dynamics is not None
     for field in ("coulomb", "armature"):
         share = getattr(truth.dynamics, field) / getattr(model.dynamics, field)
         assert (np.abs(share - 1.0) <= 0.25).all()
@@ -99,8 +95,6 @@ def test_a_payload_is_a_body_on_the_flange(name: str) -> None:
     """As a transformation to the flange and back shows: mass, centre, and no inertia about it."""
     robot = load_robot(name)
     empty, model = robot.model.inertial, robot_from_source(loaded(robot.source, Payload(2.0, (0.02, -0.03, 0.1)))).model
-    assert empty is not None
-    assert model.inertial is not None
     np.testing.assert_allclose(model.inertial[:-1], empty[:-1], atol=1e-12)
     R, p = model.tip_rotation, model.tip_translation
     mass, com, inertia = mass_com_inertia(transform_inertial(model.inertial[-1] - empty[-1], R.T, -R.T @ p))

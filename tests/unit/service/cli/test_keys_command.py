@@ -91,7 +91,6 @@ def test_a_client_gets_a_file_of_its_own(site: Path) -> None:
     assert key.server == server
     assert key.pair.secret not in done.out + done.err + "".join(file.read_text() for file in keys.iterdir())
     client = Registry(keys).find(key.pair.public)
-    assert client is not None
     assert (client.name, client.role) == ("anna", "operate")
     public = new_pair().public  # a client may have made its keys itself
     done = thetad("keys", "new", "ben", "--public", public, "--keys", keys, "--json")

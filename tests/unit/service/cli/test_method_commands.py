@@ -25,7 +25,6 @@ def test_constants_are_in_the_model_file_and_used_by_validation(stribeck_model: 
         else:
             assert c["value"] is None
     assert any(c["status"] == "determined" for c in rows)
-    assert model.dynamics is not None
     np.testing.assert_array_equal(model.dynamics.stribeck_velocity, [c["used"] for c in rows])
     checked = thetad("validate", stribeck_model, stribeck_recording, "--span", "0.7:1", "--json")
     assert checked.code == 0, checked

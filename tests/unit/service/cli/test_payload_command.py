@@ -117,7 +117,6 @@ def test_the_wrong_way_round(arm7_loaded_model: Path, arm7_recording: Path) -> N
 def test_friction_that_changed(arm7_physical: Path, work: Path) -> None:
     """A third more friction is no payload: it is said, and with the friction free the payload is right again."""
     model = loaded(load_robot("arm7").model)
-    assert model.dynamics is not None
     warmer = replace(model.dynamics, coulomb=1.3 * model.dynamics.coulomb, viscous=1.3 * model.dynamics.viscous)
     path = simulate(work / "arm7_friction.mcap", replace(model, dynamics=warmer), seed=13, seconds=16.0)
     found = thetad("payload", arm7_physical, path, "--json").json

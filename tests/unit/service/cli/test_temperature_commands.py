@@ -66,7 +66,6 @@ def test_outside_the_temperatures_seen_it_says_so(tmp_path: Path) -> None:
     warm = record(tmp_path / "warm.mcap", 15.0, 45.0, 3, 30.0)
     assert thetad("identify", warm, "--robot", ROBOT, "-o", out, "--json").code == 0
     fitted = load_model(out).temperatures
-    assert fitted is not None
     assert (fitted.lower > 10.0).all()
     assert (fitted.upper < 60.0).all()
     cold = record(tmp_path / "cold.mcap", -30.0, -20.0, 4, 10.0)
@@ -87,7 +86,6 @@ def test_a_recording_without_temperatures_is_refused(tmp_path: Path) -> None:
 def test_the_model_file_keeps_its_temperatures(model_path: Path, tmp_path: Path) -> None:
     model, path = load_model(model_path), tmp_path / "damaged.yaml"
     document, seen = dict(model.document), model.temperatures
-    assert seen is not None
     assert document["temperature"]["reference_c"] == 20.0
     assert document["temperature"]["lower"] == seen.lower.tolist()
     for change in ({}, {"temperature": None}, {"temperature": document["temperature"] | {"lower": [0.0]}}):

@@ -100,7 +100,6 @@ def test_a_missing_temperature_is_an_event(robot: RobotFile) -> None:
 def test_friction_of_the_controllers_model_is_that_of_the_temperature(robot: RobotFile) -> None:
     arm = Arm(robot)
     base, d = arm.estimator.base, robot.model.dynamics
-    assert d is not None
     with pytest.raises(ValueError, match="follows temperature"):
         GuidingModel.of(robot.model, base, arm.theta)
     for T in (-10.0, 20.0, 50.0):
@@ -135,7 +134,6 @@ class Guided(Arm):
 
     def ask(self, verb: str, **args: Any) -> dict[str, Any]:
         result = self.handlers[verb]({"arm": "one", **args})
-        assert result is not None
         return dict(result)
 
 
@@ -177,7 +175,6 @@ def test_a_model_of_the_request_holds_at_its_temperatures(robot: RobotFile) -> N
 def test_friction_that_is_left_is_that_of_the_present_temperature(robot: RobotFile) -> None:
     arm = Guided(robot)
     d = robot.model.dynamics
-    assert d is not None
     given = arm.given | {"temperatures": [[-40.0] * 6, [60.0] * 6]}
     for present in (-20.0, 0.0, 50.0):
         arm.pause()

@@ -30,8 +30,6 @@ def followed(recording: Recording, model: RobotModel) -> tuple[BreakawayTracking
 
 def take(tracking: BreakawayTracking, frame: JointFrame) -> None:
     """Let a frame reach the estimate and then the tracking, as in the estimator's process."""
-    assert frame.q is not None
-    assert frame.tau is not None
     tracking.estimator.step(frame.t_bus_ns, frame.seq, frame.q, frame.tau, None, frame.dq)
     tracking.push(FrameBlock.of([frame], (frame.q[None], frame.tau[None], None, None)))
 
@@ -40,7 +38,6 @@ def take(tracking: BreakawayTracking, frame: JointFrame) -> None:
 @pytest.mark.parametrize("environment", ["microgravity", "ground"])
 def test_intervals_hold_the_truth_of_a_simulated_arm(environment: str) -> None:
     model = robot(environment).model
-    assert model.dynamics is not None
     tracking, events, _ = followed(started(environment), model)
     said = tracking.report()["breakaway"]
     for j, (name, truth) in enumerate(zip(tracking.names, model.dynamics.breakaway, strict=True)):
@@ -60,7 +57,6 @@ def test_intervals_hold_the_truth_of_a_simulated_arm(environment: str) -> None:
 
 def test_a_change_is_reported_once_and_rolled_back_on_the_same_clock() -> None:
     model = robot("microgravity").model
-    assert model.dynamics is not None
     tracking, events, kept = followed(started("microgravity", changes=True), model)
     name, truth = tracking.names[CHANGED], FACTOR * model.dynamics.breakaway[CHANGED]
     assert [(kind, data["joint"]) for kind, _, data in events] == [("breakaway_changed", name)]

@@ -67,7 +67,6 @@ def test_what_is_missing_or_invalid_stays_so(state_dir: Path) -> None:
     found = open_recording(state_dir / FOLDER / "a.window")
     assert found.seq.tolist() == list(range(93, 103))
     assert np.isnan(found.channels["tau"][-3]).all()
-    assert found.valid is not None
     assert found.valid[-4:].tolist() == [[True, True], [False, False], [True, False], [True, True]]
 
 

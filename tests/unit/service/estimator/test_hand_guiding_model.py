@@ -57,7 +57,6 @@ class Source:
 
     def ask(self, verb: str, **args: Any) -> dict[str, Any]:
         result = self.handlers[verb]({"arm": "one", **args})
-        assert result is not None
         return dict(result)
 
 

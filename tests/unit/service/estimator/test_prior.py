@@ -39,9 +39,7 @@ def learned() -> OnlineEstimator:
 def test_friction_is_described_and_estimated_with_its_band(learned: OnlineEstimator) -> None:
     """Coulomb and viscous friction and the offset, by hand; the truth, which is the description, lies in the band."""
     said = prior_reply(learned, {"arm": "a"})
-    assert said is not None
     dynamics, base = learned.model.dynamics, learned.base
-    assert dynamics is not None
     np.testing.assert_allclose(said["parameters"], base.theta(standard_parameters(learned.model, base.standard)))
     report, covariance = learned.report(), learned.covariance
     checked = 0
@@ -73,7 +71,6 @@ def test_friction_is_described_and_estimated_with_its_band(learned: OnlineEstima
 def test_what_is_not_determined_has_no_curve_and_what_is_not_described_none_either() -> None:
     model = random_arm(3, 21)
     fresh = prior_reply(OnlineEstimator(model, SETTINGS, RATE), {"arm": "a"})
-    assert fresh is not None
     for j, curve in enumerate(fresh["friction"], 1):
         assert curve["estimated"] is curve["lower"] is curve["upper"] is None
         assert {f"fv{j}", f"fc{j}"} <= set(curve["undetermined"])
@@ -87,7 +84,6 @@ def described(model: RobotModel) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Values of the description by name, those that there are, and the friction curves."""
     estimator = OnlineEstimator(model, SETTINGS, RATE)
     said = prior_reply(estimator, {"arm": "a"})
-    assert said is not None
     values = zip(estimator.base.names, said["parameters"], strict=True)
     return {name: value for name, value in values if value is not None}, said["friction"]
 

@@ -60,7 +60,6 @@ def test_a_wrong_value_among_right_ones_is_left_out_online(wrong: float) -> None
     step(online, 200, 201, np.array([25.0, wrong, 25.0]))
     step(online, 201, 400, np.full(3, 25.0))
     assert online.refused_temperatures == 1
-    assert online.temperatures is not None
     assert online.temperatures.plain == [[25.0] * 3, [25.0] * 3]
     assert online.report().masked == 0
 
@@ -85,7 +84,6 @@ def test_of_an_invalid_joint_nothing_is_taken() -> None:
     online = started()
     step(online, 200, 210, np.array([25.0, 26.0, 25.0]), valid)
     found = online.temperature
-    assert found is not None
     assert found.tolist() == [25.0] * 3
     step(online, 210, 1301, np.full(3, 25.0), valid)
     assert online.lacks_temperature.tolist() == [False, True, False]

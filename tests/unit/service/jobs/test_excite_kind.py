@@ -60,7 +60,6 @@ def test_in_parts_as_in_one_piece(arm2: Path, tmp_path: Path) -> None:
     parameters = kind.read({"robot": str(arm2), **QUICK, "starts": 2, "seed": 5})
     assert kind.divided(parameters)
     fan_out = kind.fan_out
-    assert fan_out is not None
     split = fan_out.split(parameters)
     assert split == [{"seed": 5}, {"seed": 6}]
     whole, parted = workspace(tmp_path / "whole"), workspace(tmp_path / "parted")

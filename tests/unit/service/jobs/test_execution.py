@@ -42,7 +42,6 @@ def test_an_input_that_cannot_be_read_is_a_failed_attempt_of_its_job_alone(
     queue = storage.queue
     queue.submit(Submission("test", {}))
     held = queue.claim("me", 60.0)
-    assert held is not None
     (tmp_path / "model").write_bytes(b"a model")
     made: dict[str, dict[str, Any]] = {"model.yaml": {"sha256": storage.artifacts.put(tmp_path / "model"), "bytes": 7}}
     queue.finish(held.id, held.token, OUTCOME | {"results": made})

@@ -138,7 +138,6 @@ def test_a_backup_goes_on_beside_the_requests(desk: Desk, tmp_path: Path) -> Non
     with pytest.raises(ControlError, match="a backup is under way"):
         desk.ask("backup", directory=str(tmp_path / "other"))
     job = desk.ask("submit", kind="compare")
-    assert job is not None
     assert not desk.supervisor.poll(100)
     with state.open("wb") as stream:
         stream.write(b"estimate")

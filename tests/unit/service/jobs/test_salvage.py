@@ -356,7 +356,6 @@ def test_jobs_whose_parts_were_lost_end_and_can_be_retried(tmp_path: Path) -> No
     store = Store(path)
     queue = Queue(store)
     later = queue.claim("me", 60.0)
-    assert later is not None
     assert later.id == 8
     queue.hand_back(later.id, later.token, "for the others")
     assert {job.id: job.state for job in queue.recent()} == {1: "cancelled", 8: "queued"}

@@ -319,7 +319,6 @@ def test_an_online_estimate_keeps_the_constants_it_went_on_with(tmp_path: Path) 
 
     found = documents.load_model(written(document("estimated"), tmp_path))
     assert (found.document["verdict"], found.fit_error, found.origin) == ("ok", None, "axis")
-    assert found.robot.model.dynamics is not None
     np.testing.assert_array_equal(found.robot.model.dynamics.stribeck_velocity, np.full(6, 0.07))
     np.testing.assert_array_equal(found.base.layout.shape[:, 0], constants)
     weak = document("unestimated")

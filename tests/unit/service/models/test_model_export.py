@@ -121,7 +121,6 @@ def test_python_module(n: int, seed: int, prismatic: float, coupled: bool) -> No
 def test_modules_have_all_laws_of_friction(friction: Friction) -> None:
     model, rng = random_arm(3, 4), np.random.default_rng(1)
     names = {field for _, _, field in friction.terms} | {field for _, field, _ in friction.constants}
-    assert model.dynamics is not None
     dynamics = replace(model.dynamics, **{name: rng.uniform(0.5, 2.0, 3) for name in names})
     found = model_file(replace(model, friction=friction, dynamics=dynamics))
     states = random_states(found.robot.model)
@@ -175,11 +174,9 @@ def check_urdf(found: ModelFile, folder: Path, seed: int = 0) -> tuple[np.ndarra
     (folder / "arm.urdf").write_text(text)
     loaded = load_robot(folder / "arm.urdf").model
     assert [j.name for j in loaded.joints] == [j.name for j in model.joints]
-    assert loaded.inertial is not None
     close(inverse_dynamics(loaded.geometry, model.gravity, loaded.inertial, *states) + added, wanted)
 
     effects = joint_effects(model, found.base, phi)
-    assert loaded.dynamics is not None
     np.testing.assert_allclose(loaded.dynamics.viscous, np.maximum(effects.viscous, 0.0), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(loaded.dynamics.coulomb, np.maximum(effects.coulomb, 0.0), rtol=1e-12, atol=1e-12)
     negative = np.count_nonzero(effects.viscous < 0.0) + np.count_nonzero(effects.coulomb < 0.0)
@@ -197,7 +194,6 @@ def test_urdf(n: int, seed: int, prismatic: float, coupled: bool, tmp_path: Path
 @pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
 def test_mujoco_has_the_same_torque(n: int, seed: int, prismatic: float, coupled: bool) -> None:
     model = random_arm(n, seed, prismatic=prismatic, coupled=coupled)
-    assert model.dynamics is not None
     text, warnings = to_mjcf(model_file(model))
     assert warnings == []
     assert "not in this file: off1 = " in text
@@ -231,7 +227,6 @@ def test_possible_bodies_are_found_where_there_are_any(
     """The base parameters of an arm that exists, on top of a robot file that is off: all links are bodies again."""
     truth = random_arm(n, seed, prismatic=prismatic, coupled=coupled)
     exact = model_file(truth)
-    assert truth.inertial is not None
     rng = np.random.default_rng(seed)
     off = np.array([from_pseudo_inertia(T @ pseudo_inertia(link) @ T.T) for link, T in zip(
         truth.inertial, np.eye(4) + 0.1 * rng.normal(size=(n, 4, 4)), strict=True)])  # fmt: skip
@@ -248,7 +243,6 @@ def test_a_consistent_model_is_written_as_it_is(tmp_path: Path) -> None:
     model = random_arm(5, 6, prismatic=0.2)
     exact = model_file(model)
     truth = standard_parameters(model, exact.base.standard)
-    assert model.inertial is not None
     other = replace(exact, robot=replace(exact.robot, model=replace(model, inertial=2.0 * model.inertial)))
     found = replace(other, standard=truth)
     links, warnings = check_urdf(found, tmp_path)
@@ -273,7 +267,6 @@ def test_a_disturbed_model_is_named() -> None:
     of = re.fullmatch(
         r".*the nearest are written, (\S+) standard deviations away, whose torque is (\S+) % off.*", told[0]
     )
-    assert of is not None
     phi, distance = possible_parameters(wild)
     assert float(of[1]) == pytest.approx(distance, rel=0.1)
     states = random_states(model)
@@ -374,7 +367,6 @@ FINGER = (
 @pytest.mark.parametrize(("n", "seed", "prismatic"), [(2, 2, 1.0), (5, 3, 0.3)])
 def test_an_own_urdf_keeps_all_but_inertials_and_friction(n: int, seed: int, prismatic: float, tmp_path: Path) -> None:
     model = random_arm(n, seed, prismatic=prismatic)
-    assert model.inertial is not None
     found = model_file(model)
     own = urdf_from_model(model, np.ones(model.inertial.shape) * [1.0, 0, 0, 0, 1, 0, 1, 0, 0, 1])
     own = own.replace("<axis", "<!-- a > b -->\n  <axis").replace("</robot>", f"<material name='grün'/>{TOOL}</robot>")
@@ -383,7 +375,6 @@ def test_an_own_urdf_keeps_all_but_inertials_and_friction(n: int, seed: int, pri
     assert warnings == []
     chain, (links, effects) = chain_from_urdf(text, tip_link="tip_link"), found_links(found)
     np.testing.assert_allclose(chain.inertial, links, rtol=1e-9, atol=1e-12)
-    assert chain.dynamics is not None
     np.testing.assert_allclose([chain.dynamics.viscous, chain.dynamics.coulomb], [effects.viscous, effects.coulomb])
     states = random_states(model)
     close(urdf_torque(text, model, states) + beside_links(found, states), expected(found, states))

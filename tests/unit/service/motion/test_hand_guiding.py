@@ -163,7 +163,6 @@ def aborted() -> GuidingBench:
 
 def reported(bench: GuidingBench) -> dict[str, Any]:
     report = bench.guiding.report()
-    assert report is not None
     return report
 
 
@@ -178,7 +177,6 @@ def test_an_arm_that_is_pushed_out_of_its_hold_is_switched_off_for_it() -> None:
         bench.turn()
 
     def pushed(frame: JointFrame) -> None:
-        assert frame.q is not None
         frame.q = frame.q + np.where(np.arange(MODEL.n) == 2, 0.25, 0.0)
 
     spoil(bench, pushed)
@@ -195,7 +193,6 @@ def test_the_drives_hold_until_the_arm_rests_but_not_for_ever(swings: int, held:
     def swinging(frame: JointFrame) -> None:
         if bench.driver.mode == "csp" and count[0] < swings:
             count[0] += 1
-            assert frame.q is not None
             frame.q = frame.q + 0.05 * np.sin(2.0 * np.pi * 2.0 * PERIOD_S * count[0])
 
     spoil(bench, swinging)
@@ -315,14 +312,11 @@ def test_no_limit_is_above_what_runs_of_the_arm_keep() -> None:
     )
     bench.prepare()
     settings = bench.session.settings
-    assert settings.speed_limit is not None
-    assert settings.torque_limit is not None
     np.testing.assert_allclose(settings.speed_limit, 0.1 * VELOCITY)
     np.testing.assert_allclose(settings.torque_limit, 0.5 * EFFORT)
     asked = GuidingBench(guiding={"speed_limit": tuple(0.2 * VELOCITY)})
     asked.prepare(speed_share=0.02)
     slower = asked.session.settings.speed_limit
-    assert slower is not None
     np.testing.assert_allclose(slower, 0.02 * VELOCITY)
     limits, state = bench.controller.limits, bench.controller.state
     for name, value in (("speed_limit", 2.0 * VELOCITY), ("torque_limit", 2.0 * EFFORT)):

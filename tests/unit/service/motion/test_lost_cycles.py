@@ -105,7 +105,6 @@ class Rig:
 
     @property
     def current(self) -> Run:
-        assert self.controller.run is not None
         return self.controller.run
 
     def turn(self, late: int = 0) -> None:

@@ -124,7 +124,6 @@ def test_a_permit_that_expires_stops_the_run(bench: Bench) -> None:
     bench.start(periods=4)
     bench.until("running")
     permit = bench.controller.state.permit
-    assert permit is not None
     late = permit.expires_s - bench.now - 0.5  # frames come slower than they should
     for _ in range(3000):
         frame = bench.driver.read(0.0)
@@ -170,11 +169,9 @@ def test_a_joint_that_is_held_while_it_stops_is_not_pushed_on() -> None:
     bench.turn()
     assert bench.phase == "stopping"
     at, read = bench.frames[-1].q, bench.driver.read
-    assert at is not None
 
     def held(timeout_s: float) -> JointFrame:
         frame = read(timeout_s)
-        assert frame.q is not None
         frame.q = np.where(np.arange(N) == joint, at, frame.q)
         return frame
 
@@ -191,7 +188,6 @@ def test_a_joint_that_is_held_while_it_stops_is_not_pushed_on() -> None:
 def test_a_set_position_that_is_no_number_is_never_sent(bench: Bench) -> None:
     bench.run()
     run = bench.controller.run
-    assert run is not None
     run.path[run.start + 700, 2] = np.nan
     bench.until("disarmed")
     assert bench.reason == "joint joint_3: nan is no value"

@@ -80,7 +80,6 @@ def test_begins_again_from_where_the_drives_hold(off: float) -> None:
     motion.restart()
     held = motion.motion.centre + 0.2
     first = motion.step(JointFrame(0, 0, 0, q=held - off, setpoint=held if off else None), enabled=True)
-    assert first is not None
     np.testing.assert_allclose(first, held, atol=1e-6)
     assert motion.state == "approach"
 

@@ -31,7 +31,6 @@ def check(model: RobotModel) -> RunCheck:
 def coupled(effort: float = 1e4) -> RobotModel:
     """Four turning joints, the last motor turning two of them, with friction by load."""
     model = random_arm(4, 3, prismatic=0.0, coupled=True)
-    assert model.dynamics is not None
     return replace(
         model,
         joints=tuple(replace(joint, effort=effort) for joint in model.joints),
@@ -57,7 +56,6 @@ def test_a_coupled_arm_with_friction_by_load_is_judged() -> None:
     rigid = 0.0
     model = coupled()
     oracle, q = twin(model), fast(model).table
-    assert q is not None
     for row in q:
         rigid = max(rigid, float(np.abs(pin.rnea(oracle, oracle.createData(), row, 0.0 * row, 0.0 * row)).max()))
     with pytest.raises(SafetyError, match="torque"):
@@ -84,7 +82,6 @@ def test_what_can_be_checked_is_checked_within_the_time_of_an_answer(pace: float
 
 def test_unchecked_properties_are_listed_completely() -> None:
     model = coupled()
-    assert model.dynamics is not None
     coupling = "limits of the motors of joint_4, which are coupled"
     assert [text.split(":")[0] for text in check(model).unchecked] == ["collisions", coupling]
     joints = (replace(model.joints[0], effort=np.inf), *model.joints[1:])

@@ -76,8 +76,6 @@ def test_the_true_arm_as_a_robot_file(folder: Path, name: str) -> None:
     nominal, model = load_robot(name).model, load_robot(true).model
     np.testing.assert_allclose(at_tip(model, q), seen, atol=1e-9)
     assert np.linalg.norm(at_tip(nominal, q) - seen, axis=1).mean() > 1e-3
-    assert nominal.inertial is not None
-    assert model.inertial is not None
     np.testing.assert_allclose(model.inertial, nominal.inertial, atol=1e-9)
     assert model.friction == nominal.friction
     for one, other in zip(model.joints, nominal.joints, strict=True):
@@ -105,8 +103,6 @@ def test_a_simulated_arm_that_differs_from_its_description(folder: Path) -> None
     missed = {}
     for name in ("space6", str(true)):
         model = load_robot(name).model
-        assert model.inertial is not None
-        assert model.dynamics is not None
         rigid = inverse_dynamics(model.geometry, model.gravity, model.inertial, data.q, data.dq, data.ddq)
         whole = rigid + model.dynamics.armature * data.ddq + data.friction + model.dynamics.offset
         missed[name] = float(np.abs(whole - data.tau).max())

@@ -79,7 +79,6 @@ def test_garbage_and_a_revoked_key_are_answered(desk: Desk) -> None:
             assert reply.id == id
             if id == 41:
                 Registry(desk.keys).revoke("anna")
-        assert reply.error is not None
         assert reply.error.type == "denied"
     assert desk.socket.garbage == 4
 

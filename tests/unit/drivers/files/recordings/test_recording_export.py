@@ -76,7 +76,6 @@ def test_foxglove_reads_joint_states(recording: Recording, tmp_path: Path) -> No
         found = list(make_reader(stream).iter_messages())
     assert len(found) == SAMPLES
     for k, (schema, channel, message) in enumerate(found):
-        assert schema is not None
         assert (schema.name, schema.encoding) == ("foxglove.JointStates", "jsonschema")
         assert (channel.topic, channel.message_encoding) == ("arm/joint_states", "json")
         state = json.loads(message.data, parse_constant=pytest.fail)

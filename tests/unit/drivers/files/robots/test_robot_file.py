@@ -89,14 +89,12 @@ def test_kr300_equals_the_published_table(data_dir: Path) -> None:
             [[ct, -st_ * ca, st_ * sa, a * ct], [st_, ct * ca, -ct * sa, a * st_], [0, sa, ca, d], [0, 0, 0, 1]]
         )
     np.testing.assert_allclose(poses(model, q)[-1], T[:3, 3], atol=1e-12)
-    assert model.transmission is not None
     np.testing.assert_array_equal(np.diag(model.transmission.matrix), published["gear_ratio"])
     np.testing.assert_array_equal(model.gravity, [0, 0, 9.81])
 
 
 def test_no_payload_is_bounded_by_placeholder_masses() -> None:
     model = load_robot("staubli_tx40").model
-    assert model.inertial is not None
     assert model.payload_bound == pytest.approx(23.01)
     assert replace(model, payload=2.0).payload_bound == 2.0
     for masses in (np.ones(6), np.array([3.0, 2.0, 1.0, 0.0, 1.0, 1.0])):
@@ -105,7 +103,6 @@ def test_no_payload_is_bounded_by_placeholder_masses() -> None:
 
 def test_tx40_wrist_is_coupled_and_its_zero_shifted() -> None:
     transmission = load_robot("staubli_tx40").model.transmission
-    assert transmission is not None
     q = transmission.joint_position(np.zeros(6))
     np.testing.assert_allclose(q, [0, -math.pi / 2, math.pi / 2, 0, 0, 0], atol=1e-14)
     np.testing.assert_allclose(transmission.joint_torque(np.array([0, 0, 0, 0, 0, 1.0])), [0, 0, 0, 0, 32, 32])
@@ -141,8 +138,6 @@ def test_one_arm_written_as_mdh_dh_and_urdf(tmp_path: Path) -> None:
     assert mdh.model.joints[1].upper == math.radians(45)
     np.testing.assert_allclose(mdh.model.tip_rotation, dh.model.tip_rotation, atol=1e-15)
     # Frame 2 of both is carried by the same link; the standard one 0.5 m further out, so com.x differs by 0.5.
-    assert mdh.model.inertial is not None
-    assert dh.model.inertial is not None
     np.testing.assert_allclose(dh.model.inertial[1], mdh.model.inertial[1], atol=1e-15)
     # Frame 1: the internal frame of a standard row is at its near end, 0.4 m below the modified one.
     m1, c1, i1 = mass_com_inertia(mdh.model.inertial[0])
@@ -150,7 +145,6 @@ def test_one_arm_written_as_mdh_dh_and_urdf(tmp_path: Path) -> None:
     assert m1 == m2
     np.testing.assert_allclose(c2, c1 + np.array([0, 0, 0.4]), atol=1e-15)
     np.testing.assert_allclose(i2, i1, atol=1e-15)
-    assert urdf.model.inertial is not None
     np.testing.assert_allclose(urdf.model.inertial, mdh.model.inertial, atol=1e-14)
     assert_same(bare, robot_from_source(bare.source))
 
@@ -161,9 +155,7 @@ def test_urdf_overrides_by_name(tmp_path: Path) -> None:
     robot = load(tmp_path, text + "upper = 0.5\narmature = 2.0\nmass = 3.0\ncom = [0.1, 0, 0]\n")
     (joint,) = robot.model.joints
     assert (joint.lower, joint.upper, joint.velocity, joint.effort) == (-1.0, 0.5, 2.0, 3.0)
-    assert robot.model.dynamics is not None
     np.testing.assert_array_equal(robot.model.dynamics.armature, [2.0])
-    assert robot.model.inertial is not None
     np.testing.assert_allclose(robot.model.inertial[0], [3, 0.3, 0, 0, 0, 0, 0.03, 0, 0, 0.03], atol=1e-15)
     with pytest.raises(RobotError, match=r'joint "k": the URDF\'s chain has no such joint; it has j'):
         load(tmp_path, text.replace('"j"', '"k"'))
@@ -180,7 +172,6 @@ def test_inertia_about_com_origin_and_by_first_moment(tmp_path: Path) -> None:
     ]
     for text in variants:
         inertial = load(tmp_path, HEAD + ELBOW + text).model.inertial
-        assert inertial is not None
         np.testing.assert_allclose(inertial[0], [2, 1, 0, 0, 0.1, 0, 0.7, 0, 0, 0.8], atol=1e-15)
 
 
