@@ -42,6 +42,11 @@ class Outcome:
         assert isinstance(found, dict)
         return found
 
+    def ok(self) -> "Outcome":
+        """Assert that the command succeeded."""
+        assert self.code == 0, self
+        return self
+
     def refused(self, *words: str, code: int = 2) -> str:
         """Assert that bad input was refused in one line with all `words`; returns that line."""
         assert self.code == code, self

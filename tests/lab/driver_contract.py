@@ -170,8 +170,7 @@ class DriverContract:
             with pytest.raises(DriverTimeoutError):
                 driver.read(timeout_s=0.02)
             assert time.monotonic() - started < 0.15
-            second = driver.read(5.0)
-            assert second.seq == first.seq + 1
+            assert driver.read(5.0).seq == first.seq + 1
 
     def test_leaves_nothing_open(self, driver: Driver) -> None:
         process = psutil.Process()

@@ -46,12 +46,10 @@ def thetad(capfd: pytest.CaptureFixture[str]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
-    path = tmp_path_factory.mktemp("commands")
-    arm = replayed(make_recording(path / "rec.mcap", seconds=10.0), loop=True, recorder={"enabled": False})
-    daemon = start(config(path, arm), path)
-    yield daemon
-    daemon.stop()
+def running(folder: Path) -> Iterator[DaemonProcess]:
+    arm = replayed(make_recording(folder / "rec.mcap", seconds=10.0), loop=True, recorder={"enabled": False})
+    with start(config(folder, arm), folder) as daemon:
+        yield daemon
 
 
 @pytest.mark.parametrize(
@@ -277,9 +275,7 @@ def test_replay_ends_with_an_estimate_and_a_model_file(thetad: Any, tmp_path: Pa
     assert (frames["sent"], frames["received"], frames["lost"]) == (12_000, 12_000, 0)
     found = {row["name"]: row["value"] for row in done.json["parameters"]}
     assert found == pytest.approx({"fv1": 2.0, "fc1": 1.0, "off1": 0.5, "m1": 3.0}, rel=0.1)
-    check = thetad("validate", model, path, "--json")
-    assert check.code == 0
-    assert check.json["relative_error"] < 0.05
+    assert thetad("validate", model, path, "--json").ok().json["relative_error"] < 0.05
 
 
 @pytest.mark.slow

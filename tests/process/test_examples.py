@@ -29,9 +29,8 @@ NODE_PATTERN = r" *[\d.]+ s  frames \d+  lost 0  theta [-\de.,+]+"
 
 
 @pytest.fixture(scope="module")
-def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def endpoints(folder: Path) -> Iterator[dict[str, str]]:
     """Endpoints of a running daemon whose arm is called "demo"."""
-    folder = tmp_path_factory.mktemp("examples")
     ports = dict.fromkeys(("frames_port", "estimates_port", "control_port"), 0) | {"http": False}
     arm = {"name": "demo", "robot": "space6", "driver": {"kind": "sim"}, "state": {"resume": False}}
     table = {

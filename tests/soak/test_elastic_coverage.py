@@ -6,16 +6,9 @@ import numpy as np
 import pytest
 
 from rt_core.elastic.identify import CERTAIN_SHARE, identify_elastic_joint
-from tests.lab.arms.harmonic_drive import TRUTH, Recorded, record
+from tests.lab.arms.harmonic_drive import TRUTH, record
 
 ECCENTRIC_SEEDS = 12
-
-
-def eccentric(seed: int, amplitude: float, k2: float) -> Recorded:
-    """A link encoder that runs out of true by `amplitude` [rad], 40 times a turn."""
-    r = record(seed, k2=k2, speeds=(0.1, 0.2, 0.3), hold=2.0)  # so far that the error averages out
-    phase = np.random.default_rng(1000 + seed).uniform(0.0, 2.0 * np.pi)
-    return replace(r, theta_out=r.theta_out + amplitude * np.sin(40.0 * r.theta_out + phase))
 
 
 @pytest.mark.parametrize(("amplitude", "cubic"), [(1.0e-4, False), (1.6e-4, False), (1.0e-4, True)])
@@ -24,7 +17,10 @@ def test_intervals_with_an_encoder_out_of_true(amplitude: float, cubic: bool) ->
     stated: dict[str, list[bool]] = {name: [] for name in truth}
     direct, widths = [], []
     for seed in range(ECCENTRIC_SEEDS):
-        rows = eccentric(seed, amplitude, TRUTH["k2"] if cubic else 0.0).rows()
+        # so far that the error averages out, which is 40 times a turn
+        r = record(seed, k2=TRUTH["k2"] if cubic else 0.0, speeds=(0.1, 0.2, 0.3), hold=2.0)
+        phase = np.random.default_rng(1000 + seed).uniform(0.0, 2.0 * np.pi)
+        rows = replace(r, theta_out=r.theta_out + amplitude * np.sin(40.0 * r.theta_out + phase)).rows()
         found = identify_elastic_joint([rows], cubic=cubic, lag_s=0.0).answer
         for name, true in truth.items():
             p = found[name]

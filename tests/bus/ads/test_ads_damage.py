@@ -95,8 +95,7 @@ def test_no_value_of_a_damaged_packet_is_a_measurement(witness: Witness, kind: s
         frames += read_until(driver, lambda: driver.report()["state"] == "running")
         after = more(driver, 200)
         report = driver.report()
-    counters = [witness.counter(frame) for frame in (*frames, *after)]
-    assert np.all(np.diff(counters) > 0)
+    assert np.all(np.diff([witness.counter(frame) for frame in (*frames, *after)]) > 0)
     assert np.all(seqs([*frames, *after]) > 0)
     assert report["state"] == "running"
     assert not [text for text in said if "\n" in text]

@@ -112,8 +112,7 @@ def test_motion_is_played_cycle_by_cycle_with_a_constant_lead(own_plc: RunningPl
 
 def test_axes_hold_where_the_last_command_led(own_plc: RunningPlc) -> None:
     with AdsDriver(config(own_plc.address, lead_ms=350.0)) as driver:
-        frame = enabled(driver)
-        start = frame.setpoint
+        start = enabled(driver).setpoint
         for k in range(300):
             driver.command(start + sine(k, 6))
             driver.read(5.0)

@@ -48,19 +48,17 @@ def plc() -> Iterator[RunningPlc]:
 
 
 @pytest.fixture(scope="module")
-def client(plc: RunningPlc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    path = tmp_path_factory.mktemp("runs")
+def client(plc: RunningPlc, folder: Path) -> Iterator[Client]:
     # PLC and client share an interpreter here: what is sent arrives later than at a PLC of its own.
     driver = {"kind": "ads", "net_id": NET_ID, "host": plc.address, "axis": axis_tables(), "lead_ms": 190.0}
     table = {"name": ARM, "robot": "space6", "driver": driver, "state": {"resume": False}, "safety": SAFETY}
-    with start(config(path, table), path) as daemon, Client(daemon.endpoints, ARM) as one:
+    with start(config(folder, table), folder) as daemon, Client(daemon.endpoints, ARM) as one:
         yield one
 
 
 def begin(client: Client, periods: int = 20) -> Trajectory:
     """Arm and run, about where the arm stands."""
-    q = client.next_frames(1)[0].q
-    what = trajectory(q)
+    what = trajectory(client.next_frames(1)[0].q)
     client.arm()
     client.frames()
     client.run(what, periods)
@@ -70,8 +68,7 @@ def begin(client: Client, periods: int = 20) -> Trajectory:
 def stays(client: Client, plc: RunningPlc) -> None:
     """The axes are off, stand, and nothing moves them before they are armed again."""
     frames = client.next_frames(1500)
-    words = np.array([frame.status_word for frame in frames[1000:]])
-    assert not (words == ON).any()
+    assert not (np.array([frame.status_word for frame in frames[1000:]]) == ON).any()
     assert np.ptp([frame.q for frame in frames[1000:]], axis=0).max() < 1e-4
     assert not plc.do(lambda p: p.machine.power)
     with pytest.raises(ControlError, match="arm it first"):

@@ -91,8 +91,7 @@ def test_callbacks_outlive_their_notifications(own_plc: RunningPlc) -> None:
         link.open()
         for _ in range(3):
             link.notify(*number(link, "MAIN.nCycles"), queue, 1.0)
-        first = queue.get(timeout=5.0)
-        assert len(first[1]) == 4
+        assert len(queue.get(timeout=5.0)[1]) == 4
         kept = [ctypes.addressof(callback) for callback in pyads.pyads_ex.callback_store.values()]
         link.close()
         gc.collect()
@@ -171,5 +170,4 @@ def test_set_positions_by_address_notice_an_online_change(own_plc: RunningPlc) -
         before = own_plc.do(lambda p: int(p.services.memory.array("GVL_Theta.stCommand")["nHeartbeat"]))
         with pytest.raises(AdsError, match="an online change"):
             program.write(start, before + 1, False, setpoints)
-        after = own_plc.do(lambda p: int(p.services.memory.array("GVL_Theta.stCommand")["nHeartbeat"]))
-        assert after == before
+        assert own_plc.do(lambda p: int(p.services.memory.array("GVL_Theta.stCommand")["nHeartbeat"])) == before

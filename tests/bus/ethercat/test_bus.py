@@ -330,8 +330,7 @@ def test_emergencies_of_every_slave_arrive_by_polling(bus: Bus, drives: SegmentP
     for _ in range(3):
         for position in range(2):
             bus.poll_mailbox(position)
-    found = {(message.position, message.code) for message in bus.emergencies}
-    assert found == {(0, 0x8611), (1, 0x8612)}
+    assert {(message.position, message.code) for message in bus.emergencies} == {(0, 0x8611), (1, 0x8612)}
 
 
 def test_others_may_run_while_it_waits(bus: Bus, drives: SegmentProcess) -> None:

@@ -83,10 +83,6 @@ def read_damaged(driver: PatientDriver, drives: SegmentProcess, kind: str, seed:
     return seen, damaged
 
 
-def operational(report: dict[str, Any]) -> bool:
-    return report["state"] == "operational" and all(drive["al_state"] == "OP" for drive in report["drives"])
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_value_of_a_damaged_frame_is_a_measurement(driver: PatientDriver, drives: SegmentProcess, kind: str) -> None:
     seen, damaged = read_damaged(driver, drives, kind, 1)
@@ -101,7 +97,7 @@ def test_no_value_of_a_damaged_frame_is_a_measurement(driver: PatientDriver, dri
     assert kind == "storm" or np.all(np.diff(numbers) > 0)
     assert np.all(np.diff([frame.seq for frame in seen]) > 0)
     assert np.all(np.diff([frame.t_bus_ns for frame in seen]) > 0)
-    until(driver, operational)
+    until(driver, lambda r: r["state"] == "operational" and all(drive["al_state"] == "OP" for drive in r["drives"]))
     after = run(driver, 100)
     assert sum(all(valid(frame)) and of_one_answer(frame) for frame in after) > 50, driver.report()
     accounted(driver, after[-1])

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,17 +88,16 @@ class Rig:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    path = tmp_path_factory.mktemp("faults")
-    settings = config(path, arm(path), runtime_dir=str(path / "r"))
-    with network(), Drives(write_segment(path)) as drives:
-        daemon = start(settings, path)
+def running(folder: Path) -> Iterator[Rig]:
+    settings = config(folder, arm(folder), runtime_dir=str(folder / "r"))
+    with network(), Drives(write_segment(folder)) as drives:
+        daemon = start(settings, folder)
         try:
             with (
-                Watcher(daemon.endpoints["frames"], path / "r") as watch,
+                Watcher(daemon.endpoints["frames"], folder / "r") as watch,
                 Control(daemon.endpoints["control"]) as control,
             ):
-                yield Rig(drives, watch, control, lambda: (daemon.stop(), start(settings, path))[1])
+                yield Rig(drives, watch, control, lambda: (daemon.stop(), start(settings, folder))[1])
         finally:
             daemon.stop()
             drives.safe()
@@ -112,8 +112,7 @@ def rig(running: Rig) -> Iterator[Rig]:
     rig.began, rig.said = len(watch.frames), len(watch.statuses)
     yield rig
     rig.settle()
-    seqs = np.array([frame.seq for frame in rig.frames])
-    assert np.all(np.diff(seqs) > 0)
+    assert np.all(np.diff(np.array([frame.seq for frame in rig.frames])) > 0)
     assert np.all(np.diff([frame.t_bus_ns for frame in rig.frames]) > 0)
     body = watch.statuses[-1]
     source = body["source"]

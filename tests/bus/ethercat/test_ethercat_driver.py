@@ -97,8 +97,7 @@ def test_moves_in_csp_and_stops_on_close(drives: SegmentProcess) -> None:
         base = first.setpoint.copy()
         goal = base
         for _ in range(1500):
-            frame = driver.read()
-            phase = (frame.seq - first.seq) * 1e-3
+            phase = (driver.read().seq - first.seq) * 1e-3
             goal = base + 0.2 * (1.0 - math.cos(2.0 * phase))
             driver.command(goal)
         end = frames(driver, 100)[-1]

@@ -14,13 +14,9 @@ from tests.lab.ethercat.network import SegmentProcess, Segments
 from tests.lab.ethercat.patient_driver import PatientDriver
 
 
-def profile(name: str) -> dict[str, Any]:
-    path = ROOT / "sim_backend" / "ethercat" / "devices" / f"{name}.toml"
-    return tomllib.loads(path.read_text())
-
-
 def identity(name: str) -> dict[str, Any]:
-    found = profile(name)["identity"]
+    path = ROOT / "sim_backend" / "ethercat" / "devices" / f"{name}.toml"
+    found = tomllib.loads(path.read_text())["identity"]
     return {key: found[key] for key in ("vendor_id", "product_code", "revision")}
 
 

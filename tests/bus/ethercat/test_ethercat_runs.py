@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,13 +51,12 @@ class Rig:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    path = tmp_path_factory.mktemp("runs")
-    table = rig.arm(path, enable=False, cycle_hz=CYCLE_HZ, bridge_cycles=BRIDGE, watchdog_ms=500.0)
+def running(folder: Path) -> Iterator[Rig]:
+    table = rig.arm(folder, enable=False, cycle_hz=CYCLE_HZ, bridge_cycles=BRIDGE, watchdog_ms=500.0)
     del table["motion"]
-    settings = config(path, table | {"safety": SAFETY})
-    with rig.network(), rig.Drives(rig.write_segment(path, bridge_cycles=BRIDGE)) as drives:
-        daemon = start(settings, path)
+    settings = config(folder, table | {"safety": SAFETY})
+    with rig.network(), rig.Drives(rig.write_segment(folder, bridge_cycles=BRIDGE)) as drives:
+        daemon = start(settings, folder)
         try:
             with Client(daemon.endpoints, rig.ARM) as client:
                 yield Rig(drives, client)

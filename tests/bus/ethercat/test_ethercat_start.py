@@ -22,11 +22,6 @@ WATCHDOGS_MS = itertools.count(50)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("start")
-
-
-@pytest.fixture(scope="module")
 def bench(folder: Path) -> Iterator[Drives]:
     with network(), Drives(write_segment(folder)) as drives:
         yield drives

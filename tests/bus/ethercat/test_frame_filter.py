@@ -16,7 +16,6 @@ from tests.lab.ethercat.spoiling import KINDS, Spoiler
 
 FRAMES = int(os.environ.get("THETAD_FUZZ", "10000"))
 IMAGE = 72
-SO_MEMINFO = 55
 MAX_INSTRUCTIONS = 4096  # of a filter: BPF_MAXINSNS of the kernel
 
 

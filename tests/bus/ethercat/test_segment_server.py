@@ -138,8 +138,7 @@ def test_what_cannot_be_served_is_said_in_one_sentence(prepare: str, call: str, 
 
 
 def test_a_cable_that_comes_back_is_served_again() -> None:
-    answer = in_namespace("-c", CABLE + SERVE + RETURN)
-    assert answer == "link down, nothing answered\nanswered again"
+    assert in_namespace("-c", CABLE + SERVE + RETURN) == "link down, nothing answered\nanswered again"
 
 
 def test_no_step_is_taken_before_a_frame_that_came_before_it() -> None:

@@ -55,8 +55,7 @@ def test_what_is_wrong_is_named_before_anything_larger_moves(
     file = out / "03_joints.json"
     recordings = json.loads(file.read_text(encoding="utf-8"))["recordings"] if file.exists() else []
     for path in recordings:
-        setpoint = read_recording(Path(path)).channels["setpoint"]
-        assert np.ptp(setpoint, axis=0).max() < 0.07
+        assert np.ptp(read_recording(Path(path)).channels["setpoint"], axis=0).max() < 0.07
     with Client(daemon.endpoints, name) as client:
         assert client.ask("abort")["state"] == "disarmed"
         assert stands(client.next_frames(50))

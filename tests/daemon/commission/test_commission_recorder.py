@@ -63,8 +63,7 @@ def test_a_start_tells_no_file_of_before_and_who_wants_it(daemon: DaemonProcess)
                 return bool(info.get("owner") == owner and info["state"] == "recording")
 
             info = await_status(control, recording)["right/recorder"]["info"]
-            stopped = control.request("record", 10.0, arm="right", action="stop")
-            assert stopped["path"] == info["path"] != ""
+            assert control.request("record", 10.0, arm="right", action="stop")["path"] == info["path"] != ""
         found = await_status(control, lambda found: found["right/recorder"]["info"].get("state") == "off")
         assert found["right/recorder"]["info"]["owner"] == ""
 

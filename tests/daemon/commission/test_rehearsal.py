@@ -28,11 +28,6 @@ BRIEF = (
 DEADLINE_S = 240.0
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("rehearsal")
-
-
 def arguments(folder: Path, *more: str) -> tuple[str, ...]:
     robot = folder / "arm3.toml"
     described = robot if robot.exists() else write_robot(folder)
@@ -93,8 +88,7 @@ def test_2_a_killed_one_leaves_no_daemon(folder: Path) -> None:
 
 def test_3_the_same_command_goes_on_to_a_validated_model(folder: Path) -> None:
     before = times(folder)
-    done = thetad(*arguments(folder, "--json"))
-    assert done.code == 0, done
+    done = thetad(*arguments(folder, "--json")).ok()
     said = done.json
     assert (said["validated"], said["failed"], list(said["R"])) == (True, None, JOINTS)
     assert min(said["R"].values()) > 0.97

@@ -9,7 +9,7 @@ import pytest
 from drivers.files.recordings.recording import write_recording
 from service.client import BodyMessage, Control, Subscriber
 from tests.lab.arms.starting import JOINTS, robot, started
-from tests.lab.daemon.daemons import await_message, await_status, config, replayed, start
+from tests.lab.daemon.daemons import await_message, config, drained, replayed, start
 
 
 def test_it_is_told_and_kept(tmp_path: Path) -> None:
@@ -26,33 +26,19 @@ def test_it_is_told_and_kept(tmp_path: Path) -> None:
             first = await_message(
                 stream, lambda m: isinstance(m, BodyMessage) and m.envelope.src == "estimator" and m.kind == "status"
             )
-            assert isinstance(first, BodyMessage)
             said = first.body["breakaway"]
             assert list(said) == names
             assert {found["reason"] for found in said.values()} == {"no start from rest has shown it yet"}
             meta = await_message(stream, lambda m: m.kind == "meta")
-            assert isinstance(meta, BodyMessage)
             assert meta.body["breakaway"] == {"parameters": [f"fb{k + 1}" for k in range(6)], "units": ["N*m"] * 6}
             control.request("start")
-
-            def drained(besides: int = 0) -> int:
-                found = await_status(
-                    control,
-                    lambda found: (
-                        found["lab/estimator"]["pid"] != besides
-                        and found["lab/estimator"]["state"] == "ready"
-                        and found["lab/estimator"]["info"].get("state") == "drained"
-                    ),
-                )
-                return int(found["lab/estimator"]["pid"])
-
-            pid = drained()
+            pid = drained(control, "lab/estimator")["lab/estimator"]["pid"]
             last = control.request("snapshot")["breakaway"]
             for name, truth in list(zip(names, model.dynamics.breakaway, strict=True))[:JOINTS]:
                 assert last[name]["status"] == "estimated"
                 assert last[name]["lower"] < truth < last[name]["upper"]
             os.kill(pid, signal.SIGKILL)
-            drained(pid)
+            drained(control, "lab/estimator", besides=pid)
             again = control.request("snapshot")["breakaway"]
             for name in names:
                 for key in ("value", "std", "lower", "upper", "starts", "seen", "left_out", "changes"):

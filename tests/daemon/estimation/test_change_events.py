@@ -20,7 +20,7 @@ from sim_backend.arm.trajectory import plan_motion
 from tests.daemon.estimation.test_drift_events import arguments, await_event, next_event
 from tests.lab.command_line import write_recording
 from tests.lab.console import check_page, surroundings
-from tests.lab.daemon.daemons import await_message, await_status, config, log_lines, replayed, start
+from tests.lab.daemon.daemons import await_message, config, drained, log_lines, replayed, start
 from tests.lab.daemon.ethercat_rig import network
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "drift.md"
@@ -62,7 +62,7 @@ def test_a_payload_is_told_and_estimated(tmp_path: Path) -> None:
         assert change["data"]["model"] == told["data"]["model"] == "first"
         assert EVENT_S - 1.0 < told["data"]["since"] < EVENT_S + 1.0
         assert abs(told["data"]["payload"]["mass"]["value"] - MASS) < 0.2 * MASS
-        found = await_status(control, lambda found: found["lab/estimator"]["info"].get("state") == "drained")
+        found = drained(control, "lab/estimator")
         report = found["lab/estimator"]["info"]["change"]
         assert report["state"] == "watching"
         assert report["last"]["event"] == "payload_attached"

@@ -14,16 +14,15 @@ from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters
 from service.client import BodyMessage, Control, ControlError, Message, Subscriber
 from service.supervisor.launch import DaemonProcess
-from tests.lab.daemon.daemons import await_message, await_status, config, processes, start
+from tests.lab.daemon.daemons import await_message, await_status, config, drained, processes, start
 
 EVENT_S = 60.0
 MEMORY_S = 20.0
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DaemonProcess, Path]]:
+def running(folder: Path) -> Iterator[tuple[DaemonProcess, Path]]:
     """A simulated arm at maximum pace, held at first; friction of its second joint grows at `EVENT_S`."""
-    path = tmp_path_factory.mktemp("drift")
     change = {"time_s": EVENT_S, "joint": "joint_2", "parameter": "coulomb", "factor": 1.4, "duration_s": 5.0}
     driver = {
         "kind": "sim",
@@ -33,9 +32,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DaemonPr
     }
     arm = {"name": "arm", "robot": "space6", "driver": driver, "hold": True, "window_s": 5.0}
     estimator = {"update_hz": 50.0, "memory_s": MEMORY_S}
-    daemon = start(config(path, {**arm, "estimator": estimator, "state": {"every_s": 0.2}}), path)
-    yield daemon, path
-    daemon.stop()
+    with start(config(folder, {**arm, "estimator": estimator, "state": {"every_s": 0.2}}), folder) as daemon:
+        yield daemon, folder
 
 
 def truth() -> tuple[tuple[str, ...], np.ndarray]:
@@ -101,7 +99,7 @@ def test_a_change_of_the_arm_is_told_once_and_cleared_by_another_model(running: 
         assert data["joints"]["joint_2"] == "drifted"
         # an estimate that has begun anew is believed after 7 s
         assert EVENT_S < data["since"] < EVENT_S + 7.0 + MEMORY_S
-        await_status(control, lambda found: found["arm/estimator"]["info"].get("state") == "drained")
+        drained(control, "arm/estimator")
         before = info(control)["drift"]
         assert before["state"] == "drifted"
         assert before["since"] == data["since"]

@@ -12,7 +12,7 @@ from benchmarks.elastic_tracking import DROP, dropping
 from service.client import BodyMessage, Subscriber
 from tests.lab.arms.elastic_rig import identified_rig, rig_arm
 from tests.lab.arms.harmonic_drive import TRUTH
-from tests.lab.daemon.daemons import await_message, await_status, log_lines
+from tests.lab.daemon.daemons import await_message, drained, log_lines
 from tests.lab.daemon.shared import Site, site
 
 FORGETTING = 0.996  # 2.5 s of motion weigh: much less than all loads take, but the change is over before the end
@@ -76,28 +76,17 @@ def test_a_drop_of_stiffness_is_followed_through_a_restart(running: Site) -> Non
         after = until(drop_s + 3.0)
         assert after["changing"]
         assert {p["status"] for p in after["parameters"].values()} <= {"doubtful", "undetermined"}
-
-        def drained(besides: int = 0) -> dict[str, Any]:
-            found = await_status(
-                control,
-                lambda found: (
-                    found["rig/estimator"]["pid"] != besides
-                    and found["rig/estimator"]["state"] == "ready"
-                    and found["rig/estimator"]["info"].get("state") == "drained"
-                ),
-            )
-            return found["rig/estimator"]
-
-        ended = drained()
+        name = "rig/estimator"
+        pid = drained(control, name)[name]["pid"]
         last = control.request("snapshot", arm="rig")["elastic"]["elbow"]
         assert not last["changing"]
         held(last, DROP)
         assert last["innovation"].keys() == {"motor", "sensor"}
-        os.kill(ended["pid"], signal.SIGKILL)
-        assert drained(ended["pid"])["info"]["resumed"] is True
+        os.kill(pid, signal.SIGKILL)
+        assert drained(control, name, besides=pid)[name]["info"]["resumed"] is True
         resumed = control.request("snapshot", arm="rig")["elastic"]["elbow"]
-        for name in ("parameters", "updates", "frames", "valid", "changing"):
-            assert resumed[name] == last[name], name
+        for key in ("parameters", "updates", "frames", "valid", "changing"):
+            assert resumed[key] == last[key], key
         steps = [b.envelope.t_ns - a.envelope.t_ns for a, b in pairwise(heard)]
         assert 0.09e9 < sorted(steps)[len(steps) // 2] < 0.11e9  # 10 a second
 

@@ -13,7 +13,7 @@ from rt_core.model.base import base_parameters
 from service.cli.main import main
 from service.client import Control, FrameMessage, Subscriber
 from service.operations.identify import identify_recording, signal_settings, validate_recording
-from tests.lab.daemon.daemons import await_message, await_status, config, log_lines, replayed, start
+from tests.lab.daemon.daemons import await_message, config, drained, log_lines, replayed, start
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -39,10 +39,7 @@ def test_no_frame_is_lost_and_the_online_model_predicts_what_it_has_not_seen(dat
             await_message(frames)
             control.request("start")
             await_message(frames, lambda m: not isinstance(m, FrameMessage) and m.body.get("state") == "ended")
-            found = await_status(
-                control,
-                lambda p: all(p[f"arm/{role}"]["info"].get("state") == "drained" for role in ("estimator", "recorder")),
-            )
+            found = drained(control, "arm/estimator", "arm/recorder")
             snapshot = control.request("snapshot")
             assert "theta [" in example.stdout.readline()
             example.terminate()

@@ -9,7 +9,7 @@ from drivers.files.recordings.recording import Recording, write_recording
 from drivers.files.robots.file import load_robot
 from service.client import Control, Subscriber
 from tests.daemon.estimation.test_drift_events import await_event
-from tests.lab.daemon.daemons import await_status, config, replayed, start
+from tests.lab.daemon.daemons import config, drained, replayed, start
 from tests.unit.service.estimator.test_encoder_tracking import AGAIN_S, RATE_HZ, SOON_S, STICK_S, at, sticking
 
 
@@ -30,7 +30,7 @@ def test_it_is_told_and_the_estimate_is_held(tmp_path: Path) -> None:
             control.request("start")
             event = await_event(stream, "encoder_stuck")  # the estimate is doubted before
             assert event.body["data"]["joints"] == ["joint_2"]
-            found = await_status(control, lambda found: found["lab/estimator"]["info"].get("state") == "drained")
+            found = drained(control, "lab/estimator")
             assert found["lab/estimator"]["info"]["encoders"] == {"stuck": ["joint_2"]}
             snapshot = control.request("snapshot")
             assert set(snapshot["status"]) <= {"frozen", "unestimated"}

@@ -8,7 +8,7 @@ import pytest
 
 from drivers.files.recordings.recording import RecordingMeta, RecordingWriter, read_recording
 from drivers.frame import JointFrame
-from tests.lab.daemon.daemons import await_status, replayed
+from tests.lab.daemon.daemons import drained, replayed
 from tests.lab.daemon.shared import Site, site
 
 TRUTH = (2.0, 1.0, 0.5, 3.0)  # viscous and Coulomb friction, offset, inertia
@@ -33,15 +33,14 @@ def clipped_recording(path: Path) -> int:
 
 
 @pytest.fixture(scope="module")
-def clipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, int]]:
+def clipped(folder: Path) -> Iterator[tuple[Site, int]]:
     """One recording with its range and without; and how many of its frames are clipped."""
-    path = tmp_path_factory.mktemp("clipped")
-    count, recording = clipped_recording(path / "rec.mcap"), path / "rec.mcap"
+    count, recording = clipped_recording(folder / "rec.mcap"), folder / "rec.mcap"
     arms = (
         replayed(recording, "told", speed="max", torque_range=[MAX], recorder={"directory": "kept"}),
         replayed(recording, "blind", speed="max"),
     )
-    with site(path, *arms) as found:
+    with site(folder, *arms) as found:
         yield found, count
 
 
@@ -50,13 +49,7 @@ def test_nothing_is_learned_from_a_clipped_torque(clipped: tuple[Site, int]) -> 
     running, count = clipped
     assert FRAMES // 20 < count < FRAMES // 2
     with running.control() as control:
-        await_status(
-            control,
-            lambda found: (
-                all(found[f"{arm}/estimator"]["info"].get("state") == "drained" for arm in ("told", "blind"))
-                and found["told/recorder"]["info"].get("state") == "drained"
-            ),
-        )
+        drained(control, "told/estimator", "blind/estimator", "told/recorder")
         told, blind = (control.request("snapshot", arm=arm) for arm in ("told", "blind"))
         events = [event for event in control.request("events")["events"] if event["kind"] == "torque_clipped"]
     assert (told["masked"], blind["masked"]) == (count, 0)
@@ -67,5 +60,4 @@ def test_nothing_is_learned_from_a_clipped_torque(clipped: tuple[Site, int]) -> 
     assert abs(event["data"]["torque"]) == event["data"]["limit"] == MAX
     assert event["data"] | {"joint": "carriage", "frames": 1} == event["data"]
     (path,) = (running.path / "kept").glob("*.mcap")
-    valid = read_recording(path).valid
-    assert np.count_nonzero(~valid) == count  # a batch job leaves them out too
+    assert np.count_nonzero(~read_recording(path).valid) == count  # a batch job leaves them out too

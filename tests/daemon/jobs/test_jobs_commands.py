@@ -27,11 +27,6 @@ LONG_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("jobs")
-
-
-@pytest.fixture(scope="module")
 def recording(folder: Path) -> Path:
     return make_recording(folder / "rec.mcap", seconds=20.0)
 
@@ -44,9 +39,8 @@ def daemon(folder: Path) -> Iterator[DaemonProcess]:
     robot.write_text(text + "mass = 95.0\ncoulomb = 20.0\nviscous = 200.0\noffset = -3.0\n")
     table = {"window_s": 20.0, "when": []}
     arm = {"name": "axis", "robot": str(robot), "driver": {"kind": "sim"}, "reidentify": table}
-    daemon = start(config(folder, arm), folder)
-    yield daemon
-    daemon.stop()
+    with start(config(folder, arm), folder) as daemon:
+        yield daemon
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +84,11 @@ def test_a_job_gives_what_the_command_gives(
 ) -> None:
     monkeypatch.chdir(recording.parent)  # the daemon is in another directory: the path has to be made whole
     options = ("--arm", "axis", "--wait", "--json")
-    done = ask(
-        "jobs", "submit", "identify", "recording=rec.mcap", "robot=emps", *options, "span=0:0.6", "essential=true"
+    job = (
+        ask("jobs", "submit", "identify", "recording=rec.mcap", "robot=emps", *options, "span=0:0.6", "essential=true")
+        .ok()
+        .json
     )
-    assert done.code == 0, done
-    job = done.json
     assert (job["state"], job["kind"], job["arm"]) == ("succeeded", "identify", "axis")
     assert job["parameters"]["recording"] == str(recording)
 
@@ -185,9 +179,7 @@ def when_frames_are_there(ask: Any, *command: object) -> Outcome:
 
 
 def test_live_frames_are_set_aside(ask: Any) -> None:
-    done = when_frames_are_there(ask, "jobs", "submit", "identify", "recording=live:15", "--wait", "--json")
-    assert done.code == 0, done
-    job = done.json
+    job = when_frames_are_there(ask, "jobs", "submit", "identify", "recording=live:15", "--wait", "--json").ok().json
     assert job["state"] == "succeeded"
     frames = read_window(Path(job["inputs"]["recording"]["path"])).t
     assert 14.5 < frames[-1] - frames[0] <= 15.01
@@ -244,8 +236,7 @@ def test_a_model_is_promoted_and_rolled_back(ask: Any, fitted: int, recording: P
     (model,) = [entry["id"] for entry in listed["models"] if entry["job"] == fitted]
     none = ask("models", "show", "active")
     assert (none.code, none.err) == (1, "thetad: active: arm axis has no active model\n")
-    done = ask("models", "promote", model[:8], "--recording", recording, "--span", "0.7:1", "--json")
-    assert done.code == 0, done
+    done = ask("models", "promote", model[:8], "--recording", recording, "--span", "0.7:1", "--json").ok()
     assert (done.json["kind"], done.json["state"]) == ("promote", "succeeded")
     listed = ask("models", "list", "--json").json["arms"]["axis"]
     assert (listed["active"], listed["history"][-1]["action"]) == (model, "promoted")

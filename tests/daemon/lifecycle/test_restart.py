@@ -48,20 +48,19 @@ class Running:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    path = tmp_path_factory.mktemp("restart")
-    (path / "state").mkdir()
-    (path / "state" / "epoch").write_text(f"{time.time_ns() // 1000 + HOUR_US}\n")
-    recording = make_recording(path / "rec.mcap", rate_hz=500.0, seconds=600.0)
+def running(folder: Path) -> Iterator[Running]:
+    (folder / "state").mkdir()
+    (folder / "state" / "epoch").write_text(f"{time.time_ns() // 1000 + HOUR_US}\n")
+    recording = make_recording(folder / "rec.mcap", rate_hz=500.0, seconds=600.0)
     recorder = {"enabled": False, "directory": "recordings", "chunk_bytes": 4096}
     arm = replayed(recording, hold=True, recorder=recorder, state={"every_s": 0.2})
-    settings = config(path, arm, hang_s=HANG_S, http=True, http_port=0)
-    daemon = start(settings, path)
+    settings = config(folder, arm, hang_s=HANG_S, http=True, http_port=0)
+    daemon = start(settings, folder)
     with Control(daemon.endpoints["control"]) as control:
         control.request("start")
         control.request("record", action="start")
         control.request("activate", theta=[0.0] * len(control.request("snapshot")["theta"]))
-    yield Running(path, settings, daemon)
+    yield Running(folder, settings, daemon)
     daemon.stop()
 
 
@@ -140,7 +139,6 @@ def test_estimator(running: Running, control: Control) -> None:
             torques,
             lambda m: isinstance(m, TorqueMessage) and m.envelope.epoch == info["epoch"] and not m.predicted.any(),
         )
-    assert isinstance(resumed, EstimateMessage)
     assert resumed.frames >= saved["frames"]
     assert resumed.used >= saved["used"]
     assert resumed.lost > saved["lost"]

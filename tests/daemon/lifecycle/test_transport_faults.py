@@ -51,17 +51,11 @@ with Subscriber(sys.argv[1], ["axis/frame"]) as stream:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("transport")
-
-
-@pytest.fixture(scope="module")
-def daemon(path: Path) -> Iterator[DaemonProcess]:
-    arm = replayed(make_recording(path / "rec.mcap", seconds=300.0), recorder={"directory": "recordings"})
-    settings = config(path, arm, runtime_dir=str(path / "r"), http=True, http_port=0)
-    daemon = start(settings, path)
-    yield daemon
-    daemon.stop()
+def daemon(folder: Path) -> Iterator[DaemonProcess]:
+    arm = replayed(make_recording(folder / "rec.mcap", seconds=300.0), recorder={"directory": "recordings"})
+    settings = config(folder, arm, runtime_dir=str(folder / "r"), http=True, http_port=0)
+    with start(settings, folder) as daemon:
+        yield daemon
 
 
 def listener(endpoint: str) -> subprocess.Popen[str]:
@@ -128,7 +122,7 @@ def test_a_subscriber_that_stops_for_long_and_a_thousand_visitors(daemon: Daemon
     assert programs["gateway"].memory_info().rss < memory + 1.3 * FRAME_QUEUE * 8192
 
 
-def test_an_end_under_load_is_an_end_in_order(daemon: DaemonProcess, path: Path) -> None:
+def test_an_end_under_load_is_an_end_in_order(daemon: DaemonProcess, folder: Path) -> None:
     """SIGTERM with frames, a job and a flood of requests: the recording is complete, all end in order."""
     heavy = {"robot": "space6", "methods": ["ols"], "seconds": 20.0, "seeds": 20}
     with Control(daemon.endpoints["control"]) as control, zmq.Context() as context, context.socket(zmq.DEALER) as flood:
@@ -145,13 +139,13 @@ def test_an_end_under_load_is_an_end_in_order(daemon: DaemonProcess, path: Path)
         assert daemon.wait(30.0) == 0
     first, last, received, lost = heard(steady)
     assert (received, lost) == (last - first + 1, 0)
-    (file,) = (path / "recordings").glob("*.mcap")
+    (file,) = (folder / "recordings").glob("*.mcap")
     seq = read_recording(file).seq
     assert seq[0] == 0
     assert seq.size == seq[-1] + 1 > last  # every frame that was published is in it
-    log = log_lines(path)
+    log = log_lines(folder)
     assert log.count('"code": 0, "event": "ended"') == len(known), log[-3000:]
     assert "process_killed" not in log
     assert not any(child.is_running() for child in children)
-    assert (path / "state" / "axis" / "estimator.state").is_file()
-    assert list((path / "r").iterdir()) == []
+    assert (folder / "state" / "axis" / "estimator.state").is_file()
+    assert list((folder / "r").iterdir()) == []

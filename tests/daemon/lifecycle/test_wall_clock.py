@@ -53,16 +53,15 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Clock:
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory, clock: Clock) -> Iterator[DaemonProcess]:
-    path = tmp_path_factory.mktemp("wall_clock")
+def daemon(folder: Path, clock: Clock) -> Iterator[DaemonProcess]:
     driver = {"kind": "sim", "settings": {"rate_hz": RATE_HZ}}
     arm = {"name": "axis", "robot": "space6", "driver": driver, "recorder": {"directory": "recordings"}}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in clock.environment.items():
             patch.setenv(name, value)
-        daemon = start(config(path, arm, http=True, http_port=0), path)
+        daemon = start(config(folder, arm, http=True, http_port=0), folder)
     yield daemon
-    log = log_lines(path)
+    log = log_lines(folder)
     daemon.stop()
     assert '"level": "error"' not in log
 
@@ -106,8 +105,7 @@ def test_what_is_started_after_the_clock_was_set_back_is_the_later(daemon: Daemo
     """Estimator and recorder take the frames of an acquisition that began, by the clock, before the one it follows."""
     clock.set(-HOUR_S)
     with Control(daemon.endpoints["control"]) as control:
-        before = processes(control)["axis/acquisition"]
-        os.kill(before["pid"], signal.SIGKILL)
+        os.kill(processes(control)["axis/acquisition"]["pid"], signal.SIGKILL)
         await_status(
             control,
             lambda found: all(found[f"axis/{reader}"]["info"]["epochs"] == 2 for reader in ("estimator", "recorder")),

@@ -176,8 +176,7 @@ def test_a_narrow_screen_need_not_be_scrolled_sideways(browser: Browser, daemon:
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, route
             assert page.evaluate(CUT) == [], route
             assert page.locator("td .good, td .warn, td .bad").evaluate_all(BEYOND) == [], route
-        stop = view.open("arm/good").get_by_role("button", name="Abort")
-        box = stop.bounding_box()
+        box = view.open("arm/good").get_by_role("button", name="Abort").bounding_box()
         assert box["height"] >= 38.0  # a finger hits it
         assert box["y"] + box["height"] < 740.0  # without scrolling
     finally:

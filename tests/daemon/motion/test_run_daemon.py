@@ -150,8 +150,7 @@ def design(folder: Path) -> Path:
 
 
 def armed(daemon: DaemonProcess, name: str, for_s: float = 60.0) -> str:
-    said = thetad("control", "arm", f"arm={name}", f"for_s={for_s:g}", "--control", daemon.endpoints["control"])
-    assert said.code == 0, said
+    said = thetad("control", "arm", f"arm={name}", f"for_s={for_s:g}", "--control", daemon.endpoints["control"]).ok()
     return str(said.json["permit"])
 
 
@@ -162,8 +161,7 @@ def run(daemon: DaemonProcess, *arguments: object) -> Any:
 @pytest.mark.smoke
 def test_a_run_is_recorded_and_identified(daemon: DaemonProcess, design: Path, folder: Path) -> None:
     permit = armed(daemon, "good")
-    done = run(daemon, "good", design, "--permit", permit, "--periods", 2, "--average", "--json")
-    assert done.code == 0, done
+    done = run(daemon, "good", design, "--permit", permit, "--periods", 2, "--average", "--json").ok()
     said = done.json
     assert (said["outcome"], said["periods"], said["duration_s"]) == ("completed", 2, 4.0)
     assert said["unchecked"] == ["collisions"]

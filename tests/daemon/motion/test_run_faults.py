@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,16 +21,15 @@ TRIP = {"kind": "drive_fault", "joint": "joint_2", "after_s": 1.3}
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(folder: Path) -> Iterator[Site]:
     """One arm for each way in which a run ends, and one that is held, and on by its configuration."""
-    path = tmp_path_factory.mktemp("faulty")
     held = {"enable": True, "settings": {"rate_hz": RATE_HZ, "channels": ["q", "tau", "setpoint"]}}
     arms = [
-        arm(path, "encoder", JUMP, torque_range=[1e-12] * N),
-        arm(path, "drive", TRIP),
-        arm(path, "held", driver=held, hold=True, recorder={"enabled": False, "directory": str(path / "rec")}),
+        arm(folder, "encoder", JUMP, torque_range=[1e-12] * N),
+        arm(folder, "drive", TRIP),
+        arm(folder, "held", driver=held, hold=True, recorder={"enabled": False, "directory": str(folder / "rec")}),
     ]
-    with running(path, *arms) as found:
+    with running(folder, *arms) as found:
         yield found
 
 

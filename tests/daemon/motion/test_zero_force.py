@@ -124,8 +124,7 @@ def test_another_active_model_ends_it(client: Guide, truth: ModelFile) -> None:
         assert done["reason"] == "the active model has changed: one has other values than when guiding began"
         client.guide()
         client.ask("activate", theta=None)
-        done = client.until("disarmed")
-        assert done["reason"] == "the active model has changed: it was one, and is none"
+        assert client.until("disarmed")["reason"] == "the active model has changed: it was one, and is none"
     finally:
         client.ask("activate", model="truth", **values(truth))
 
@@ -145,8 +144,7 @@ def test_the_command_guides_records_and_draws(daemon: DaemonProcess, folder: Pat
     control = ("--control", daemon.endpoints["control"])
     permit = thetad("control", "arm", "arm=good", *control).json["permit"]
     guided = folder / "guided"
-    done = thetad("guide", "good", "--permit", permit, "--for", 4, "--figures", guided, "--json", *control)
-    assert done.code == 0, done
+    done = thetad("guide", "good", "--permit", permit, "--for", 4, "--figures", guided, "--json", *control).ok()
     said = done.json
     assert (said["outcome"], said["for_s"]) == ("completed", 4.0)
     assert "hands off" in done.err

@@ -139,8 +139,7 @@ def test_a_recording_is_made_listed_and_identified_by_its_name(site: Dashboard) 
     job = site.do({"do": "identify", "arm": "axis", "recording": f"file:{found['name']}", "method": "ols"})
     assert (job.status, job.json["kind"]) == (200, "identify")
     assert site.do({"do": "record", "arm": "axis", "action": "stop"}).json["recording"] is False
-    jobs = site.until("/api/jobs", lambda said: said["jobs"])["jobs"]
-    assert jobs[0]["id"] == job.json["id"]
+    assert site.until("/api/jobs", lambda said: said["jobs"])["jobs"][0]["id"] == job.json["id"]
     one = site.get(f"/api/jobs/{job.json['id']}")
     assert str(site.path) not in one.body.decode()  # neither of the recording nor of results
     assert one.json["parameters"]["method"] == "ols"

@@ -200,8 +200,7 @@ def test_private_sockets(attacked: Site, name: str, between: int) -> None:
         attacker.linger = 0
         attacker.connect(f"ipc://{private / name}")
         for number in range(MESSAGES):
-            parts = [noise(source) for _ in range(source.choice((1, 1, 1, 2, 3)))]
-            attacker.send_multipart(parts)
+            attacker.send_multipart([noise(source) for _ in range(source.choice((1, 1, 1, 2, 3)))])
             if between and number % between == 0:
                 attacker.send(b"\x01")
                 assert attacker.poll(60_000)

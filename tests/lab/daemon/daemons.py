@@ -66,12 +66,19 @@ def await_status(
 ) -> dict[str, dict[str, Any]]:
     """Request the status until `done` returns true; returns the processes by name."""
     deadline = time.monotonic() + deadline_s
-    while True:
-        found = processes(control)
-        if done(found):
-            return found
+    while not done(found := processes(control)):
         assert time.monotonic() < deadline, found
         time.sleep(0.02)  # a client with a key may ask 200 times a second
+    return found
+
+
+def drained(control: Control, *names: str, besides: int = 0) -> dict[str, dict[str, Any]]:
+    """Await that these processes have taken in all that is replayed, in another process than that with id `besides`."""
+
+    def done(one: dict[str, Any]) -> bool:
+        return one["state"] == "ready" and one["info"].get("state") == "drained" and one["pid"] != besides
+
+    return await_status(control, lambda found: all(done(found[name]) for name in names))
 
 
 def await_message(

@@ -65,10 +65,6 @@ class GuidingBench(Bench):
             self.turn()
         pytest.fail(f"{self.guiding.phase}: {self.reason}")
 
-    def turns(self, count: int) -> None:
-        for _ in range(count):
-            self.turn()
-
     def channel(self, name: str) -> FloatArray:
         return np.array([getattr(frame, name) for frame in self.frames])
 

@@ -80,6 +80,10 @@ class Bench:
         self.frames.append(frame)
         self.controller.step(frame, self.driver, self.now)
 
+    def turns(self, count: int) -> None:
+        for _ in range(count):
+            self.turn()
+
     def until(self, *phases: str, cycles: int = 20_000) -> None:
         for _ in range(cycles):
             if self.phase in phases:
@@ -131,14 +135,12 @@ class Bench:
     def stays_off(self) -> None:
         """Check that nothing moves the arm until it is armed again."""
         assert self.phase == "disarmed"
-        for _ in range(500):
-            self.turn()
+        self.turns(500)
         assert not self.driver.enabled
         here = len(self.frames)
         with pytest.raises(PermitError):
             self.start()
-        for _ in range(200):
-            self.turn()
+        self.turns(200)
         assert np.abs(np.diff([frame.q for frame in self.frames[here:]], axis=0)).max() < 1e-5
         self.arm()
         assert self.phase == "armed"

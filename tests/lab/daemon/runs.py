@@ -161,9 +161,7 @@ class Client(Closing):
         self.frames()
         found: list[JointFrame] = []
         while len(found) < count:
-            message = self.stream.receive()
-            assert isinstance(message, FrameMessage)
-            found.append(message.frame)
+            found.append(self.stream.receive().frame)
         return found
 
     def watch(self) -> dict[str, Any]:

@@ -61,5 +61,4 @@ def controlwords(images: list[bytes]) -> list[int]:
 
 def sent(images: list[bytes]) -> np.ndarray:
     """Target positions (2,) [rad], joint side, of gears of 101."""
-    counts = [struct.unpack_from("<i", image, 2)[0] for image in images]
-    return np.array(counts) * TURN / (1_048_576 * 101.0)
+    return np.array([struct.unpack_from("<i", image, 2)[0] for image in images]) * TURN / (1_048_576 * 101.0)

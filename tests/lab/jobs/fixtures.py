@@ -49,9 +49,5 @@ def loaded2_recording(made: Path, arm2: Path) -> Path:
 @pytest.fixture(scope="session")
 def arm2_model(made: Path, arm2: Path, arm2_recording: Path) -> Path:
     """Model file of the recording."""
-
-    def identify(path: Path) -> None:
-        done = thetad("identify", arm2_recording, "--robot", arm2, "--method", "physical", "-o", path, "--json")
-        assert done.code == 0, done
-
-    return once(made / "arm2.yaml", identify)
+    command = ("identify", arm2_recording, "--robot", arm2, "--method", "physical", "--json")
+    return once(made / "arm2.yaml", lambda path: thetad(*command, "-o", path).ok())

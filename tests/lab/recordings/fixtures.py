@@ -35,6 +35,12 @@ def once(path: Path, make: Callable[[Path], object]) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder that the tests of a module share."""
+    return tmp_path_factory.mktemp("module")
+
+
 @pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the files below."""
@@ -71,12 +77,8 @@ def stribeck_recording(work: Path) -> Path:
 
 def identified(out: Path, recording: Path, robot: str, *more: object) -> Path:
     """Model file of the first 60 % of a recording."""
-
-    def identify(path: Path) -> None:
-        done = thetad("identify", recording, "--robot", robot, "--span", "0:0.6", "-o", path, "--json", *more)
-        assert done.code == 0, done
-
-    return once(out, identify)
+    command = ("identify", recording, "--robot", robot, "--span", "0:0.6", "--json", *more)
+    return once(out, lambda path: thetad(*command, "-o", path).ok())
 
 
 @pytest.fixture(scope="session")

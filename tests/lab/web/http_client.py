@@ -39,12 +39,10 @@ def ask(url: str, path: str, method: str = "GET", body: bytes | None = None, **h
 def await_answer(url: str, path: str, done: Callable[[Answer], bool], deadline_s: float = 60.0) -> Answer:
     """Ask until `done` says yes."""
     deadline = time.monotonic() + deadline_s
-    while True:
-        answer = ask(url, path)
-        if done(answer):
-            return answer
+    while not done(answer := ask(url, path)):
         assert time.monotonic() < deadline, answer
         time.sleep(0.05)
+    return answer
 
 
 def scrape(url: str) -> dict[str, Metric]:

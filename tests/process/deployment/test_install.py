@@ -30,8 +30,7 @@ def tree(root: Path) -> set[str]:
 
 
 def test_a_dry_run_shows_everything_and_does_nothing(tmp_path: Path) -> None:
-    done = install(tmp_path, "--interface", CARD, "--dry-run", "--json")
-    assert done.code == 0
+    done = install(tmp_path, "--interface", CARD, "--dry-run", "--json").ok()
     assert done.json["done"] is False
     assert {file["state"] for file in done.json["files"]} == {"new"}
     assert f"/{UNIT}" in [file["path"] for file in done.json["files"]]
@@ -44,9 +43,7 @@ def test_a_dry_run_shows_everything_and_does_nothing(tmp_path: Path) -> None:
 @tools
 def test_everything_is_put_in_place(tmp_path: Path) -> None:
     planned = install(tmp_path, "--interface", CARD, "--dry-run", "--json").json
-    done = install(tmp_path, "--interface", CARD, "--json")
-    assert done.code == 0, done
-    assert done.json == {**planned, "done": True}
+    assert install(tmp_path, "--interface", CARD, "--json").ok().json == {**planned, "done": True}
     assert {file["path"].lstrip("/") for file in planned["files"]} < tree(tmp_path)
     # The user is there, and owns what it is to own.
     (entry,) = re.findall(r"^thetad:.*$", (tmp_path / "etc/passwd").read_text(), re.M)
@@ -72,8 +69,7 @@ def test_everything_is_put_in_place(tmp_path: Path) -> None:
     (network,) = (tmp_path / "etc/systemd/network").iterdir()
     assert network.name < "10-netplan-lab-nic0.network"
     # Once more: nothing to do.
-    again = install(tmp_path, "--interface", CARD, "--json")
-    assert again.code == 0
+    again = install(tmp_path, "--interface", CARD, "--json").ok()
     assert {file["state"] for file in again.json["files"]} == {"same", "kept"}
 
 
@@ -89,8 +85,7 @@ def test_what_somebody_has_changed_is_not_overwritten(tmp_path: Path) -> None:
     assert f"changed  /{UNIT}" in refused.out
     assert "--force" in refused.out
     assert tree(tmp_path) == before
-    forced = install(tmp_path, "--force")
-    assert forced.code == 0, forced
+    install(tmp_path, "--force").ok()
     assert (tmp_path / f"{UNIT}.old").read_text() == "# mine\n"
     assert "ExecStart=/opt/thetad/" in (tmp_path / UNIT).read_text()
     assert (tmp_path / "etc/thetad/thetad.toml").read_text() == "mine = true\n"  # not even then
@@ -109,9 +104,7 @@ def test_what_an_earlier_version_has_put_in_place_gives_way(tmp_path: Path) -> N
     kept = old.with_name(f"{old.name}.old")
     kept.write_text("# kept by an administrator\n")
     assert old.name not in install(tmp_path, "--dry-run").out  # without a bus nothing of a bus is touched
-    done = install(tmp_path, "--interface", CARD)
-    assert done.code == 0, done
-    assert f"obsolete /{old.relative_to(tmp_path)}" in done.out
+    assert f"obsolete /{old.relative_to(tmp_path)}" in install(tmp_path, "--interface", CARD).ok().out
     assert not old.exists()
     assert kept.read_text() == "# kept by an administrator\n"
     assert old.with_name(f"{old.name}.old.2").read_text() == "[Match]\nName=old-card\n"

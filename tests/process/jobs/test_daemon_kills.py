@@ -17,7 +17,6 @@ import pytest
 from msgspec import to_builtins
 
 from service.client import Control, Jobs
-from service.config.load import Config
 from service.supervisor.launch import DaemonProcess
 from tests.lab.daemon.daemons import await_status, processes
 from tests.lab.jobs.jobs_process import FINISHED, configuration
@@ -26,12 +25,6 @@ from tests.lab.jobs.recipes import KILLS, Recipe, again, chain, essence, recipes
 LIVES = max(KILLS // 3, 2)  # of daemons; in each of them a worker, the jobs process, and then the supervisor are killed
 SEED = int(os.environ.get("THETAD_SEED", "20261122"))
 WAITING = 4  # jobs unfinished at any time; three of them are a chain at first
-
-
-def settings(state: Path, robot: Path) -> Config:
-    """A daemon with one arm that takes little time."""
-    driver = {"kind": "sim", "settings": {"rate_hz": 50.0}}
-    return configuration(state, str(robot), {"driver": driver}, workers=2, lease_s=2.0)
 
 
 def workers(daemon: DaemonProcess) -> list[psutil.Process]:
@@ -76,7 +69,8 @@ def test_kills_of_the_supervisor_and_of_everything(tmp_path: Path, arm2: Path, a
     rng = np.random.default_rng(SEED)
     kinds = recipes(arm2_recording)
     expected = [undisturbed(recipe, arm2, tmp_path / str(k)) for k, recipe in enumerate(kinds)]
-    whole = settings(tmp_path / "state", arm2)
+    driver = {"kind": "sim", "settings": {"rate_hz": 50.0}}  # which takes little time
+    whole = configuration(tmp_path / "state", str(arm2), {"driver": driver}, workers=2, lease_s=2.0)
     known: dict[int, int] = {}  # jobs that were acknowledged, and which recipe they follow
     links: list[int] = []
     for life in range(LIVES):
@@ -85,7 +79,7 @@ def test_kills_of_the_supervisor_and_of_everything(tmp_path: Path, arm2: Path, a
             with Control(daemon.endpoints["control"]) as control:
                 jobs = Jobs(control)
                 if not links:
-                    links = chain(partial(_submit, jobs), arm2_recording)
+                    links = chain(lambda kind, given: jobs.submit(kind, given)["id"], arm2_recording)  # noqa: B023
                     known |= dict.fromkeys(links, len(kinds))
                 busy = partial(_busy, daemon, jobs, kinds, known, rng)
                 running = busy()

@@ -154,13 +154,6 @@ def endless(cluster: Processes, backend: DaskBackend, path: Path, arm: Path, lim
     return run
 
 
-def copied(folder: Path) -> Path:
-    """Copy what runs."""
-    for package in WHAT_RUNS:
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    return folder
-
-
 def left(folder: Path) -> dict[str, bytes]:
     """Contents of what a run left."""
     paths = [folder / "outcome.json", folder / "log.txt", *sorted((folder / "results").iterdir())]
@@ -214,8 +207,7 @@ def test_a_worker_that_is_killed_interrupts_its_run_alone(
 ) -> None:
     run = endless(cluster, dask, tmp_path / "first", arm2)
     (runner,) = cluster.runners()
-    worker = runner.parent()
-    worker.kill()
+    runner.parent().kill()
     end = ended(run)
     assert end.how == "interrupted"
     assert "worker" in end.reason
@@ -306,7 +298,9 @@ def test_a_scheduler_that_is_killed_interrupts_all_and_other_code_is_refused(tmp
         assert not runner.is_running()
 
         cluster.start_scheduler()
-        changed = copied(tmp_path / "changed")
+        changed = tmp_path / "changed"
+        for package in WHAT_RUNS:
+            shutil.copytree(ROOT / package, changed / package, ignore=shutil.ignore_patterns("__pycache__"))
         with (changed / "rt_core" / "types.py").open("a") as source:
             source.write("\n")
         cluster.start_worker(changed)

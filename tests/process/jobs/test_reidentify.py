@@ -1,7 +1,6 @@
 """Drift is reported: the arm is identified again from its last frames, and a better model becomes the active one."""
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +44,6 @@ class Estimator:
         return {}
 
 
-def events(process: JobsProcess) -> list[str]:
-    return [event["kind"] for event in process.request("events")["events"]]
-
-
 def jobs(process: JobsProcess) -> list[dict[str, Any]]:
     return sorted(process.request("jobs")["jobs"], key=lambda job: job["id"])
 
@@ -61,19 +56,12 @@ def await_jobs(process: JobsProcess, count: int) -> list[dict[str, Any]]:
     return jobs(process)
 
 
-@contextlib.contextmanager
-def watched(folder: Path, arm: Path, estimator: Estimator, **settings: Any) -> Iterator[JobsProcess]:
-    """The jobs process of an arm that is to be identified again by itself."""
-    own = {"reidentify": {"window_s": WINDOW_S, "min_interval_s": 1.0} | settings}
-    with JobsProcess(configuration(folder / "state", str(arm), own), folder / "log") as process:
-        process.answers = {"set_aside": estimator.save_window, "activate": estimator.activate}
-        yield process
-
-
 @pytest.mark.slow
 def test_from_drift_to_the_next_model_and_back(tmp_path: Path, arm2: Path, motion: Path) -> None:
     estimator = Estimator(motion)
-    with watched(tmp_path, arm2, estimator) as process:
+    own = {"reidentify": {"window_s": WINDOW_S, "min_interval_s": 1.0}}
+    with JobsProcess(configuration(tmp_path / "state", str(arm2), own), tmp_path / "log") as process:
+        process.answers = {"set_aside": estimator.save_window, "activate": estimator.activate}
         process.event("drift", "fc1 20 % up")
         found = await_jobs(process, 3)
         assert [(job["kind"], job["state"], job["origin"]) for job in found] == [
@@ -111,6 +99,6 @@ def test_from_drift_to_the_next_model_and_back(tmp_path: Path, arm2: Path, motio
         while not estimator.activated:  # the estimator is told what holds
             process.pause(0.1)
         assert estimator.activated[0]["theta"] is None
-        told = events(process)
+        told = [event["kind"] for event in process.request("events")["events"]]
         assert told.index("drift") < told.index("job_submitted") < told.index("model_promoted")
         assert told.index("model_promoted") < told.index("model_rolled_back")

@@ -30,8 +30,7 @@ def test_a_read_only_disk(tmp_path: Path, arm2: Path) -> None:
             process.stop()
             remount(disk, "ro")
             process.start()  # it is ready, and says why it takes no jobs
-            heartbeat = process.await_beat(lambda info: bool(info["trouble"]))
-            assert heartbeat["state"] == "trouble"
+            assert process.await_beat(lambda info: bool(info["trouble"]))["state"] == "trouble"
             with pytest.raises(ControlError, match="ead-only"):
                 process.submit("compare", **QUICK)
             remount(disk, "rw")
@@ -59,8 +58,7 @@ def test_a_damaged_queue_is_set_aside(tmp_path: Path, arm2: Path) -> None:
         assert (queue.parent / f"{FILE_NAME}.bad1").read_bytes() == bytes(damaged)
         events = process.request("events")["events"]
         assert "recovered" in next(event["text"] for event in events if event["kind"] == "queue_salvaged")
-        new = process.submit("compare", **QUICK)
-        assert new > later
+        assert process.submit("compare", **QUICK) > later
         process.await_runners()
 
 
