@@ -142,8 +142,7 @@ def test_the_example_compiles_and_the_page_shows_it() -> None:
 def test_the_command_prints_the_description(tmp_path: Path) -> None:
     wanted = description(["left-arm"], "tcp://127.0.0.1:9870", "tcp://127.0.0.1:9871")
     assert thetad("bridge", "ros2", "--arm", "left-arm", "--json").json == wanted
-    found = thetad("bridge", "ros2", "--arm", "left-arm")
-    assert yaml.safe_load(found.out) == wanted
+    assert yaml.safe_load(thetad("bridge", "ros2", "--arm", "left-arm").out) == wanted
     path = tmp_path / "site.toml"
     arms = "".join(f'[[arm]]\nname = "{name}"\nrobot = "emps"\n[arm.driver]\nkind = "sim"\n' for name in ("a", "b"))
     path.write_text(f"[daemon]\nframes_port = 4000\n{arms}")

@@ -26,28 +26,22 @@ JOINTS = [f"q{k + 1}" for k in range(6)]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("calibration")
-
-
-@pytest.fixture(scope="module")
 def planned(folder: Path) -> Outcome:
-    return thetad("poses", "plan", ROBOT, "-o", folder / "poses.csv", "--count", 120, "--select", 60, "--json")
+    return thetad("poses", "plan", ROBOT, "-o", folder / "poses.csv", "--count", 120, "--select", 60, "--json").ok()
 
 
 @pytest.fixture(scope="module")
 def measured(folder: Path, planned: Outcome) -> Outcome:
-    assert planned.code == 0, planned
     return thetad(
         "poses", "measure", folder / "poses.csv", "--robot", ROBOT, "-o", folder / "measured.csv",
         "--truth", folder / "truth.json", "--seed", SEED, "--outliers", 0.05, "--json",
-    )  # fmt: skip
+    ).ok()  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def done(folder: Path, measured: Outcome) -> Outcome:
-    assert measured.code == 0, measured
-    return thetad("calibrate", folder / "measured.csv", "--robot", ROBOT, "-o", folder / "out", "--robust", "--json")
+    given = ("--robot", ROBOT, "-o", folder / "out", "--robust", "--json")
+    return thetad("calibrate", folder / "measured.csv", *given).ok()
 
 
 def columns(path: Path) -> dict[str, FloatArray]:
@@ -68,7 +62,6 @@ def test_planned_poses_are_where_the_table_says(planned: Outcome, folder: Path) 
 
 
 def test_what_is_found_is_what_was_drawn(done: Outcome, folder: Path) -> None:
-    assert done.code == 0, done
     truth = json.loads((folder / "truth.json").read_text())
     assert done.json["verdict"] == "ok"
     assert len(truth["outliers"]) == 3
@@ -143,8 +136,7 @@ def test_compensated_commands_bring_the_true_arm_to_its_targets(done: Outcome, f
     targets, _ = arm.exact(q)
     given = ("--calibration", folder / "out" / "calibration.json", "--robot")
     command = ("compensate", write_targets(folder / "targets.csv", targets, q), *given)
-    found = thetad(*command, ROBOT, "-o", folder / "commands.csv", "--frame", "measured", "--json")
-    assert found.code == 0, found
+    found = thetad(*command, ROBOT, "-o", folder / "commands.csv", "--frame", "measured", "--json").ok()
     commands = columns(folder / "commands.csv")
     posed = np.column_stack([commands[name] for name in JOINTS])
     missed = 1e3 * np.linalg.norm(arm.exact(posed)[0] - targets, axis=1)
@@ -164,8 +156,7 @@ def test_compensated_commands_bring_the_true_arm_to_its_targets(done: Outcome, f
     # The same targets, in the base that the nominal zero and height of joint 1 define.
     R, t = np.array(done.json["base"]["rotation"]), np.array(done.json["base"]["translation"])
     moved = write_targets(folder / "moved.csv", (targets - t) @ R, q)
-    again = thetad("compensate", moved, *given, ROBOT, "-o", folder / "moved_out.csv", "--frame", "joint1")
-    assert again.code == 0, again
+    thetad("compensate", moved, *given, ROBOT, "-o", folder / "moved_out.csv", "--frame", "joint1").ok()
     there = columns(folder / "moved_out.csv")
     np.testing.assert_allclose(np.column_stack([there[name] for name in JOINTS]), posed, atol=1e-9)
     far = folder / "far.csv"
@@ -182,8 +173,7 @@ def test_the_tip_of_an_unknown_tool_has_no_standard_deviation(done: Outcome, fol
     targets.write_text("x,y,z,q1,q2,q3,q4,q5,q6\n0.5,0.3,0.4,0.1,-1.2,1.4,0.3,1.5,0.0\n")
     command = ("compensate", targets, "--calibration", folder / "out" / "calibration.json", "--robot", ROBOT)
     to = ("--frame", "joint1", "-o", folder / "tip.csv", "--json")
-    found = thetad(*command, *to, "--point", "tip")
-    assert found.code == 0, found
+    found = thetad(*command, *to, "--point", "tip").ok()
     assert found.err.startswith("std_mm is left empty: the tool was estimated")
     assert found.err.count("\n") == 1
     assert [row["std_mm"] for row in rows_of(folder / "tip.csv")] == [""]

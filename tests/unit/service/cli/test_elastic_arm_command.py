@@ -47,9 +47,7 @@ def stiff(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_auto_chooses_elastic_joints_and_tells_their_stiffness(soft: Path, robot: Path, tmp_path: Path) -> None:
     out, report = tmp_path / "arm.json", tmp_path / "arm.html"
-    done = identify(soft, robot, "auto", "-o", out, "--report", report, "--json")
-    assert done.code == 0, done
-    found = done.json
+    found = identify(soft, robot, "auto", "-o", out, "--report", report, "--json").ok().json
     assert found["joint_model"]["chosen"] == "elastic"
     assert json.loads(out.read_text())["format"] == "thetad-elastic-arm/1"
     dynamics = arm(elastic=True).dynamics

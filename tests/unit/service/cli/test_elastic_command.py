@@ -119,20 +119,17 @@ def test_options_of_one_joint_are_not_for_the_arm(recording: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def kr300(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def kr300(data_dir: Path, folder: Path) -> tuple[Path, Path]:
     """Both recordings of the arm, as encoders on motors and links."""
-    folder = tmp_path_factory.mktemp("kr300")
     for name in "AB":
         source = data_dir / f"kuka_kr300_elastic/trajectory_{name}.npz"
-        done = thetad("import", source, "--mapping", "kuka_kr300_encoders", "-o", folder / f"{name}.mcap")
-        assert done.code == 0, done
+        thetad("import", source, "--mapping", "kuka_kr300_encoders", "-o", folder / f"{name}.mcap").ok()
     return folder / "A.mcap", folder / "B.mcap"
 
 
 def test_all_axes_of_a_real_arm_from_both_recordings(kr300: tuple[Path, Path]) -> None:
     arguments = ("--joint", "all", "--robot", "kuka_kr300_elastic", "--stage", "coulomb", "--linear")
-    done = thetad("identify", *kr300, "--model", "elastic_joint", *arguments, "--json")
-    assert done.code == 0, done
+    done = thetad("identify", *kr300, "--model", "elastic_joint", *arguments, "--json").ok()
     axes = {joint["joint"]: joint for joint in done.json["joints"]}
     assert axes["axis_1"]["verdict"] == "not_determined"
     assert all(p["value"] is None and p["reason"] for p in axes["axis_1"]["parameters"].values())
@@ -181,8 +178,7 @@ def test_the_truth_is_found_and_both_frictions_are_drawn(tmp_path: Path) -> None
 def test_friction_that_is_open_is_not_drawn(tmp_path: Path) -> None:
     recording, report = tmp_path / "rig.mcap", tmp_path / "report.html"
     write_recording(recording, recording_of(driven(1, speeds=(0.02, 0.05), loads=(100.0, 300.0, 500.0), hold=0.8)))
-    done = identify(recording, *FULL, "--report", report, "--lag", 1.5e-3)
-    assert done.code == 0, done
+    identify(recording, *FULL, "--report", report, "--lag", 1.5e-3).ok()
     page = report.read_text()
     assert "<h2>Cyclic friction</h2>" not in page
     assert "No law is drawn where these data do not determine it: " in page

@@ -26,8 +26,7 @@ def test_constants_are_in_the_model_file_and_used_by_validation(stribeck_model: 
             assert c["value"] is None
     assert any(c["status"] == "determined" for c in rows)
     np.testing.assert_array_equal(model.dynamics.stribeck_velocity, [c["used"] for c in rows])
-    checked = thetad("validate", stribeck_model, stribeck_recording, "--span", "0.7:1", "--json")
-    assert checked.code == 0, checked
+    checked = thetad("validate", stribeck_model, stribeck_recording, "--span", "0.7:1", "--json").ok()
     assert checked.json["relative_error"] < 0.02
     page = stribeck_model.with_suffix(".html").read_text()
     assert "vb1" in re.sub(r'src="data:image/png;base64,[^"]*"', "", page)
@@ -57,8 +56,7 @@ def test_compare_puts_methods_side_by_side(tmp_path: Path) -> None:
     done = compared(
         "--methods", "ols", "wls", "full:pso_linear", "--outliers", 0.02, "--json",
         "--report", tmp_path / "c.html", "--plot", tmp_path / "c.png",
-    )  # fmt: skip
-    assert done.code == 0, done
+    ).ok()  # fmt: skip
     methods = {m["method"]: m for m in done.json["methods"]}
     assert set(methods) == {"ols", "wls", "full:pso_linear"}
     for error in ("error_in_noise", "parameter_error"):

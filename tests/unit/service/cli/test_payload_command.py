@@ -137,9 +137,7 @@ def test_a_poor_motion_leaves_open_what_it_does_not_show(arm7_physical: Path, wo
     settings = SimSettings(seed=53, rate_hz=RATE_HZ, channels=("q", "dq", "tau"))
     data = SimulatedArm(model, settings, motion).simulate(16.0)
     path = write_recording(work / "arm7_slow.mcap", model, data.t, data.channels)
-    done = thetad("payload", arm7_physical, path, "--json")
-    assert done.code == 0, done
-    found = done.json
+    found = thetad("payload", arm7_physical, path, "--json").ok().json
     assert (found["verdict"], found["mass"]["status"], found["body"]) == ("partly_determined", "determined", None)
     assert inside(found)
     unknown = [row["name"] for row in rows_of(found) if row["status"] == "undetermined"]

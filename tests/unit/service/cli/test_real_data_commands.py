@@ -12,6 +12,7 @@ from rt_core.model.base import base_parameters
 from service.models.document import load_model
 from tests.lab.command_line import mounted, thetad
 from tests.lab.files import FILES
+from tests.unit.service.cli.test_identify_commands import trapped
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,7 @@ def import_all(data_dir: Path, folder: Path, files: Iterable[tuple[str, str]]) -
     """Import recordings by the shipped mappings."""
     for name, file in files:
         source = data_dir / name / f"{file}.npz"
-        done = thetad("import", source, "--mapping", name, "-o", folder / f"{file}.mcap", "--json")
-        assert done.code == 0, done
+        done = thetad("import", source, "--mapping", name, "-o", folder / f"{file}.mcap", "--json").ok()
         assert done.json["robot"] == name
     return folder
 
@@ -72,9 +72,7 @@ def test_errors_are_no_worse_than_the_published_ones(imported: Path, tmp_path: P
     assert found["data"]["band_hz"] <= s.band_hz
     assert not any(finding["named"] for finding in found["findings"])
     on = (recording, "--span", s.test) if ":" in s.test else (imported / f"{s.test}.mcap",)
-    done = thetad("validate", out, *on, "--json")
-    assert done.code == 0, done
-    assert done.json["relative_error"] <= s.test_limit
+    assert thetad("validate", out, *on, "--json").ok().json["relative_error"] <= s.test_limit
     if name == "emps":
         values = {p["name"]: p["value"] for p in found["parameters"]}
         published = {"m1": 95.1089, "fv1": 203.5034, "fc1": 20.3935, "off1": -3.1648}
@@ -112,8 +110,7 @@ def test_lwr4_with_a_prior(data_dir: Path, imported: Path, tmp_path: Path) -> No
     found = fit(imported / "measurements_1.mcap", robot, *prior, "-o", out)
     assert min(found["estimator"]["smallest_eigenvalue"]) > 0.0
     assert found["verdict"] != "not_explained", found["reasons"]
-    done = thetad("validate", out, imported / "measurements_2.mcap", "--json")
-    assert done.json["relative_error"] <= 0.025
+    assert thetad("validate", out, imported / "measurements_2.mcap", "--json").json["relative_error"] <= 0.025
 
 
 @pytest.mark.slow
@@ -159,8 +156,9 @@ def trapped(recording: Path, robot: object, span: str, out: Path) -> list[str]:
     ],
 )
 def test_wrong_mounting_direction(imported: Path, tmp_path: Path, name: str, gravity: str, words: str) -> None:
-    recording = imported / f"{SETS[name].file}.mcap"
-    reasons = trapped(recording, mounted(name, gravity, tmp_path), SETS[name].fit, tmp_path / "m.yaml")
+    robot, out = mounted(name, gravity, tmp_path), tmp_path / "m.yaml"
+    command = ("identify", imported / f"{SETS[name].file}.mcap", "--robot", robot, "--span", SETS[name].fit, "-o", out)
+    reasons = trapped(thetad(*command, "--json"), out)
     assert any(words in reason for reason in reasons)
 
 
@@ -178,17 +176,15 @@ def test_a_heavy_elastic_arm_from_both_of_its_recordings(data_dir: Path, tmp_pat
     name = "kuka_kr300_elastic"
     folder = import_all(data_dir, tmp_path, [(name, f"trajectory_{part}") for part in "AB"])
     parts = [folder / f"trajectory_{part}.mcap" for part in "AB"]
-    done = thetad("identify", *parts, "--robot", name, "--json")
-    assert done.code == 0, done
-    found = done.json
+    found = thetad("identify", *parts, "--robot", name, "--json").ok().json
     assert found["relative_error"] <= 0.121
     assert [Path(part["path"]) for part in found["recordings"]] == parts
     errors = [part["relative_error"] for part in found["recordings"]]
     assert min(errors) < found["relative_error"] < max(errors) < 0.16
     thetad("identify", *parts, "--robot", name, "--span", "0:0.5").refused("--span", "there are 2")
     assert fit(parts[0], name)["verdict"] not in ("ok", "not_explained")
-    floor = tmp_path / "floor.toml"
-    text = Path(f"configs/robots/{name}.toml").read_text().replace('gravity = "ceiling"', 'gravity = "floor"')
-    floor.write_text(text)
-    reasons = trapped(parts[0], floor, "0:1", tmp_path / "m.yaml")
+    floor, text = tmp_path / "floor.toml", Path(f"configs/robots/{name}.toml").read_text()
+    floor.write_text(text.replace('gravity = "ceiling"', 'gravity = "floor"'))
+    out = tmp_path / "m.yaml"
+    reasons = trapped(thetad("identify", parts[0], "--robot", floor, "-o", out, "--json"), out)
     assert any("gravity along (0.00, 0.00, 9.81)" in reason for reason in reasons)

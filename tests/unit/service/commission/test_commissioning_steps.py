@@ -64,8 +64,7 @@ def test_steps_are_done_once_and_skipped_ones_count(tmp_path: Path) -> None:
     assert [round(told.left_s) for told in log.told] == [30, 25, 20, 15, 10, 5]
     assert commission(context(tmp_path), log.told.append, log.steps).steps == found.steps
     assert log.ran == list(NAMES)
-    written = json.loads((tmp_path / "01_first.json").read_text(encoding="utf-8"))
-    assert written == found.steps[0]
+    assert json.loads((tmp_path / "01_first.json").read_text(encoding="utf-8")) == found.steps[0]
 
 
 def test_a_failed_step_ends_it_and_is_done_again(tmp_path: Path) -> None:

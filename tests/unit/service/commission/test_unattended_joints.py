@@ -162,8 +162,7 @@ def test_forces_of_a_slide_are_newtons(tmp_path: Path) -> None:
     source = dict(load_robot("emps").source)
     source["joint"] = [source["joint"][0] | {"lower": -0.2, "upper": 0.4, "velocity": 0.3}]
     robot = robot_from_source(source)
-    bench = Bench(robot, np.array([0.1]), tmp_path)
-    here = context(bench, yes)
+    here = context(Bench(robot, np.array([0.1]), tmp_path), yes)
     found = JOINTS.run(here)[1]
     texts = [check["text"] for check in found["checks"]]
     assert any(" N against the motion" in text for text in texts)

@@ -13,7 +13,6 @@ from service.doctor.finding import Finding
 from tests.lab.hosts import CARD, LIMITS, make_host, place_card
 
 NEEDS = Needs(interfaces=(CARD,), priority=80, processors=(3,), lock_memory=True)
-RELEASE = "proc/sys/kernel/osrelease"
 CPU = "sys/devices/system/cpu"
 CLOCK = "sys/devices/system/clocksource/clocksource0"
 NET = f"sys/class/net/{CARD}"

@@ -154,8 +154,7 @@ def test_other_values_under_the_same_id_are_another_model(made: Callable[[], Act
     assert active.digest == ""
     digests = []
     for factor in (1.0, 1.5, 1.0):
-        theta = values(active, factor)["theta"]
-        active.activate({"theta": theta, "model": "one"})
+        active.activate({"theta": values(active, factor)["theta"], "model": "one"})
         assert active.identity == "one"
         digests.append(active.digest)
     assert digests[0] == digests[2] != digests[1]

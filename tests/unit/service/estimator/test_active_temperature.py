@@ -133,8 +133,7 @@ class Guided(Arm):
         }  # fmt: skip
 
     def ask(self, verb: str, **args: Any) -> dict[str, Any]:
-        result = self.handlers[verb]({"arm": "one", **args})
-        return dict(result)
+        return dict(self.handlers[verb]({"arm": "one", **args}))
 
 
 def test_guiding_by_the_active_model_needs_the_present_temperature(robot: RobotFile) -> None:
@@ -185,7 +184,6 @@ def test_friction_that_is_left_is_that_of_the_present_temperature(robot: RobotFi
         v = robot.model.standstill_velocity
         least = ((warm + d.viscous * v) / (level + d.viscous * v)).min()
         assert said["friction"] == pytest.approx(least, rel=0.02)
-    active = arm.request(temperatures=given["temperatures"])
-    arm.active.activate(active)
+    arm.active.activate(arm.request(temperatures=given["temperatures"]))
     assert arm.ask("validity", started=[-20.0] * 6)["friction"] == pytest.approx(least, rel=0.02)
     assert "friction" not in arm.ask("validity")

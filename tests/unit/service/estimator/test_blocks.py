@@ -70,8 +70,7 @@ def results(folder: Path, robot: str, seed: int, monkeypatch: pytest.MonkeyPatch
     model = load_robot(robot).model
     arm = replayed(folder / "none.mcap", robot, robot, estimator={"update_hz": 50.0}, window_s=20.0)
     folder.mkdir()
-    settings = config(folder, arm)
-    Runtime(folder).config.write_text(settings.model_dump_json(), encoding="utf-8")
+    Runtime(folder).config.write_text(config(folder, arm).model_dump_json(), encoding="utf-8")
     channels = [name for name in CHANNELS[robot] if name != "valid"]
     names = [joint.name for joint in model.joints]
     meta = {"joint_names": names, "joint_units": ["rad"] * model.n, "channels": channels, "rate_hz": RATE, "source": ""}

@@ -138,18 +138,13 @@ def test_blocks_go_back_to_the_same() -> None:
         np.testing.assert_array_equal(other.estimator.state()[name], value)
 
 
-def braked(tau: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Let the motor of the joint do nothing from `STICK_S` on, but for noise."""
-    tau = tau.copy()
-    tau[at(STICK_S) :, JOINT] = 0.05 * rng.standard_normal(tau.shape[0] - at(STICK_S))
-    return tau
-
-
 def test_a_brake_is_no_encoder_that_sticks() -> None:
     """The joint stands, its motor does nothing, and what the others need is as the arm that stands so needs it."""
     t, q, tau = sticking(END_S)
     arm = Arm()
-    arm.take(t, q, braked(tau, np.random.default_rng(0)))
+    tau = tau.copy()
+    tau[at(STICK_S) :, JOINT] = 0.05 * np.random.default_rng(0).standard_normal(tau.shape[0] - at(STICK_S))
+    arm.take(t, q, tau)
     assert arm.told == []
 
 

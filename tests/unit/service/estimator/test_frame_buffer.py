@@ -46,8 +46,7 @@ def test_the_newest_frames_come_out_in_order(state_dir: Path, count: int) -> Non
     window = filled(count)
     assert len(window) == min(count, 200)
     request = save_request({"seconds": 1.5, "path": f"{FOLDER}/a.window"}, window, state_dir, META)
-    answer = request.write(window)
-    assert answer["frames"] == 150
+    assert request.write(window)["frames"] == 150
     found = open_recording(state_dir / FOLDER / "a.window")
     numbers = np.arange(count - 150, count)
     np.testing.assert_array_equal(found.seq, numbers)
@@ -76,8 +75,7 @@ def test_frames_go_on_while_a_window_is_written() -> None:
     frames = window.select(2.0)
     margin = round(MARGIN_S * RATE)
     push(window, *map(frame, range(1200, 1200 + margin - 1)))
-    copies = window.copy(frames, 0)
-    np.testing.assert_array_equal(copies["stamps"][:, 2], np.arange(1000, 1200))
+    np.testing.assert_array_equal(window.copy(frames, 0)["stamps"][:, 2], np.arange(1000, 1200))
     push(window, frame(1200 + margin - 1))
     with pytest.raises(ControlError, match="faster than they could be set aside"):
         window.copy(frames, 0)

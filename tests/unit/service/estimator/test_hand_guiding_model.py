@@ -56,8 +56,7 @@ class Source:
             self.active.observe(report)
 
     def ask(self, verb: str, **args: Any) -> dict[str, Any]:
-        result = self.handlers[verb]({"arm": "one", **args})
-        return dict(result)
+        return dict(self.handlers[verb]({"arm": "one", **args}))
 
 
 def test_the_active_model_as_a_controller_takes_it(robot: RobotFile) -> None:

@@ -83,8 +83,7 @@ def test_of_an_invalid_joint_nothing_is_taken() -> None:
     valid = np.array([True, False, True])
     online = started()
     step(online, 200, 210, np.array([25.0, 26.0, 25.0]), valid)
-    found = online.temperature
-    assert found.tolist() == [25.0] * 3
+    assert online.temperature.tolist() == [25.0] * 3
     step(online, 210, 1301, np.full(3, 25.0), valid)
     assert online.lacks_temperature.tolist() == [False, True, False]
     t, T = ramp(20.0)

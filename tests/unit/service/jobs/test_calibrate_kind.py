@@ -116,8 +116,7 @@ def test_residuals_name_line_and_part_of_each_pose(tmp_path: Path, robot: Path) 
     """Of a table with a comment, an empty line, and its columns in another order."""
     names, values = rows(True)
     path = write(tmp_path / "m.csv", names[::-1], values[:, ::-1])
-    text = path.read_text(encoding="utf-8")
-    path.write_text("# a tracker\n\n" + text, encoding="utf-8")
+    path.write_text("# a tracker\n\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
     _, document, residuals = calibrated(tmp_path / "out", robot, path, train_share=0.5)
     assert [int(row["line"]) for row in residuals] == list(range(4, 64))
     for part in ("training", "test"):

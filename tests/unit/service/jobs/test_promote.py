@@ -24,20 +24,17 @@ from tests.lab.jobs.job_run import run_here, small_arm
 def candidate(arm2: Path, arm2_recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Fitted to the first half."""
     out = tmp_path_factory.mktemp("candidate") / "model.yaml"
-    done = thetad("identify", arm2_recording, "--robot", arm2, "--span", "0:0.5", "-o", out, "--json")
-    assert done.code == 0, done
+    thetad("identify", arm2_recording, "--robot", arm2, "--span", "0:0.5", "-o", out, "--json").ok()
     return out
 
 
 @pytest.fixture(scope="module")
-def worse(arm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def worse(arm2: Path, folder: Path) -> Path:
     """A model of the arm when it rubbed less."""
-    folder = tmp_path_factory.mktemp("worse")
     model = load_robot(arm2).model
     dynamics = replace(model.dynamics, coulomb=0.8 * np.asarray(model.dynamics.coulomb))
     recording = simulate(folder / "rec.mcap", replace(model, dynamics=dynamics), seed=7, seconds=20.0)
-    done = thetad("identify", recording, "--robot", arm2, "-o", folder / "model.yaml", "--json")
-    assert done.code == 0, done
+    thetad("identify", recording, "--robot", arm2, "-o", folder / "model.yaml", "--json").ok()
     return folder / "model.yaml"
 
 

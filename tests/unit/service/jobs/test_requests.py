@@ -137,7 +137,7 @@ def test_a_backup_goes_on_beside_the_requests(desk: Desk, tmp_path: Path) -> Non
     assert desk.ask("backup", directory=str(tmp_path / "copy")) is None
     with pytest.raises(ControlError, match="a backup is under way"):
         desk.ask("backup", directory=str(tmp_path / "other"))
-    job = desk.ask("submit", kind="compare")
+    assert desk.ask("submit", kind="compare") is not None
     assert not desk.supervisor.poll(100)
     with state.open("wb") as stream:
         stream.write(b"estimate")

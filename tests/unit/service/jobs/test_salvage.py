@@ -86,9 +86,8 @@ def truth(store: Store) -> Rows:
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
+def lived(folder: Path) -> Lived:
     """Folder with a queue as a kill leaves it, a part of it in the log only; what is in it; what was purged."""
-    folder = tmp_path_factory.mktemp("lived")
     rng, clock = random.Random(5), Clock()
     store = Store(folder / "at_work.db")
     queue = Queue(store, clock)

@@ -88,8 +88,7 @@ def test_friction_is_that_of_a_joint_that_moves_alone(space6_model: Path, other_
 
 
 def test_what_differs_is_shown_and_nothing_else(space6_model: Path, tmp_path: Path) -> None:
-    same = thetad("models", "diff", space6_model, space6_model)
-    assert same.code == 0
+    same = thetad("models", "diff", space6_model, space6_model).ok()
     assert same.out.startswith("space6: 0 of 58 parameters differ by more than 2 standard deviations")
     assert "parameter  " not in same.out
     row = next(row for row in content(space6_model)["parameters"] if row["name"] == "fc3")
@@ -153,20 +152,15 @@ def of_both() -> dict[str, object]:
     return origin_of(joined, np.concatenate([begin + ROWS for begin, _ in joined.spans]))
 
 
-def every_mark(r: Recording) -> list[tuple[int, str]]:
-    marks = frame_fingerprints(r, 0.0, 20.0, r.samples)
-    return [(int(t), mark.partition(":")[2]) for t, mark in zip(r.t_ns, marks, strict=True)]
-
-
 def test_each_of_several_recordings_is_named_on_its_own_clock() -> None:
     data = of_both()
     assert data["recording"] == "1.mcap + 2.mcap"
-    assert isinstance(data["sources"], list)
     for source, r in zip(data["sources"], (A, B), strict=True):
         own = origin_of(r, ROWS)
         for name in ("first_s", "last_s"):
             assert source.pop(name) == pytest.approx(own.pop(name))
-        assert set(source.pop("frames")) <= {f"{t}:{fingerprint}" for t, fingerprint in every_mark(r)}
+        marks = zip(r.t_ns, frame_fingerprints(r, 0.0, 20.0, r.samples), strict=True)
+        assert set(source.pop("frames")) <= {f"{t}:{mark.partition(':')[2]}" for t, mark in marks}
         assert own.pop("frames")
         assert source == own
     assert "frames" not in data
@@ -187,6 +181,5 @@ def test_rows_of_any_of_them_are_known(seen: Recording) -> None:
 def test_a_file_of_one_recording_is_read_as_ever() -> None:
     data = origin_of(A, ROWS)
     assert set(data) == {"recording", "sha256", "first_s", "last_s", "frames"}
-    seen = [share_seen(data, recording, ROWS) for recording in (A, B, replace(A, path=None))]
-    assert seen == [1.0, 0.0, 1.0]
+    assert [share_seen(data, recording, ROWS) for recording in (A, B, replace(A, path=None))] == [1.0, 0.0, 1.0]
     assert share_seen({"arm": "axis", "t_ns": 7}, A, ROWS) == 0.0  # of an online estimate

@@ -23,7 +23,7 @@ from rt_core.model.friction import LAW_LINK, Friction
 from rt_core.model.inertia import from_pseudo_inertia, is_physical, pseudo_inertia
 from rt_core.model.parameters import standard_parameters
 from rt_core.model.regressor import regressor
-from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.model.robot import RobotModel
 from rt_core.model.urdf import UrdfError, chain_from_urdf
 from rt_core.model.urdf_writer import urdf_from_model
 from service.models.document import ModelFile, ModelFileError, load_model
@@ -373,7 +373,8 @@ def test_an_own_urdf_keeps_all_but_inertials_and_friction(n: int, seed: int, pri
     own = re.sub(r'(?s)(<link name="[^"]*_link")>\s*<inertial>.*?</inertial>\s*</link>', r"\1/>", own, count=1)
     text, warnings = to_urdf(found, own)
     assert warnings == []
-    chain, (links, effects) = chain_from_urdf(text, tip_link="tip_link"), found_links(found)
+    chain, phi = chain_from_urdf(text, tip_link="tip_link"), full_parameters(found)
+    links, effects = links_of(found, phi), joint_effects(model, found.base, phi)
     np.testing.assert_allclose(chain.inertial, links, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose([chain.dynamics.viscous, chain.dynamics.coulomb], [effects.viscous, effects.coulomb])
     states = random_states(model)
@@ -405,11 +406,6 @@ def without_parameters(urdf: str) -> str:
             if child.tag in ("inertial", "dynamics") or (child.text or "").startswith(" identified by"):
                 element.remove(child)
     return ET.canonicalize(ET.tostring(root), strip_text=True, with_comments=True)
-
-
-def found_links(found: ModelFile) -> tuple[np.ndarray, JointDynamics]:
-    phi = full_parameters(found)
-    return links_of(found, phi), joint_effects(found.robot.model, found.base, phi)
 
 
 def test_physical_model_from_a_recording(arm7_physical: Path, tmp_path: Path) -> None:

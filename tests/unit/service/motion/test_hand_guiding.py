@@ -130,8 +130,7 @@ def test_where_nothing_can_be_held_the_drives_stop_by_themselves(fault: dict[str
     assert words in bench.session.reason
     bench.turns(500)
     assert not bench.driver.enabled
-    q = bench.channel("q")[-200:]
-    assert np.abs(np.diff(q, axis=0)).max() < 1e-5
+    assert np.abs(np.diff(bench.channel("q")[-200:], axis=0)).max() < 1e-5
 
 
 # ---------------------------------------------------------------- what is wrong during the hand-over
@@ -162,8 +161,7 @@ def aborted() -> GuidingBench:
 
 
 def reported(bench: GuidingBench) -> dict[str, Any]:
-    report = bench.guiding.report()
-    return report
+    return bench.guiding.report()
 
 
 def back_in_csp(bench: GuidingBench) -> int:
@@ -289,8 +287,7 @@ def test_beyond_a_position_limit_drives_brake_all_joints_along_their_own_ramps()
     """No set position may be told there; to hold at once would stop the other joints dead, too."""
     bench = GuidingBench(PUSH)
     limited(bench, -0.05)
-    before = bench.channel("dq")[-1]
-    assert (np.abs(before) > 0.02).sum() > 1
+    assert (np.abs(bench.channel("dq")[-1]) > 0.02).sum() > 1
     refuse_torque(bench)
     bench.until("disarmed")
     assert bench.session.reason == "command refused: too much"
@@ -316,8 +313,7 @@ def test_no_limit_is_above_what_runs_of_the_arm_keep() -> None:
     np.testing.assert_allclose(settings.torque_limit, 0.5 * EFFORT)
     asked = GuidingBench(guiding={"speed_limit": tuple(0.2 * VELOCITY)})
     asked.prepare(speed_share=0.02)
-    slower = asked.session.settings.speed_limit
-    np.testing.assert_allclose(slower, 0.02 * VELOCITY)
+    np.testing.assert_allclose(asked.session.settings.speed_limit, 0.02 * VELOCITY)
     limits, state = bench.controller.limits, bench.controller.state
     for name, value in (("speed_limit", 2.0 * VELOCITY), ("torque_limit", 2.0 * EFFORT)):
         with pytest.raises(SafetyError, match=f"guiding: {name} of joint_1 is .*: at most .* of the robot file"):

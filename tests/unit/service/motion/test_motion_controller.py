@@ -79,8 +79,7 @@ def test_drives_that_follow_no_longer_are_left_to_their_ramps(
 
 def test_what_ends_a_stop_is_said(bench: Bench) -> None:
     bench.run()
-    for _ in range(300):
-        bench.turn()
+    bench.turns(300)
     bench.controller.stop("aborted by request", bench.driver)
     bench.driver.disable()
     bench.stops("aborted by request; then the drives are no longer enabled", commanded=False)
@@ -92,8 +91,7 @@ def test_silence_disarms_and_the_drives_stop_by_themselves() -> None:
     bench.until("disarmed")
     assert bench.reason.startswith("no frame for more than 0.1 s")
     before = len(bench.frames)
-    for _ in range(2000):
-        bench.turn()
+    bench.turns(2000)
     assert bench.frames[before].seq - bench.frames[before - 1].seq > 400
     assert not bench.driver.enabled
     assert np.abs(np.diff([frame.q for frame in bench.frames[before:]], axis=0)).max() < 1e-5
@@ -144,8 +142,7 @@ def test_abort_from_any_phase(bench: Bench, phase: str) -> None:
     if phase != "armed":
         bench.start(trajectory(series=replace(series(), q0=START + 0.2)))
         bench.until(phase)
-        for _ in range(300):
-            bench.turn()
+        bench.turns(300)
     bench.controller.stop("aborted by request", bench.driver)
     bench.turn()
     assert bench.phase == ("disarmed" if phase == "armed" else "stopping")
@@ -180,8 +177,7 @@ def test_a_joint_that_is_held_while_it_stops_is_not_pushed_on() -> None:
     assert bench.reason.startswith(f"aborted by request; then joint {JOINTS[joint]} is 0.05")
     assert abs(bench.setpoints()[-1, joint] - at[joint]) < 0.052
     assert bench.outcome == ("stopped", bench.reason)
-    for _ in range(500):
-        bench.turn()
+    bench.turns(500)
     assert not bench.driver.enabled
 
 

@@ -47,8 +47,7 @@ def test_a_client_that_is_gone_during_the_checks_moves_nothing(bench: Bench) -> 
         bench.start()
     with pytest.raises(PermitError, match="under way"):
         bench.controller.arm("b", bench.now, 60.0, bench.driver)
-    for _ in range(1100):
-        bench.turn()
+    bench.turns(1100)
     assert bench.outcome == ("refused", "the client has not been heard of for 1 s after the checks")
     assert bench.phase == "armed"
     np.testing.assert_allclose(bench.setpoints(), np.tile(START, (len(bench.frames), 1)), atol=1e-4)
@@ -56,8 +55,7 @@ def test_a_client_that_is_gone_during_the_checks_moves_nothing(bench: Bench) -> 
     bench.start(periods=1)  # the permit has not served for a run yet
     bench.until("disarmed")
     assert bench.outcome == ("completed", "")
-    for _ in range(200):
-        bench.turn()
+    bench.turns(200)
     bench.controller.arm("b", bench.now, 60.0, bench.driver)
     bench.controller.heartbeat("a", bench.now)  # its client asks for the outcome
     with pytest.raises(PermitError):
@@ -68,8 +66,7 @@ def test_a_client_that_is_gone_during_the_checks_moves_nothing(bench: Bench) -> 
 def test_drives_enabled_by_others_are_switched_off(bench: Bench, on_s: float) -> None:
     """Also drives that are still on their way."""
     bench.driver.enable()
-    for _ in range(round(on_s / PERIOD_S)):
-        bench.turn()
+    bench.turns(round(on_s / PERIOD_S))
     bench.controller.stop("disarmed by request", bench.driver)
     assert not bench.driver.enabled  # nobody has to read a frame for it
     bench.stays_off()

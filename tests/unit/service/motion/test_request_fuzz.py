@@ -8,7 +8,7 @@ from typing import Any
 import zmq
 
 from service.models.hand_guiding_arrays import plain_model
-from service.motion.run_verbs import RunRequests, make_runs
+from service.motion.run_verbs import make_runs
 from service.protocol.control import VERBS, Request, check_request, decode_request, encode_request
 from service.protocol.messages import MAX_REPLY, WireError, pack_map, unpack_map
 from service.worker.worker import Worker
@@ -27,7 +27,6 @@ def test_every_request_has_an_answer_and_none_ends_the_process(tmp_path: Path) -
     (tmp_path / "config.json").write_text(config(tmp_path, arm).model_dump_json(), encoding="utf-8")
     bench, worker = Bench(), Worker("acquisition", "a", tmp_path)
     runs = make_runs(worker, worker.arm, ROBOT, bench.driver, 1000.0)
-    assert isinstance(runs, RunRequests)
     motions = (trajectory().as_message(), table(rows()).as_message())
     with worker.context.socket(zmq.ROUTER) as router:
         router.linger = 0

@@ -42,8 +42,7 @@ def coupled(effort: float = 1e4) -> RobotModel:
 def fast(model: RobotModel) -> Trajectory:
     t = np.linspace(0.0, 4.0, 201)
     q = 0.4 * (1.0 - np.cos(2.0 * np.pi * t / 4.0))[:, None] * np.ones(model.n)
-    names = tuple(joint.name for joint in model.joints)
-    return Trajectory(names, ("rad",) * model.n, rate_hz=50.0, table=q)
+    return Trajectory(tuple(joint.name for joint in model.joints), ("rad",) * model.n, rate_hz=50.0, table=q)
 
 
 def checked(model: RobotModel) -> None:
@@ -70,8 +69,7 @@ def test_what_can_be_checked_is_checked_within_the_time_of_an_answer(pace: float
     checks = RunCheck(model, safety_limits(model, SafetyConfig()), PERIOD_S, 0.15, pace)
 
     def begin(period_s: float) -> int:
-        table = np.zeros((11, 1))
-        what = Trajectory(names, ("rad",), rate_hz=10.0 / period_s, table=table)
+        what = Trajectory(names, ("rad",), rate_hz=10.0 / period_s, table=np.zeros((11, 1)))
         return len(list(checks.begin(1, "x", what, here, periods=2, hold=False, token="a")[1]))
 
     longest_s = pace * MAX_S - 4.0
@@ -109,8 +107,7 @@ def test_a_slide_may_follow_less_far_behind_than_a_joint_that_turns() -> None:
 
 
 def test_the_narrower_of_robot_and_driver_counts() -> None:
-    model = load_robot("arm7").model
-    limits = safety_limits(model, SafetyConfig())
+    limits = safety_limits(load_robot("arm7").model, SafetyConfig())
     free = AxisTable(joint="a")
     axes = [AxisTable(joint="b", position_min_rad=-0.1, position_max_rad=9.0, velocity_max_rad_s=0.2), *6 * [free]]
     found = narrowed(limits, command_bounds(axes))

@@ -120,8 +120,7 @@ def write(path: Path, spoilt: int | None = None) -> Path:
 
 
 def test_one_period_is_left_and_its_noise_is_small(tmp_path: Path) -> None:
-    recording = read_recording(write(tmp_path / "a.mcap"))
-    one = average_recording(recording, PERIOD_S)
+    one = average_recording(read_recording(write(tmp_path / "a.mcap")), PERIOD_S)
     assert one.t.size == COUNT
     assert (np.diff(one.t_ns) > 0).all()
     assert set(one.channels) == {"q", "tau"}  # a temperature that rises is not the same in each period

@@ -92,8 +92,7 @@ def test_lines_break_between_pieces(drawn: list[Figure]) -> None:
 
 
 def test_stated_figures() -> None:
-    rng = np.random.default_rng(2)
-    normal = rng.normal(size=200_000)
+    normal = np.random.default_rng(2).normal(size=200_000)
     assert share_beyond(normal + 5.0) == pytest.approx(0.0027, rel=0.15)
     normal[:2000] = 100.0
     assert share_beyond(normal) == pytest.approx(0.01)

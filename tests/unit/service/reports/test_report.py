@@ -152,8 +152,7 @@ def test_verdict_then_joints_then_parameters_then_evidence(fit: Identification) 
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_rejected_fit_shows_no_values(fit: Identification) -> None:
-    rejected = replace(fit, verdict="not_explained")
-    source = report_of(rejected, constants=CONSTANTS)
+    source = report_of(replace(fit, verdict="not_explained"), constants=CONSTANTS)
     page = self_contained(source)
     assert page.tags.count("img") == 4
     for absent in ("<h2>Parameters", "<h2>Friction", "Velocity constants", "0.0512", "well determined"):
@@ -177,16 +176,14 @@ def test_report_of_an_identification_and_of_a_validation(
     folder.mkdir()
     recording = folder / "r$a$<i>.mcap"
     recording.write_bytes(space6_recording.read_bytes())
-    done = thetad("identify", recording, "--robot", "space6", "--span", "0:0.5", "--report", folder / "i.html")
-    assert done.code == 0, done
+    thetad("identify", recording, "--robot", "space6", "--span", "0:0.5", "--report", folder / "i.html").ok()
     page = self_contained((folder / "i.html").read_text(encoding="utf-8"))
     for text in ("r$a$<i>.mcap", VERDICT_TEXT["ok"], "10 Hz"):
         assert text in page.text
     assert (page.text.count("well determined"), page.tags.count("img")) == (6, 5)
 
     files = ("--report", folder / "v.html", "--plot", folder / "new" / "v.png")
-    done = thetad("validate", space6_model, recording, "--span", "0.6:1", *files)
-    assert done.code == 0, done
+    thetad("validate", space6_model, recording, "--span", "0.6:1", *files).ok()
     page = self_contained((folder / "v.html").read_text(encoding="utf-8"))
     assert "Parameters" not in page.text
     assert page.tags.count("img") == 4
@@ -198,12 +195,11 @@ def test_report_of_an_identification_and_of_a_validation(
 BODY = inertial_vector(2.5, np.array([0.01, -0.02, 0.08]), np.diag([0.02, 0.015, 0.0123]))
 
 
-def quantity(name: str, unit: str, value: float) -> Quantity:
-    return Quantity(name, unit, value, 0.01, value - 0.0196, value + 0.0196, "determined")
-
-
 def payload(**changes: object) -> PayloadResult:
-    figures = tuple(quantity(name, unit, 1.25 + k) for k, (name, unit) in enumerate(QUANTITIES))
+    figures = tuple(
+        Quantity(name, unit, 1.25 + k, 0.01, 1.2304 + k, 1.2696 + k, "determined")
+        for k, (name, unit) in enumerate(QUANTITIES)
+    )
     return replace(PayloadResult("determined", (), True, figures, BODY, 1.02), **changes)  # type: ignore[arg-type]
 
 

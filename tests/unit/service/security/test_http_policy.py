@@ -87,5 +87,4 @@ def test_the_supervisor_refuses_what_the_web_process_should_not_have_asked() -> 
         assert words in answer["error"]["message"]
     # Of jobs those kinds pass that the page has.
     assert asked("submit", "operate", kind="identify", arm="a", parameters={})["verb"] == "submit"
-    refused = asked("submit", "operate", kind="compare", parameters={})
-    assert refused["error"]["type"] == "denied"
+    assert asked("submit", "operate", kind="compare", parameters={})["error"]["type"] == "denied"

@@ -87,14 +87,12 @@ def test_frames_that_stopped_and_why() -> None:
 
 def test_an_estimator_is_judged_by_the_frames_that_it_works_off() -> None:
     """An arm that stands still gives it frames and no estimate; nothing of one is needed here."""
-    standing = [(1000 * k, 1000 * k, 0) for k in range(1, 9)]
-    assert after(*standing) == []
+    assert after(*[(1000 * k, 1000 * k, 0) for k in range(1, 9)]) == []
     stuck = [(1000 * k, min(1000 * k, 3000), 0) for k in range(1, 9)]
     assert after(*stuck) == ["the estimator has worked off no frame for 5.0 s"]
     without_torque = [(1000 * k, 1000 * k, 1000 * k) for k in range(1, 9)]
     assert after(*without_torque) == ["the estimator has worked off no frame for 8.0 s"]
-    started_again = [*stuck, (9000, 500, 0)]
-    assert after(*started_again) == []
+    assert after(*[*stuck, (9000, 500, 0)]) == []
 
 
 def test_what_is_told_is_as_old_as_it_says() -> None:
