@@ -88,8 +88,7 @@ def test_lag_and_scale_of_a_velocity(lag_s: float, scale: float) -> None:
 
 
 def test_a_saturated_torque_is_found_and_a_coarse_one_is_not() -> None:
-    rng = np.random.default_rng(3)
-    torque = 10.0 * np.sin(TURN * 0.3 * T) + 0.05 * rng.standard_normal(T.size)
+    torque = 10.0 * np.sin(TURN * 0.3 * T) + 0.05 * np.random.default_rng(3).standard_normal(T.size)
     moving = np.ones(T.size, dtype=bool)
     clipped = np.clip(torque, -7.0, 7.0)
     np.testing.assert_array_equal(

@@ -59,9 +59,8 @@ def test_compiled_code_may_be_taken_into_another_clone_if_its_sources_are_the_sa
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compiled(folder: Path) -> Path:
     """A folder in which `outer` has been compiled, of one file of code."""
-    folder = tmp_path_factory.mktemp("compiled")
     write_package(folder, "from rt_core.jit import jit\n@jit\ndef outer(x):\n    return 2.0 * x\n")
     assert run(folder) == ["2.0", "0"]
     return folder
@@ -119,5 +118,4 @@ def test_imports_are_resolved(tmp_path: Path, line: str, expected: set[str]) -> 
     for file in (deep.parent / "__init__.py", deep.parent / "far.py", deep / "__init__.py", deep / "near.py"):
         file.write_text("")
     (deep / "own.py").write_text(line)
-    found = {f.relative_to(tmp_path).as_posix() for f in imported_sources(deep / "own.py")}
-    assert found == expected
+    assert {f.relative_to(tmp_path).as_posix() for f in imported_sources(deep / "own.py")} == expected

@@ -104,8 +104,7 @@ def test_a_station_that_was_moved_between_arms_is_named() -> None:
     assert "a third place would tell which" in cell.reasons[0]
     # The other two agree; and given another number the moved place is one more station.
     assert together([three[0], three[2]]).verdict == "ok"
-    right = CellArm("right", three[1].found, (1, 3))
-    assert together([three[0], right, three[2]]).verdict == "ok"
+    assert together([three[0], CellArm("right", three[1].found, (1, 3)), three[2]]).verdict == "ok"
 
 
 @pytest.mark.slow

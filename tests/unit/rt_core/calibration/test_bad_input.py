@@ -10,7 +10,7 @@ from rt_core.calibration.doubts.causes import thinned
 from rt_core.calibration.result import Calibration
 from rt_core.calibration.sample import Contacts, Sample
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
-from rt_core.types import FloatArray, IntArray
+from rt_core.types import FloatArray
 from tests.lab.arms.calibration import PANDA, UR10, forward, frame, postures, truth
 from tests.lab.arms.sockets import in_sockets
 
@@ -110,14 +110,9 @@ def test_a_bad_pose_among_few_is_reported() -> None:
 COUNT = 1000
 
 
-def numbered(counts: list[int]) -> IntArray:
-    """Numbers from 0, so many of each, one after the other."""
-    return np.repeat(np.arange(len(counts)), counts)
-
-
 @pytest.mark.parametrize("kind", ["station", "head", "point"])
 def test_all_kinds_are_kept(kind: str) -> None:
-    numbers = numbered([990, 4, 6])
+    numbers = np.repeat([0, 1, 2], [990, 4, 6])
     sample = replace(Sample.of(np.arange(COUNT, dtype=float)[:, None], np.zeros((COUNT, 3))), **{kind: numbers})
     found = thinned(sample)
     kept = getattr(found, kind)

@@ -56,7 +56,7 @@ def test_parallel_axes_give_no_large_cancelling_offsets() -> None:
     arm = truth(UR10, False, 400, seed=6)
     smooth = 3e-4 * np.sin(2.0 * arm.q[:, :3] + 1.0)  # an error that no parameter describes
     measured = arm.measured + smooth + np.random.default_rng(0).normal(0.0, 1e-4, smooth.shape)
-    for geometry in (UR10, as_placements()):
+    for geometry in (UR10, Geometry.from_model(load_robot("ur10").model)):
         result = calibrate(geometry, arm.q, measured)
         assert result.training.after.rms < 6e-4
         lengths = [abs(p.value) for p in result.parameters if p.unit == "m" and p.value is not None]
@@ -65,10 +65,6 @@ def test_parallel_axes_give_no_large_cancelling_offsets() -> None:
         along = {"d2", "d3", "d4"} if geometry.rows else {"z2", "z3", "z4", "y5"}
         assert len(along & set(result.free)) == 1
         assert {"beta2", "beta3"} & set(result.free) == ({"beta2", "beta3"} if geometry.rows else set())
-
-
-def as_placements() -> Geometry:
-    return Geometry.from_model(load_robot("ur10").model)
 
 
 def with_noise() -> tuple[Truth, FloatArray]:
@@ -88,8 +84,7 @@ def test_a_swarm_alone_says_how_far_it_is_from_the_minimum() -> None:
     assert best.training.after.rms < result.training.after.rms < result.training.before.rms
     errors = [(p.value - arm.errors[p.name]) / p.std for p in result.parameters if p.value is not None and p.std]
     assert np.max(np.abs(errors)) < 5.0
-    again = calibrate(arm.geometry, arm.q, measured, settings)
-    np.testing.assert_array_equal(again.x, result.x)
+    np.testing.assert_array_equal(calibrate(arm.geometry, arm.q, measured, settings).x, result.x)
 
 
 def test_a_search_that_ends_where_it_was_told_to_has_converged() -> None:
@@ -122,32 +117,22 @@ def test_test_poses_do_not_reach_the_fit() -> None:
 
 def test_bad_input_is_refused() -> None:
     arm = truth(UR10, False, 30)
-    with pytest.raises(CalibrationError, match="shape"):
-        calibrate(UR10, arm.q[:, :5], arm.measured)
-    with pytest.raises(CalibrationError, match="shape"):
-        calibrate(UR10, arm.q, arm.measured[:-1])
-    broken = arm.measured.copy()
-    broken[7, 1] = np.nan
-    with pytest.raises(CalibrationError, match="pose 7"):
-        calibrate(UR10, arm.q, broken)
-    for value in (1e200, -2e6):
-        broken[7, 1] = value
-        with pytest.raises(CalibrationError, match=r"measurements of pose 7 \(from 0\) are beyond 1e\+06"):
-            calibrate(UR10, arm.q, broken)
-    huge = arm.q.copy()
-    huge[3, 2] = 1e9
-    with pytest.raises(CalibrationError, match=r"joint positions of pose 3 \(from 0\) are beyond"):
-        calibrate(UR10, huge, arm.measured)
-    with pytest.raises(CalibrationError, match="length"):
-        calibrate(UR10, arm.q, np.hstack((arm.measured, np.ones((30, 4)))))
-    with pytest.raises(CalibrationError, match="measure at least 12 postures"):
-        calibrate(UR10, arm.q[:8], arm.measured[:8])
-    with pytest.raises(CalibrationError, match="theta12"):
-        calibrate(UR10, arm.q, arm.measured, CalibrationSettings(excluded=("theta12",)))
+    q, measured, pose = arm.q, arm.measured, np.arange(30)[:, None]
+    for message, *given in (
+        ("shape", q[:, :5], measured), ("shape", q, measured[:-1]),
+        ("pose 7", q, np.where(pose == 7, np.nan, measured)),
+        (r"measurements of pose 7 \(from 0\) are beyond 1e\+06", q, np.where(pose == 7, 1e200, measured)),
+        (r"measurements of pose 7 \(from 0\) are beyond 1e\+06", q, np.where(pose == 7, -2e6, measured)),
+        (r"joint positions of pose 3 \(from 0\) are beyond", np.where(pose == 3, 1e9, q), measured),
+        ("length", q, np.hstack((measured, np.ones((30, 4))))), ("measure at least 12 postures", q[:8], measured[:8]),
+        ("theta12", q, measured, CalibrationSettings(excluded=("theta12",))),
+    ):  # fmt: skip
+        with pytest.raises(CalibrationError, match=message):
+            calibrate(UR10, *given)
     with pytest.raises(CalibrationError, match="method"):
         CalibrationSettings(method="newton")  # type: ignore[arg-type]
     with pytest.raises(CalibrationError, match="no pose"):
-        calibrate(UR10, arm.q, arm.measured, use=np.zeros(30, dtype=bool))
+        calibrate(UR10, q, measured, use=np.zeros(30, dtype=bool))
 
 
 SETTINGS = CalibrationSettings(base=False, tool=False)

@@ -30,14 +30,9 @@ SOFT = CalibrationSettings(compliance=True)
 def held(q: FloatArray) -> FloatArray:
     model = pinocchio.buildModelFromXML(urdf_from_model(ROBOT.model, ROBOT.model.inertial))
     data = model.createData()
-    return np.array([pinocchio.computeGeneralizedGravity(model, data, posture) for posture in turned(model, q)])
-
-
-def turned(model: pinocchio.Model, q: FloatArray) -> FloatArray:
-    """Joint positions as Pinocchio has them: cosine and sine where there is no limit."""
-    if model.nq == q.shape[1]:
-        return q
-    return np.stack((np.cos(q), np.sin(q)), axis=2).reshape(len(q), -1)
+    if model.nq > q.shape[1]:  # Pinocchio has cosine and sine where there is no limit
+        q = np.stack((np.cos(q), np.sin(q)), axis=2).reshape(len(q), -1)
+    return np.array([pinocchio.computeGeneralizedGravity(model, data, posture) for posture in q])
 
 
 def measured_at(q: FloatArray, orientation: bool) -> FloatArray:
@@ -65,8 +60,7 @@ def test_derivatives_are_those_of_differences(orientation: bool) -> None:
 @pytest.mark.parametrize("orientation", [False, True], ids=["position", "pose"])
 def test_exact_measurements_give_geometry_and_compliance(orientation: bool) -> None:
     q = postures(UR10, 150, np.random.default_rng(2))
-    load = gravity_load(ROBOT.model, q)
-    result = calibrate(UR10, q, measured_at(q, orientation), SOFT, load=load)
+    result = calibrate(UR10, q, measured_at(q, orientation), SOFT, load=gravity_load(ROBOT.model, q))
     assert result.verdict == "ok"
     found = {p.name: p for p in result.parameters}
     for k in range(1, 5):  # behind the vertical axis, and before the last, whose load hardly varies

@@ -68,8 +68,7 @@ def test_plan_reaches_its_points_within_limits_and_away_from_singularities() -> 
         assert np.linalg.norm(point) == pytest.approx(plan.radii[layer], abs=2e-6)
         assert min(T[2, 3] for T in link_poses(model, q)) > -1e-9
     assert plan.dexterity.min() >= 0.03
-    again = fibonacci_plan(LIMITED, settings)
-    np.testing.assert_array_equal(again.q, plan.q)
+    np.testing.assert_array_equal(fibonacci_plan(LIMITED, settings).q, plan.q)
 
 
 def test_what_cannot_be_reached_is_said() -> None:
@@ -83,8 +82,7 @@ def test_what_cannot_be_reached_is_said() -> None:
 
 
 def test_exchange_finds_the_best_of_all_sets() -> None:
-    rng = np.random.default_rng(1)
-    J = rng.normal(size=(9, 2, 4)) * np.array([1.0, 10.0, 0.1, 3.0])
+    J = np.random.default_rng(1).normal(size=(9, 2, 4)) * np.array([1.0, 10.0, 0.1, 3.0])
     sets = list(itertools.combinations(range(9), 4))
     worth = [np.linalg.slogdet(sum(J[i].T @ J[i] for i in chosen))[1] for chosen in sets]
     found = [d_optimal(J, 4, seed) for seed in range(5)]

@@ -108,13 +108,11 @@ def test_a_socket_that_is_not_fitted_is_where_its_other_poses_have_it(
 
 
 def test_distances_from_fixed_points_give_the_arm() -> None:
-    rng = np.random.default_rng(5)
-    q = postures(UR10, 200, rng)
+    q = postures(UR10, 200, np.random.default_rng(5))
     errors = {"a2": 1e-3, "alpha2": -2e-3, "theta3": 1.5e-3, "a3": -1e-3, "theta5": 2e-3, "beta3": 1e-3}
     centres = np.array([[0.8, 0.1, 0.2], [-0.3, 0.9, 0.4], [0.1, -0.7, 1.0]])
     numbers = np.arange(200) % 3
-    tool = frame((0.03, -0.02, 0.11), (0.0, 0.0, 0.0))
-    p = forward(UR10, q, errors, np.eye(4), tool)[:, :3, 3]
+    p = forward(UR10, q, errors, np.eye(4), frame((0.03, -0.02, 0.11), (0.0, 0.0, 0.0)))[:, :3, 3]
     length = np.linalg.norm(p - centres[numbers], axis=1)
     nominal = Geometry("dh", rows=UR10.rows, tip_translation=np.array([0.0, 0.0, 0.1]))
     result = calibrate(nominal, q, Distances(length, numbers))

@@ -54,8 +54,7 @@ def test_stations_share_one_arm(orientation: bool) -> None:
             calibrate(UR10, q[own], measured[own])
     result = calibrate(UR10, q, measured, station=station)
     assert result.verdict == "ok"
-    found = {p.name: p.value for p in result.parameters if p.name in ERRORS}
-    assert found == pytest.approx(ERRORS, abs=1e-9)
+    assert {p.name: p.value for p in result.parameters if p.name in ERRORS} == pytest.approx(ERRORS, abs=1e-9)
     frames = (result.base, *result.stations)
     assert len(frames) == 3
     for base, estimate in zip(BASES, frames, strict=True):
@@ -100,8 +99,7 @@ def test_heads_share_one_arm() -> None:
     measured = measured_at(q, head)
     result = calibrate(UR10, q, measured, head=head)
     assert result.verdict == "ok"
-    found = {p.name: p.value for p in result.parameters if p.name in ERRORS}
-    assert found == pytest.approx(ERRORS, abs=1e-9)
+    assert {p.name: p.value for p in result.parameters if p.name in ERRORS} == pytest.approx(ERRORS, abs=1e-9)
     # The last joint's own errors stay in the tool, so heads are told apart by what they are from each other.
     offsets = result.model.offsets(result.x)
     np.testing.assert_allclose(np.linalg.norm(offsets, axis=1), np.linalg.norm(HEADS - HEADS[0], axis=1), atol=1e-8)

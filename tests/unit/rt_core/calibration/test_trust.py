@@ -102,8 +102,7 @@ def test_the_constant_of_a_distance_sensor_is_estimated(constant: float) -> None
 
 def test_a_base_that_moves_far_from_its_nominal_fit_is_no_bound() -> None:
     """A wrong zero turns the base of the nominal arm by more than an error may be."""
-    rng = np.random.default_rng(7)
-    q = np.array([0.1, -1.0, 1.2, 0.3, 1.0, 0.2]) + rng.uniform(-0.6, 0.6, (80, 6))
+    q = np.array([0.1, -1.0, 1.2, 0.3, 1.0, 0.2]) + np.random.default_rng(7).uniform(-0.6, 0.6, (80, 6))
     errors = {"theta2": 0.08, "theta3": -0.09, "theta4": 0.09}
     measured = noisy(as_measured(forward(UR10, q, errors, BASE, TOOL), False))
     result = calibrate(UR10, q, measured, CalibrationSettings(range_length=0.02))

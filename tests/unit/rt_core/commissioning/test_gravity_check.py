@@ -78,8 +78,7 @@ def test_a_cable_where_gravity_is_weak_is_no_wrong_sign() -> None:
         tau[:, 2] -= GRAVITY[2] * np.cos(motion.q[:, 2]) + 2.0 * (motion.q[:, 2] - 0.2)
         places = torque_passes(replace(motion, tau=tau))
         here = GravityMotion(2, places, lambda q: np.sin(q - 0.1) * [0.0, 0.0, 1.0], EFFORTS)
-        found = check_gravity(here, NAMES)
-        assert found.verdict == "cannot_tell"
+        assert check_gravity(here, NAMES).verdict == "cannot_tell"
 
 
 def judge(robot: str, k: int, bend: float, inverted: int | None) -> Finding:

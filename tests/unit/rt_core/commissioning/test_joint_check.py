@@ -54,8 +54,7 @@ def test_a_wrong_position_is_named(factor: float, words: str) -> None:
 
 def test_swapped_positions_and_velocities_are_named_with_both_joints() -> None:
     motion = small_motion(0)
-    swapped = replace(motion, q=motion.q[:, [2, 1, 0]])
-    found = check_position(swapped, NAMES)
+    found = check_position(replace(motion, q=motion.q[:, [2, 1, 0]]), NAMES)
     assert found.verdict == "wrong"
     assert all(word in found.text for word in ("shoulder", "wrist", "swapped"))
     velocity = check_velocity(replace(motion, dq=motion.dq[:, [1, 0, 2]]), NAMES)
@@ -89,13 +88,11 @@ def test_torque_without_friction_tells_no_sign(sign: float) -> None:
 
 def test_the_size_of_a_torque_is_judged_by_its_limit() -> None:
     motion = small_motion(0)
-    fine = check_torque_size(motion, NAMES, 60.0)
-    assert fine.verdict == "ok"
+    assert check_torque_size(motion, NAMES, 60.0).verdict == "ok"
     large = check_torque_size(changed(motion, "tau", 0, 1000.0), NAMES, 60.0)
     assert large.verdict == "wrong"
     assert "N*mm" in large.text
-    small = check_torque_size(changed(motion, "tau", 0, 0.01), NAMES, 60.0)
-    assert small.verdict == "cannot_tell"
+    assert check_torque_size(changed(motion, "tau", 0, 0.01), NAMES, 60.0).verdict == "cannot_tell"
     assert check_torque_size(motion, NAMES, np.inf) is None
 
 
@@ -138,8 +135,7 @@ def test_swapped_torques_are_never_called_inverted() -> None:
         found = check_torque_sign(replace(motion, tau=tau), NAMES)
         assert (found.verdict, found.kind) == ("wrong", "")
         assert "elbow" in found.text
-    inverted = check_torque_sign(changed(small_motion(0), "tau", 0, -1.0), NAMES)
-    assert inverted.kind == "inverted"
+    assert check_torque_sign(changed(small_motion(0), "tau", 0, -1.0), NAMES).kind == "inverted"
 
 
 def test_what_cannot_be_judged_is_refused() -> None:

@@ -34,8 +34,7 @@ def test_torque_of_the_payload_is_that_of_pinocchio() -> None:
     tip = pin.SE3(ARM7.tip_rotation, ARM7.tip_translation)
     loaded.inertias[7] = loaded.inertias[7] + pin.Inertia(MASS, tip.act(np.array(CENTRE)), np.zeros((3, 3)))
     loaded_data = loaded.createData()
-    rng = np.random.default_rng(1)
-    q, dq, ddq = rng.uniform(-1.5, 1.5, (3, 20, 7))
+    q, dq, ddq = np.random.default_rng(1).uniform(-1.5, 1.5, (3, 20, 7))
     wanted = [
         pin.rnea(loaded, loaded_data, *state) - pin.rnea(model, data, *state) for state in zip(q, dq, ddq, strict=True)
     ]

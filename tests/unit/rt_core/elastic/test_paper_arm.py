@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
-from rt_core.elastic.identify import ElasticFit, identify_elastic_joint
+from rt_core.elastic.identify import identify_elastic_joint
 from rt_core.elastic.rows import Drive, ElasticRows, elastic_rows
 from rt_core.identification.preprocess import SignalSettings
 from sim_backend.arm.robot import SimulatedArm
@@ -88,13 +88,9 @@ def rows(data_dir: Path, recording: str, axis: int) -> ElasticRows:
     )  # fmt: skip
 
 
-def fit(data_dir: Path, recordings: str, axis: int) -> ElasticFit:
-    return identify_elastic_joint([rows(data_dir, r, axis) for r in recordings], "coulomb", cubic=False).answer
-
-
 @pytest.mark.parametrize(("recordings", "axis"), [("A", 2), ("AB", 2), ("AB", 3)])
 def test_axes_that_gravity_loads(data_dir: Path, recordings: str, axis: int) -> None:
-    found = fit(data_dir, recordings, axis)
+    found = identify_elastic_joint([rows(data_dir, r, axis) for r in recordings], "coulomb", cubic=False).answer
     assert found.verdict == "doubtful"
     k1, lag = found["k1"], found["apparent_lag"]
     published = {2: 7.52e6, 3: 4.10e6}[axis]

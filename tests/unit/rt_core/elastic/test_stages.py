@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 
 from rt_core.elastic.common_lag import Lag, common_lag, deflection_lag
-from rt_core.elastic.identify import ElasticJoint, Stage, identify_elastic_joint
+from rt_core.elastic.identify import Stage, identify_elastic_joint
 from rt_core.identification.preprocess import DataError
 from rt_core.types import FloatArray
 from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N, Recorded, measured, record
 
 SPRING = np.array([TRUTH["k1"], TRUTH["k2"]])
-
-
-def stage(recorded: Recorded, name: Stage) -> ElasticJoint:
-    return identify_elastic_joint([recorded.rows()], name, lag_s=0.0, zero=0.0)
 
 
 def projected(recorded: Recorded, t: FloatArray, friction: FloatArray, *more: FloatArray) -> FloatArray:
@@ -60,7 +56,7 @@ def test_stiffness_alone_takes_up_all_friction(case: Measured) -> None:
     lost_in = N**2 * TRUTH["b_in"] * r.v + N * TRUTH["b_inD"] * s
     lost_out = TRUTH["b_out"] * r.v + TRUTH["b_outC"] * s
     left_out = {"motor": lost_in, "sensor": -lost_out, "coupled": 0.5 * (lost_in - lost_out)}
-    found = stage(r, "stiffness")
+    found = identify_elastic_joint([r.rows()], "stiffness", lag_s=0.0, zero=0.0)
     assert [fit.rows for fit in found.fits] == list(left_out)
     for fit in found.fits:
         t = fit.fit.rows.t

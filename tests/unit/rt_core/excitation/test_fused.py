@@ -68,17 +68,12 @@ ARMS = {
 }  # fmt: skip
 
 
-def beyond(designer: Designer, seed: int = 0) -> np.ndarray:
-    return 1.2 * designer._start(seed)
-
-
 @pytest.mark.parametrize(("kind", "scaled"), [*zip(get_args(Objective), (True, False, True), strict=True)])
 @pytest.mark.parametrize("name", ARMS)
 def test_objective_and_excess(name: str, kind: Objective, scaled: bool) -> None:
-    settings = replace(EVERYTHING, objective=kind, scaled=scaled, samples=70)
-    designer = Designer(ARMS[name](), settings)
+    designer = Designer(ARMS[name](), replace(EVERYTHING, objective=kind, scaled=scaled, samples=70))
     for seed in range(2):
-        x = beyond(designer, seed)
+        x = 1.2 * designer._start(seed)
         states = designer._grid.evaluate(*designer.space.coefficients(x))
         value, excess = designer.fused.evaluate(designer.space.stacked(x))
         number = np.linalg.cond(designer.excitation.information(states))  # what rounding of it is multiplied with

@@ -33,8 +33,7 @@ def test_limits_are_kept_and_a_swarm_is_beaten(model: RobotModel, objective: Obj
     design = design_excitation(model, settings, "gradient", seed=1)
     assert design.accepted
     assert keeps_all_limits(model, design)
-    designer = Designer(model, settings)
-    assert design.value < min(by_chance(designer, design))
+    assert design.value < min(by_chance(Designer(model, settings), design))
     swarm = design_excitation(model, replace(settings, particles=20, iterations=20), "tcs_pso", seed=1)
     assert design.value < swarm.value
 

@@ -26,8 +26,7 @@ FOOT = Capsule("foot", -1, (0.0, 0.0, 0.0), (0.0, 0.0, 0.1), 0.1)
 
 def segments(count: int, seed: int) -> list[FloatArray]:
     """Ends (count, 3) of two segments each; some are points, some parallel, some meet."""
-    rng = np.random.default_rng(seed)
-    a, b, c, d = rng.normal(size=(4, count, 3))
+    a, b, c, d = np.random.default_rng(seed).normal(size=(4, count, 3))
     b[:20] = a[:20]
     d[10:30] = c[10:30]
     d[30:50] = c[30:50] + 0.7 * (b - a)[30:50]

@@ -86,12 +86,6 @@ def test_the_residual_is_the_torque_of_the_hand() -> None:
     assert np.sqrt(np.mean(error**2)) < 0.05 * np.abs(hand).max()
 
 
-def model_error(truth: RobotModel, wrong: RobotModel, *state: np.ndarray) -> np.ndarray:
-    """Torque that the links of `truth` take more than those of `wrong`, by Pinocchio."""
-    arms = twin(truth), twin(wrong)
-    return np.asarray(pin.rnea(arms[0], arms[0].createData(), *state) - pin.rnea(arms[1], arms[1].createData(), *state))
-
-
 def check_alarm(rig: Rig, trace: Trace, wrong: RobotModel, allowed: float) -> None:
     """The alarm names a joint and what the links lack there, to within `allowed` of its breakaway and of the error."""
     status = rig.controller.status
@@ -99,7 +93,11 @@ def check_alarm(rig: Rig, trace: Trace, wrong: RobotModel, allowed: float) -> No
     assert status.joint in status.reason
     row, joint = trace.states.index(GuidingState.ALARM), [j.name for j in robot().joints].index(status.joint)
     rows = range(max(0, row - 100), row)  # two time constants of the residual
-    error = np.mean([model_error(rig.truth, wrong, trace.q[k], trace.dq[k], trace.ddq[k])[joint] for k in rows])
+    needed = [
+        [pin.rnea(arm, arm.createData(), trace.q[k], trace.dq[k], trace.ddq[k])[joint] for k in rows]
+        for arm in (twin(rig.truth), twin(wrong))
+    ]
+    error = np.mean(np.subtract(*needed))
     assert abs(status.value + error) < allowed * rig.model.coordinates[joint, C_BREAKAWAY] + 0.1 * abs(error)
     assert abs(status.value) > status.limit
     assert np.all(np.abs(trace.dq) < speed_limit(rig))
@@ -112,8 +110,7 @@ def test_an_arm_that_moves_by_itself_after_the_takeover_is_held_soon() -> None:
     arm = with_payload(robot(), 6.0)
     rig = Rig(with_payload(robot(), 4.8), believed(arm), start=POSES[14])
     trace = rig.run(3.0)
-    row = trace.states.index(GuidingState.ALARM)
-    assert 0.01 < np.abs(trace.q[row] - POSES[14]).max() < 0.15
+    assert 0.01 < np.abs(trace.q[trace.states.index(GuidingState.ALARM)] - POSES[14]).max() < 0.15
     check_alarm(rig, trace, arm, allowed=0.1)
 
 
@@ -126,13 +123,6 @@ def test_an_error_above_the_friction_margin_that_lasts_raises_the_alarm_with_its
     check_alarm(rig, after, arm, allowed=0.1)
 
 
-def with_friction(factor: float) -> RobotModel:
-    model = robot()
-    d = model.dynamics
-    less = replace(d, coulomb=factor * d.coulomb, breakaway=factor * d.breakaway, viscous=factor * d.viscous)
-    return replace(model, dynamics=less)
-
-
 @pytest.mark.parametrize(
     ("factor", "delay", "sensors", "channels"),
     [(1.2, 1, SENSORS, ()), (1.2, 2, SENSORS, ("dq", "tau")), (0.9, 2, IDEAL, ())],
@@ -142,7 +132,9 @@ def test_full_friction_compensation_asked_for_does_not_limit_cycle(
     sensors: SimSettings, delay: int, factor: float, channels: tuple[str, ...]
 ) -> None:
     settings = ZeroForceSettings(friction_share=1.0, delay_cycles=delay)
-    rig = Rig(with_friction(factor), exact(), settings, POSES[6], sensors, delay, channels)
+    d = robot().dynamics
+    other = replace(d, coulomb=factor * d.coulomb, breakaway=factor * d.breakaway, viscous=factor * d.viscous)
+    rig = Rig(replace(robot(), dynamics=other), exact(), settings, POSES[6], sensors, delay, channels)
     pushed, after = guide(rig, push_s=0.6, after_s=3.5)
     assert np.abs(pushed.dq).max() > 0.1
     assert not after.dq[-500:].any()  # at rest to the bit

@@ -77,15 +77,13 @@ def test_braking_begins_below_the_speed_limit_and_grows() -> None:
 @hypothesis_settings(max_examples=25)
 def test_torque_is_gravity_offset_and_coriolis_without_friction_and_damping(n: int, seed: int, coupled: bool) -> None:
     model = random_arm(n, seed, coupled=coupled and n > 1)
-    rng = np.random.default_rng(seed)
-    q, dq = rng.uniform(-0.3, 0.3, (2, n))
+    q, dq = np.random.default_rng(seed).uniform(-0.3, 0.3, (2, n))
     oracle = twin(model)
     store = oracle.createData()
     weight = pin.rnea(oracle, store, q, np.zeros(n), np.zeros(n))
     assert np.allclose(torque(model, q), weight + model.dynamics.offset, atol=1e-9 * np.abs(weight).max())
     coriolis = pin.rnea(oracle, store, q, dq, np.zeros(n)) - weight
-    tau = torque(model, q, dq, friction_share=0.0, damping_time_s=1e9)
-    extra = tau - weight - model.dynamics.offset
+    extra = torque(model, q, dq, friction_share=0.0, damping_time_s=1e9) - weight - model.dynamics.offset
     scale = np.abs(weight).max() + np.abs(coriolis).max()
     # All of it, unless that would feed the arm more than friction takes away.
     along = float(extra @ coriolis / (coriolis @ coriolis)) if np.abs(coriolis).max() > 1e-6 * scale else 0.0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rt_core.identification.estimate import EstimatorOptions, disturb, estimate
-from rt_core.identification.identify import Identification, identify
+from rt_core.identification.identify import identify
 from rt_core.identification.methods import LINEAR
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings, prepare
 from rt_core.model.base import base_parameters, link_torque
@@ -58,12 +58,6 @@ def disturbed(made: Motion) -> Signals:
     return signals_of(replace(made, dq=disturb(made.dq, 1)), q=disturb(made.q))
 
 
-def identified(signals: Signals, **options: Any) -> Identification:
-    """Identify the curved arm from `signals`, its constants unknown."""
-    model = unknown(stribeck())
-    return identify(model, base_parameters(model), signals, SETTINGS, EstimatorOptions(**options))
-
-
 @pytest.mark.parametrize("method", LINEAR)
 def test_linear_methods_find_the_truth(plain: tuple[RobotModel, Motion, Signals], method: Any) -> None:
     model, made, signals = plain
@@ -93,7 +87,8 @@ def test_constants_are_found_before_the_rest(curved: tuple[RobotModel, Motion, S
 
 
 def test_a_swarm_in_a_side_minimum_is_not_believed(curved: tuple[RobotModel, Motion, Signals]) -> None:
-    found = identified(curved[2], method="pso_linear", seed=0)
+    model, options = unknown(stribeck()), EstimatorOptions(method="pso_linear", seed=0)
+    found = identify(model, base_parameters(model), curved[2], SETTINGS, options)
     assert not found.estimate.search.converged
     assert found.verdict == "doubtful"
     assert set(found.status) == {"undetermined"}

@@ -56,8 +56,7 @@ def test_ten_percent_on_twenty_seconds_are_found() -> None:
 
 
 def test_a_joint_that_gets_worse_is_a_veto() -> None:
-    rng = np.random.default_rng(3)
-    present = SCALE * coloured(rng, 20.0, 0.1)
+    present = SCALE * coloured(np.random.default_rng(3), 20.0, 0.1)
     factor = np.array([0.5, 0.5, 0.5, 1.2, 0.5, 0.5])
     paired = compare_residuals(clock(20.0), factor * present, present, every(present))
     assert paired.gain > 0.0
@@ -74,8 +73,7 @@ def test_gaps_and_rows_that_do_not_count() -> None:
     rng = np.random.default_rng(5)
     present = coloured(rng, 20.0, 0.1)
     candidate, t, use = 0.9 * present, clock(20.0), every(present)
-    whole = compare_residuals(t, candidate, present, use)
-    assert whole.gain == pytest.approx(0.19)
+    assert compare_residuals(t, candidate, present, use).gain == pytest.approx(0.19)
     later = np.where(t < 10.0, t, t + 3600.0)
     assert compare_residuals(later, candidate, present, use).gain == pytest.approx(0.19)
     some = use & (rng.random(use.shape) < 0.5)

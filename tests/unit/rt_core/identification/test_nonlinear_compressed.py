@@ -9,7 +9,7 @@ from rt_core.identification.nonlinear._constants import shaped_terms, with_const
 from rt_core.identification.nonlinear.compressed import CompressedTorque, compress_torque, weighted_solution
 from rt_core.identification.nonlinear.full import FullObjective
 from rt_core.identification.nonlinear.separable import SeparableObjective
-from rt_core.identification.preprocess import SignalPiece, Signals
+from rt_core.identification.preprocess import SignalPiece
 from rt_core.identification.rows import build_rows
 from rt_core.model.base import base_parameters
 from rt_core.model.robot import RobotModel, Transmission
@@ -24,22 +24,16 @@ def coupled_arm() -> RobotModel:
     return replace(stribeck_arm(), transmission=Transmission(matrix, np.zeros(3), np.ones(3)))
 
 
-def two_pieces(signals: Signals) -> Signals:
-    piece = signals.pieces[0]
-    cut = piece.t.size // 3
-    parts = (slice(0, cut), slice(cut + 40, None))
-    return replace(
-        signals,
-        pieces=tuple(SignalPiece(piece.t[s], piece.q[s], piece.dq[s], piece.ddq[s], piece.tau[s]) for s in parts),
-    )
-
-
 @pytest.mark.parametrize(
     ("share", "arm"), [(None, coupled_arm()), (0.5, stribeck_arm(load=True)), (4.0, harmonic_arm())]
 )
 def test_costs_are_the_literal_ones(share: float | None, arm: RobotModel) -> None:
     base, settings = base_parameters(arm), settings_of(arm, share)
-    signals = two_pieces(recording(arm, seconds=40.0))
+    signals = recording(arm, seconds=40.0)
+    whole, cut = signals.pieces[0], signals.pieces[0].t.size // 3
+    parts = (slice(0, cut), slice(cut + 40, None))
+    two = (SignalPiece(whole.t[s], whole.q[s], whole.dq[s], whole.ddq[s], whole.tau[s]) for s in parts)
+    signals = replace(signals, pieces=tuple(two))
     data = compress_torque(arm, base, signals, settings)
     objective = FullObjective(data, SIGMA)
     rng = np.random.default_rng(0)

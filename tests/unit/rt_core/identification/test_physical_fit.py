@@ -122,8 +122,7 @@ def test_negative_friction_becomes_nearly_zero_and_offsets_stay_free() -> None:
     for joint, name in enumerate(("fv1", "fv2", "fv3")):
         tau[:, joint] -= Y[joint, names[name]] * 8.0  # friction that would drive the joint
     tau[:, 0] -= Y[0, names["off1"]] * 3.0
-    unknown = replace(model, dynamics=None)
-    fit = fit_consistent(base, unknown, compress(Y, tau, all_rows(tau)), SIGMA)
+    fit = fit_consistent(base, replace(model, dynamics=None), compress(Y, tau, all_rows(tau)), SIGMA)
     assert all(0.0 < fit.theta[names[f"fv{j}"]] < 0.3 for j in (1, 2, 3))
     assert fit.theta[names["off1"]] < -1.0
 
@@ -192,14 +191,11 @@ def test_bad_input_is_refused() -> None:
     base, Y, tau = noisy(model, 6)
     triangles = compress(Y, tau, all_rows(tau))
     none = compress(Y[:, :, :0], tau[:0], all_rows(tau[:0]))
-    with pytest.raises(ConsistencyError, match="no rows"):
-        fit_consistent(base, model, none, SIGMA)
-    with pytest.raises(ConsistencyError, match="positive and finite"):
-        fit_consistent(base, model, triangles, np.array([1.0, np.nan, 1.0]))
-    with pytest.raises(ConsistencyError, match="at least"):
-        fit_consistent(base, model, triangles, SIGMA, link_weight=EstimatorOptions("physical", weight=0.0).weight)
-    with pytest.raises(ConsistencyError, match="joints"):
-        fit_consistent(base, model, triangles, SIGMA, prior=two_joints())
     broken = (replace(triangles[0], z=triangles[0].z * np.nan), *triangles[1:])
-    with pytest.raises(ConsistencyError, match="NaN"):
-        fit_consistent(base, model, broken, SIGMA)
+    for rows, sigma, options, message in (
+        (none, SIGMA, {}, "no rows"), (broken, SIGMA, {}, "NaN"), (triangles, SIGMA, {"prior": two_joints()}, "joints"),
+        (triangles, np.array([1.0, np.nan, 1.0]), {}, "positive and finite"),
+        (triangles, SIGMA, {"link_weight": EstimatorOptions("physical", weight=0.0).weight}, "at least"),
+    ):  # fmt: skip
+        with pytest.raises(ConsistencyError, match=message):
+            fit_consistent(base, model, rows, sigma, **options)

@@ -10,19 +10,10 @@ from rt_core.identification.payload import Payload, payload_from_change, payload
 from rt_core.identification.physical.prior import ConsistencyError
 from rt_core.model.base import base_parameters, payload_columns
 from rt_core.model.dynamics import inverse_dynamics
-from rt_core.model.inertia import inertial_vector, is_physical, mass_com_inertia, transform_inertial
+from rt_core.model.inertia import is_physical, mass_com_inertia
 from rt_core.model.regressor import regressor
-from rt_core.model.robot import RobotModel
-from rt_core.types import FloatArray
 from tests.lab.arms.physical import Fitted, fit_simulated
-
-LOAD = inertial_vector(2.5, np.array([0.01, -0.02, 0.08]), np.diag([0.02, 0.015, 0.01]))
-
-
-def loaded(model: RobotModel, load: FloatArray = LOAD) -> RobotModel:
-    inertial = model.inertial.copy()
-    inertial[-1] += transform_inertial(load, model.tip_rotation, model.tip_translation)
-    return replace(model, inertial=inertial)
+from tests.lab.recordings.fixtures import LOAD, loaded
 
 
 def by_rows(before: Fitted, after: Fitted, **options: bool) -> Payload:
@@ -41,8 +32,7 @@ def by_change(before: Fitted, after: Fitted) -> Payload:
 def test_columns_against_inverse_dynamics() -> None:
     model = load_robot("arm7").model
     base = base_parameters(model)
-    rng = np.random.default_rng(1)
-    q, dq, ddq = rng.uniform(-2.0, 2.0, (3, 20, model.n))
+    q, dq, ddq = np.random.default_rng(1).uniform(-2.0, 2.0, (3, 20, model.n))
     change = np.zeros((20, model.n))
     for arm, sign in ((loaded(model), 1.0), (model, -1.0)):
         change += sign * inverse_dynamics(arm.geometry, arm.gravity, arm.inertial, q, dq, ddq)

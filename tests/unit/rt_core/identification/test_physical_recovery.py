@@ -32,8 +32,7 @@ def test_consistent_base_parameters_come_back_with_the_same_torque(name: str, kn
     assert found.exact
     links = found.phi[blocks(base.standard).links]
     assert all(is_physical(link) for link in links)
-    rng = np.random.default_rng(1)
-    q, dq, ddq = rng.uniform(-2.0, 2.0, (3, 40, model.n))
+    q, dq, ddq = np.random.default_rng(1).uniform(-2.0, 2.0, (3, 40, model.n))
     torque = np.array(regressor(model, base.standard, q, dq, ddq)) @ found.phi
     expected = np.array(regressor(model, base.standard, q, dq, ddq)) @ phi
     np.testing.assert_allclose(torque, expected, atol=1e-9 * np.abs(expected).max())
@@ -99,14 +98,12 @@ def test_bad_input_is_refused() -> None:
     model = arm()
     base = base_parameters(model)
     theta = truth(model, base)
-    with pytest.raises(ConsistencyError, match="finite base parameters"):
-        complete_parameters(base, model, theta[:-1])
-    with pytest.raises(ConsistencyError, match="finite base parameters"):
-        complete_parameters(base, model, theta * np.nan)
-    with pytest.raises(ConsistencyError, match="covariance"):
-        complete_parameters(base, model, theta, np.eye(3))
-    with pytest.raises(ConsistencyError, match="zero"):
-        complete_parameters(base, model, theta, np.zeros((len(base), len(base))))
+    for given, message in (
+        ((theta[:-1],), "finite base parameters"), ((theta * np.nan,), "finite base parameters"),
+        ((theta, np.eye(3)), "covariance"), ((theta, np.zeros((len(base), len(base)))), "zero"),
+    ):  # fmt: skip
+        with pytest.raises(ConsistencyError, match=message):
+            complete_parameters(base, model, *given)
 
 
 def body(rng: np.random.Generator) -> FloatArray:

@@ -52,8 +52,7 @@ def test_repeated_samples_are_dropped() -> None:
 
 
 def test_uneven_time_stamps_are_brought_to_a_grid() -> None:
-    rng = np.random.default_rng(2)
-    t = np.arange(6000) / RATE + rng.uniform(-0.3, 0.3, 6000) / RATE
+    t = np.arange(6000) / RATE + np.random.default_rng(2).uniform(-0.3, 0.3, 6000) / RATE
     q, _, _, tau = motion(t)
     signals = prepare(t, q, tau, SignalSettings(), rate_hz=RATE)
     np.testing.assert_allclose(np.diff(signals.pieces[0].t), 1.0 / RATE, atol=1e-9)

@@ -28,22 +28,13 @@ def problem(
     return Y, np.einsum("npk,p->kn", Y, TRUTH) + e * SCALE, use, spoilt
 
 
-def rows_of(Y: np.ndarray, tau: np.ndarray, use: np.ndarray) -> Rows:
-    count, zeros = tau.shape[0], np.zeros_like(tau)
-    return Rows(np.arange(count) * 0.02, Y, zeros, zeros, zeros, tau, use, np.zeros(count, dtype=np.int64), 50.0, 10.0)
-
-
-def stacked(Y: np.ndarray, tau: np.ndarray, use: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    W = np.concatenate([Y[j][:, use[:, j]].T / scale[j] for j in range(N)])
-    return W, np.concatenate([tau[use[:, j], j] / scale[j] for j in range(N)])
-
-
 @pytest.mark.parametrize("loss", ["bisquare", "huber"])
 def test_it_ends_where_reweighting_row_by_row_ends(loss: Loss) -> None:
     Y, tau, use, _ = problem(np.random.default_rng(1))
     found = solve_robust(Y, tau, use, loss)
     assert found.converged
-    W, b = stacked(Y, tau, use, found.solution.sigma)
+    W = np.concatenate([Y[j][:, use[:, j]].T / found.solution.sigma[j] for j in range(N)])
+    b = np.concatenate([tau[use[:, j], j] / found.solution.sigma[j] for j in range(N)])
     theta = found.solution.theta + 0.01
     c = TUNING[loss]
     for _ in range(300):
@@ -80,11 +71,13 @@ def test_without_outliers_it_costs_about_five_percent(loss: Loss) -> None:
 
 def test_its_intervals_cover_as_often_as_they_say() -> None:
     rng = np.random.default_rng(5)
-    z = []
+    z, count, zeros = [], 600, np.zeros((600, N))
+    piece = np.zeros(count, dtype=np.int64)
     for _ in range(50):
-        Y, tau, use, _ = problem(rng, 600, outliers=0.05, correlation=0.8)
+        Y, tau, use, _ = problem(rng, count, outliers=0.05, correlation=0.8)
         found = solve_robust(Y, tau, use)
-        covariance = estimate_covariance(rows_of(Y, tau, use), found.solution, weights=found.weights)
+        rows = Rows(np.arange(count) * 0.02, Y, zeros, zeros, zeros, tau, use, piece, 50.0, 10.0)
+        covariance = estimate_covariance(rows, found.solution, weights=found.weights)
         z.append((found.solution.theta - TRUTH) / covariance.std)
     assert 0.90 <= np.mean(np.abs(z) < 1.96) <= 0.98
 

@@ -38,8 +38,7 @@ def test_count_equals_the_rank_of_pinocchios_regressor(kind: int) -> None:
 def test_same_torque_from_base_parameters_and_from_standard_ones(name: str) -> None:
     model = load_robot(name).model
     base = base_parameters(model)
-    rng = np.random.default_rng(8)
-    phi = rng.normal(size=len(base.standard))
+    phi = np.random.default_rng(8).normal(size=len(base.standard))
     states = random_states(model, 40, seed=5)
     tau = regressor(model, base.standard, *states) @ phi
     theta = base.theta(phi)
@@ -73,8 +72,7 @@ def test_expressions_read_as_the_mapping_says(model: RobotModel) -> None:
 def test_textbook_regrouping_of_the_last_link() -> None:
     """Khalil and Dombre: of a revolute joint's link, Iyy goes into Ixx, and m and mz move inwards."""
     base = base_parameters(load_robot("arm7").model)
-    text = dict(zip(base.names, base.expressions, strict=True))
-    assert text["Ixx7"] == "Ixx7 - Iyy7"
+    assert dict(zip(base.names, base.expressions, strict=True))["Ixx7"] == "Ixx7 - Iyy7"
     assert not {"m7", "mz7", "Iyy7"} & set(base.names)
 
 

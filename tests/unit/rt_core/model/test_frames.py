@@ -11,7 +11,7 @@ from rt_core.model.dh import DhChain, DhRow, chain_from_dh, chain_from_mdh
 from rt_core.model.dynamics import inverse_dynamics
 from rt_core.model.frames import FramesError, inertial_in_frames_of, link_poses
 from rt_core.model.inertia import transform_inertial
-from rt_core.model.robot import Joint, JointKind, RobotModel
+from rt_core.model.robot import Joint, RobotModel
 from tests.lab.arms.simulated import random_arm, twin
 
 
@@ -132,19 +132,13 @@ def ours(chain: DhChain, q: np.ndarray) -> list[np.ndarray]:
     return poses
 
 
-def random_rows(rng: np.random.Generator) -> list[DhRow]:
-    kinds: list[JointKind] = ["revolute", "revolute", "prismatic"]
-    return [
-        DhRow(f"j{i}", *rng.uniform(-1, 1, 4).tolist(), kind=kinds[int(rng.integers(3))])
-        for i in range(int(rng.integers(1, 10)))
-    ]
-
-
 @pytest.mark.parametrize("modified", [True, False])
 @pytest.mark.parametrize("seed", range(6))
 def test_frames_equal_the_textbook(seed: int, modified: bool) -> None:
     rng = np.random.default_rng(seed)
-    rows = random_rows(rng)
+    kinds = ("revolute", "revolute", "prismatic")
+    count = int(rng.integers(1, 10))
+    rows = [DhRow(f"j{i}", *rng.uniform(-1, 1, 4).tolist(), kind=kinds[int(rng.integers(3))]) for i in range(count)]
     chain = chain_from_mdh(rows) if modified else chain_from_dh(rows)
     q = rng.uniform(-3, 3, len(rows))
     np.testing.assert_allclose(ours(chain, q), textbook(rows, q, modified), atol=1e-13)

@@ -63,8 +63,7 @@ def test_a_range_ends_where_nothing_was_seen() -> None:
     assert seen.outside(np.array([10.0, 22.0, 20.0])).tolist() == [False, False, True]
     assert seen.outside(np.array([8.5, 23.5, 20.0])).tolist() == [True, True, True]
     assert seen.outside(np.array([9.5, np.nan, 20.0])).tolist() == [False, True, True]
-    again = TemperatureRange.from_plain(seen.plain, 3)
-    np.testing.assert_array_equal(again.lower, seen.lower)
+    np.testing.assert_array_equal(TemperatureRange.from_plain(seen.plain, 3).lower, seen.lower)
     with pytest.raises(ValueError, match="2 joints"):
         TemperatureRange.from_plain(seen.plain, 2)
 

@@ -70,8 +70,7 @@ def test_what_the_model_does_not_know_starts_anew_and_is_not_called_estimated(
     model, data = moved
     estimator, fresh = (OnlineEstimator(model, SETTINGS, RATE) for _ in range(2))
     feed(estimator, data, 0, 6000)
-    learned = estimator.report()
-    assert learned.std[5] < 0.01 * fresh.report().std[5]
+    assert estimator.report().std[5] < 0.01 * fresh.report().std[5]
     theta, covariance = model_of(estimator)
     unknown = {2: 0.0, 5: np.inf, 7: np.nan, 8: 1e300}
     for k, variance in unknown.items():

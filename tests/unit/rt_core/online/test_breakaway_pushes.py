@@ -58,8 +58,7 @@ def test_what_lies_below_coulomb_friction_was_pushed() -> None:
     t, x, tau = pushed(4.0, noise=0.02)
     assert reasons(watched(t, x, tau))[""] >= PUSHES - 1  # nothing known of the joint speaks against it
     assert reasons(watched(t, x, tau, slides=12.0))[""] >= PUSHES - 1
-    found = watched(t, x, tau, slides=FC)
-    assert set(reasons(found)) == {"too low"}
+    assert set(reasons(watched(t, x, tau, slides=FC))) == {"too low"}
     assert "Coulomb" in LEFT_OUT["too low"]
 
 

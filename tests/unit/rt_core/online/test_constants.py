@@ -69,8 +69,7 @@ def test_unknown_constants_leave_the_term_unestimated_until_a_batch_model_brings
     assert {before.status[k] for k in friction} == {"unestimated"}, "fc and kv would take up the Stribeck effect"
     assert np.isnan(before.validated[friction]).all()
     assert "estimated" in {status for k, status in enumerate(before.status) if k not in friction}
-    live = estimator.torque()
-    assert np.abs(live[3]).max() < 3.0, "a prediction may use them all the same"
+    assert np.abs(estimator.torque()[3]).max() < 3.0, "a prediction may use them all the same"
     first_hash, first_state = estimator.meta["hash"], estimator.state_hash
 
     base = base_parameters(truth)
@@ -99,15 +98,13 @@ def test_load_dependent_friction_takes_its_load_from_the_batch_model() -> None:
     estimator = OnlineEstimator(truth, SETTINGS, RATE)
     estimator.set_active(expected, base.layout.shape[:, 0])
     t, q, dq, ddq = motion(60.0)
-    tau = torque(truth, q, dq, ddq, 0.05)
-    feed(estimator, t, q, tau)
+    feed(estimator, t, q, torque(truth, q, dq, ddq, 0.05))
     report = estimator.report()
     for name in ("k1_1", "k1_2"):
         k = base.names.index(name)
         assert abs(report.theta[k] - 0.05) < 4.0 * report.std[k]
         assert report.std[k] < 0.02
-    measured = estimator.torque()
-    assert np.abs(measured[3]).max() < 0.2, "the prediction uses the same load"
+    assert np.abs(estimator.torque()[3]).max() < 0.2, "the prediction uses the same load"
 
 
 def test_bad_constants_are_refused_and_change_nothing() -> None:

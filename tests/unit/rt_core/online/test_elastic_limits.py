@@ -7,20 +7,16 @@ import pytest
 
 from rt_core.elastic.rows import Drive
 from rt_core.online.elastic import DeflectionErrors, ElasticJointEstimator, ElasticOnlineSettings, follow
-from tests.lab.arms.harmonic_drive import RATE, TRUTH, N, Recorded, measured, one_after_the_other, record
+from tests.lab.arms.harmonic_drive import RATE, TRUTH, N, measured, one_after_the_other, record
 from tests.lab.arms.online_joint import WRONG, make, report, take, twice
 
 
-def overstretched(seed: int) -> Recorded:
+def test_stiffness_below_zero_within_the_range_seen_is_not_valid() -> None:
     clean = record(None, k2=0.0)
     k2 = -1.5 * TRUTH["k1"] / (3.0 * float(np.abs(clean.d).max()) ** 2)
     more = k2 * clean.d**3
     spoilt = replace(clean, motor_torque=clean.motor_torque + more / N, sensor_torque=clean.sensor_torque + more)
-    return measured(one_after_the_other(spoilt, spoilt), seed)
-
-
-def test_stiffness_below_zero_within_the_range_seen_is_not_valid() -> None:
-    r, estimator = overstretched(30), make()
+    r, estimator = measured(one_after_the_other(spoilt, spoilt), 30), make()
     history = follow(estimator, r.t, r.theta_in, r.theta_out, r.motor_torque, r.sensor_torque)
     said = estimator.report()
     assert estimator.theta[0] > 0.0

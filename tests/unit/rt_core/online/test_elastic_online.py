@@ -151,8 +151,7 @@ def test_poor_excitation_does_not_wind_up() -> None:
 
 def test_bad_frames_are_left_out() -> None:
     r = twice(12)
-    rng = np.random.default_rng(13)
-    bad = rng.choice(r.t.size, 60, replace=False)
+    bad = np.random.default_rng(13).choice(r.t.size, 60, replace=False)
     torque, link = r.motor_torque.copy(), r.theta_out.copy()
     torque[bad[:30]], link[bad[30:]] = np.nan, np.inf
     clean, spoilt = make(), make()

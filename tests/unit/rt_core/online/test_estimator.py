@@ -88,8 +88,7 @@ def test_jittered_and_repeated_frames(simulated: tuple[RobotModel, SimulatedData
     model, data = simulated
     exact, jittered = (OnlineEstimator(model, SETTINGS, RATE) for _ in range(2))
     feed(exact, data)
-    rng = np.random.default_rng(0)
-    when = data.t + rng.uniform(-0.3, 0.3, data.t.size) / RATE
+    when = data.t + np.random.default_rng(0).uniform(-0.3, 0.3, data.t.size) / RATE
     smooth = {
         "q": CubicSpline(data.t, data.channels["q"])(when),
         "tau": np.stack([np.interp(when, data.t, tau) for tau in data.channels["tau"].T], axis=1),
@@ -98,8 +97,7 @@ def test_jittered_and_repeated_frames(simulated: tuple[RobotModel, SimulatedData
         jittered.step(round(t * 1e9), k, smooth["q"][k], smooth["tau"][k])
         if k % 7 == 0:  # the logger ran ahead of the robot
             jittered.step(round(t * 1e9) + 1000, k, smooth["q"][k], smooth["tau"][k])
-    report = jittered.report()
-    assert report.repeated == -(-data.t.size // 7)
+    assert jittered.report().repeated == -(-data.t.size // 7)
     Y = regressor(model, exact.base.layout, data.q, data.dq, data.ddq)
     assert np.linalg.norm(Y @ (jittered.theta - exact.theta)) < 0.005 * np.linalg.norm(Y @ exact.theta)
 
@@ -162,8 +160,7 @@ def test_masked_frames_leave_the_estimate_as_it_is(simulated: tuple[RobotModel, 
             (good, np.array([True, False, True])) if k % 2 else (np.add(good, [0.0, 0.0, np.inf]), np.ones(3, bool))
         )
         assert not estimator.step(round(data.t[1500 + k] * 1e9), 1500 + k, q, tau, valid)
-    after = estimator.state()
-    np.testing.assert_array_equal(after["floats"], state["floats"])
+    np.testing.assert_array_equal(estimator.state()["floats"], state["floats"])
     assert estimator.report().masked == 20
     assert estimator.report().frames == 1520
 
@@ -251,8 +248,7 @@ def test_reset_forgets_all_that_was_learned(simulated: tuple[RobotModel, Simulat
 
 def test_statuses_over_a_run() -> None:
     model, data = arm_and_data(3)
-    settings = replace(SETTINGS, stale_s=3.0)
-    estimator = OnlineEstimator(model, settings, RATE)
+    estimator = OnlineEstimator(model, replace(SETTINGS, stale_s=3.0), RATE)
     assert set(estimator.report().status) == {"unestimated"}
     feed(estimator, data, slice(round(13.5 * RATE)))
     rich = estimator.report()
@@ -279,8 +275,7 @@ def test_a_torque_that_the_model_cannot_explain_is_called_invalid() -> None:
     for k, t in enumerate(data.t[:2700]):
         estimator.step(round(t * 1e9), k, q[k], tau[k])
     report = estimator.report()
-    status = dict(zip(estimator.base.names, report.status, strict=True))
-    assert status["fc3"] == "invalid"
+    assert dict(zip(estimator.base.names, report.status, strict=True))["fc3"] == "invalid"
     assert np.isnan(report.validated[estimator.base.names.index("fc3")])
 
 

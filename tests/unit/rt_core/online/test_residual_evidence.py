@@ -154,8 +154,7 @@ def test_the_beginning_and_the_pace_of_a_change() -> None:
         assert told.kind == kind
         assert {p["name"] for p in told.data["parameters"]} == {"c", "d"}
     assert pace_of(friction, step[5:6], level, 1e-3) == "unknown"
-    whole = sum_of(step)
-    assert whole.rows.tolist() == [1000.0] * N
+    assert sum_of(step).rows.tolist() == [1000.0] * N
 
 
 BANKS = [(10.0, 1000.0), (10.0, 250.0), (100.0, 5000.0), (4.0, 200.0), (30.0, 100.0)]

@@ -66,8 +66,7 @@ def test_without_a_temperature_nothing_is_estimated(data: SimulatedData) -> None
     assert "invalid" not in before.status
     feed(online, data, 20.0, 29.0, every=0)
     assert not online.lacks_temperature.any()
-    held = online.report()
-    assert held.updates > before.updates
+    assert online.report().updates > before.updates
     feed(online, data, 29.0, 32.0, every=0)
     assert online.lacks_temperature.all()
     after = online.report()

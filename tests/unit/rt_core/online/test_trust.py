@@ -146,8 +146,7 @@ def test_a_payload_is_learned_anew_within_15_s() -> None:
     estimator = estimator_of()
     before = share(estimator.report())
     tau = np.concatenate((data.channels["tau"][:CLEAN], after.channels["tau"][CLEAN:]))
-    reports = feed(estimator, tau, CLEAN, CLEAN + round(18.0 * RATE))
-    late = reports[15]
+    late = feed(estimator, tau, CLEAN, CLEAN + round(18.0 * RATE))[15]
     assert share(late) >= 0.9 * before
     error = np.abs(late.theta - truth) / late.std
     assert (error < 1.96).mean() >= 0.9 or error.max() < 3.5
@@ -176,8 +175,7 @@ def test_noise_that_stays_is_accepted_after_a_few_restarts_and_widens_the_interv
 def test_lost_frames_are_told_and_then_used() -> None:
     estimator = estimator_of()
     _, data = moving()
-    tau = data.channels["tau"]
-    reports = feed(estimator, tau, CLEAN, CLEAN + round(30.0 * RATE), keep=2)
+    reports = feed(estimator, data.channels["tau"], CLEAN, CLEAN + round(30.0 * RATE), keep=2)
     assert estimator.supply.cause == ""
     starved = [share(report, "starved") > 0.5 for report in reports]
     assert any(starved[:5])

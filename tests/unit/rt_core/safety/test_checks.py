@@ -49,8 +49,7 @@ def slow_check(q: FloatArray) -> set[tuple[int, int]]:
 @settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.floats(0.02, 1.0))
 def test_agrees_with_one_number_at_a_time(seed: int, scale: float) -> None:
-    rng = np.random.default_rng(seed)
-    harmonics = rng.normal(size=(4, 2)) * scale
+    harmonics = np.random.default_rng(seed).normal(size=(4, 2)) * scale
     t = T[::10]
     q = sum(harmonics[k] * 0.2 * (1.0 - np.cos((k + 1) * 2.0 * np.pi * t / t[-1]))[:, None] for k in range(4))
     q = np.asarray(q)[: 60 + seed % 450]  # mostly cut off in motion
@@ -59,8 +58,7 @@ def test_agrees_with_one_number_at_a_time(seed: int, scale: float) -> None:
     if found is not None:
         assert found.at_s == pytest.approx(min(bad)[0] * COARSE_S) or found.what in ("start", "end")
     parts = [safety.check_path(LIMITS, COARSE_S, q, k, k + 37) for k in range(0, len(q), 37)]
-    first = next((part for part in parts if part is not None), None)
-    assert first == found
+    assert next((part for part in parts if part is not None), None) == found
 
 
 def test_a_good_trajectory_passes() -> None:
@@ -109,8 +107,7 @@ def test_a_period_that_does_not_close() -> None:
     q = wave()
     q[:, 0] += 0.1 * T / T[-1]
     assert "a period ends 0.1 rad from where it begins" in str(safety.check_closed(LIMITS, PERIOD_S, q))
-    short = wave()[:2500]
-    assert safety.check_closed(LIMITS, PERIOD_S, short) is not None
+    assert safety.check_closed(LIMITS, PERIOD_S, wave()[:2500]) is not None
 
 
 def test_the_seam_of_two_periods_is_judged() -> None:
