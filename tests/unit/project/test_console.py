@@ -126,8 +126,7 @@ def commands(page: Path) -> Iterator[list[str]]:
     """Yield the words after `thetad` of each command of a page."""
     for language, content in blocks(page):
         if language == "sh":
-            text = content.replace("\\\n", " ")
-            lines = text.splitlines()
+            lines = content.replace("\\\n", " ").splitlines()
         elif language == "console":
             lines = [step.command.replace("\\\n", " ") for step in steps(f"```console\n{content}```\n")]
         else:

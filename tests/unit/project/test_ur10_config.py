@@ -41,5 +41,4 @@ def test_geometry_is_the_nominal_table(data_dir: Path, tmp_path: Path) -> None:
         turn = pin.SE3(pin.utils.rotate("z", q[k] + table["theta_offset_rad"][k]), np.array([0, 0, table["d_m"][k]]))
         reach = pin.SE3(pin.utils.rotate("x", table["alpha_rad"][k]), np.array([table["a_m"][k], 0, 0]))
         expected = expected @ turn.homogeneous @ reach.homogeneous
-    tip = data.oMf[other.getFrameId("tip_link")]
-    np.testing.assert_allclose(tip.homogeneous, expected, atol=1e-12)
+    np.testing.assert_allclose(data.oMf[other.getFrameId("tip_link")].homogeneous, expected, atol=1e-12)

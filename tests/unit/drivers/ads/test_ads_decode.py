@@ -100,8 +100,7 @@ def test_torn_samples_are_detected_at_every_byte() -> None:
 @given(st.binary(min_size=8, max_size=400))
 def test_compiled_checksum_is_that_of_the_layout(data: bytes) -> None:
     data = data[: len(data) // 4 * 4]
-    words = np.frombuffer(bytearray(data), dtype=np.uint32)[:-1]
-    assert compiled_checksum(words) == checksum(data)
+    assert compiled_checksum(np.frombuffer(bytearray(data), dtype=np.uint32)[:-1]) == checksum(data)
 
 
 def test_invalid_axes_and_values_that_are_not_finite() -> None:

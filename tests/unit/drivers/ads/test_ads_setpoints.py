@@ -99,8 +99,7 @@ def test_no_number_is_used_twice_in_a_run(own: int, of_plc: int, run: int, used:
     stream = begun(own)
     stream.begin(of_plc, run)
     stream.add(0, point(0.0), point(0.0), 0)
-    buffer = stream.due(0, 1000)
-    assert buffer.sequence == used
+    assert stream.due(0, 1000).sequence == used
 
 
 def test_a_target_after_the_last_point_ran_out_is_refused() -> None:
@@ -113,8 +112,7 @@ def test_a_target_after_the_last_point_ran_out_is_refused() -> None:
 
 def test_bytes_are_those_of_the_layout() -> None:
     sizes = Sizes(axes=2, setpoints=5)
-    points = np.arange(6.0).reshape(3, 2)
-    raw = bytes(encode(Buffer(9, 77, points), 123, sizes))
+    raw = bytes(encode(Buffer(9, 77, np.arange(6.0).reshape(3, 2)), 123, sizes))
     found = structure("ST_ThetaSetpoints", sizes).from_buffer_copy(raw)
     assert (found.nStart, found.nFirst, found.nSequence, found.nCount) == (123, 77, 9, 3)
     np.testing.assert_array_equal(np.array(found.aPoint), [[0, 1], [2, 3], [4, 5], [0, 0], [0, 0]])

@@ -104,8 +104,7 @@ def test_a_clock_that_is_set_forward_loses_no_cycle(step: int) -> None:
 def test_a_time_that_is_read_late_is_no_gap(jitter: list[int]) -> None:
     line = Timeline(MS)
     half = [j // 4 for j in jitter]
-    seqs = [place(line, k, 10**18 + k * MS + late)[0] for k, late in enumerate(half)]
-    assert seqs == list(range(len(half)))
+    assert [place(line, k, 10**18 + k * MS + late)[0] for k, late in enumerate(half)] == list(range(len(half)))
 
 
 @given(

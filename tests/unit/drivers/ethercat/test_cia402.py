@@ -84,8 +84,7 @@ def test_enabling_goes_through_the_states_in_order() -> None:
 def test_the_reset_is_an_edge_that_lasts_and_is_given_again() -> None:
     control = DriveControl(reset_cycles=3)
     control.enable()
-    words = [control.step(STATUSWORDS[DriveState.FAULT]) for _ in range(12)]
-    assert words == [0x80, 0x80, 0x80, 0, 0, 0] * 2
+    assert [control.step(STATUSWORDS[DriveState.FAULT]) for _ in range(12)] == [0x80, 0x80, 0x80, 0, 0, 0] * 2
 
 
 def test_a_drive_that_reads_every_fifth_controlword_sees_the_reset() -> None:
@@ -104,8 +103,7 @@ def test_a_quick_stop_by_the_drive_itself_keeps_its_voltage_to_the_end() -> None
     control = DriveControl(stop_cycles=100)
     control.enable()
     control.step(STATUSWORDS[DriveState.ENABLED])
-    words = [control.step(STATUSWORDS[DriveState.QUICK_STOP]) for _ in range(50)]
-    assert set(words) == {0x02}
+    assert set([control.step(STATUSWORDS[DriveState.QUICK_STOP]) for _ in range(50)]) == {0x02}
     assert control.dropped
     assert not control.enabled
     assert control.step(STATUSWORDS[DriveState.DISABLED]) == 0
@@ -116,8 +114,7 @@ def test_enabling_lets_a_quick_stop_end_first() -> None:
     drive, control = Drive(DriveState.QUICK_STOP), DriveControl()
     control.enable()
     drive.word = 0x02
-    states = run(control, drive)
-    assert states.count(DriveState.QUICK_STOP) == 5  # its own ramp
+    assert run(control, drive).count(DriveState.QUICK_STOP) == 5  # its own ramp
     assert control.enabled
     control.enable()
     words = [DriveControl.step(control, STATUSWORDS[DriveState.QUICK_STOP]) for _ in range(502)]
@@ -140,8 +137,7 @@ def test_a_fault_in_operation_is_not_reset_and_the_drive_stays_off() -> None:
 def test_disable_brakes_first() -> None:
     control, drive = running()
     control.disable()
-    states = list(dict.fromkeys(run(control, drive)))
-    assert states[-2:] == [DriveState.QUICK_STOP, DriveState.DISABLED]
+    assert list(dict.fromkeys(run(control, drive)))[-2:] == [DriveState.QUICK_STOP, DriveState.DISABLED]
     assert control.goal is Goal.OFF
     assert not control.dropped
 

@@ -123,8 +123,7 @@ def test_swapped_missing_and_extra() -> None:
 
 
 def test_slaves_of_a_configuration() -> None:
-    config = make_config(2, other=[{"position": 2, "vendor_id": 2, "product_code": 3}])
-    slaves = expected_slaves(config)
+    slaves = expected_slaves(make_config(2, other=[{"position": 2, "vendor_id": 2, "product_code": 3}]))
     assert [slave.position for slave in slaves] == [0, 1, 2]
     assert slaves[1].label == "joint 'joint_2'"
     assert (slaves[2].vendor_id, slaves[2].product_code, slaves[2].revision) == (2, 3, None)

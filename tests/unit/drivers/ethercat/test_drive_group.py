@@ -150,8 +150,7 @@ def test_a_drive_that_is_enabled_holds_while_the_others_are_not() -> None:
     made, data = switched_on()
     for sag in range(20):
         step(made, data, ENABLED, SWITCHED_ON, counts=(-10 * sag, sag))
-        targets = [struct.unpack_from("<i", image, 2)[0] for image in made.images]
-        assert targets == [0, sag]
+        assert [struct.unpack_from("<i", image, 2)[0] for image in made.images] == [0, sag]
     step(made, data, ENABLED, ENABLED, counts=(0, 0))
     assert made.enabled
     assert [struct.unpack_from("<i", image, 2)[0] for image in made.images] == [0, 19]
@@ -212,8 +211,7 @@ def test_a_drive_has_to_show_its_mode(shown: int, words: list[int]) -> None:
 def test_the_time_to_stop_is_the_configured_one() -> None:
     made, data = enabled(stop_timeout_ms=100.0, cycle_hz=2000)
     made.disable()
-    words = [step(made, data, 0x1617) for _ in range(202)]
-    assert words == [[0x02, 0x02]] * 200 + [[0x00, 0x00]] * 2
+    assert [step(made, data, 0x1617) for _ in range(202)] == [[0x02, 0x02]] * 200 + [[0x00, 0x00]] * 2
 
 
 # --- missing inputs
@@ -241,8 +239,7 @@ def test_one_valid_cycle_resets_the_count_of_missing_inputs() -> None:
             step(made, data, ENABLED, valid=[False, False])
         step(made, data, ENABLED, valid=None)
     assert made.enabled
-    words = [step(made, data, ENABLED, valid=[False, False]) for _ in range(30)]
-    assert words[-1] == [0x02, 0x02]
+    assert [step(made, data, ENABLED, valid=[False, False]) for _ in range(30)][-1] == [0x02, 0x02]
 
 
 def test_a_joint_whose_float_is_no_number_is_not_valid() -> None:

@@ -21,19 +21,13 @@ TX = {
 MAPPED = [0x60410010, 4, 4, 0x60640020, 0x60770010]
 
 
-def by_hand(image: bytes) -> tuple[int, ...]:
-    return (
-        int.from_bytes(image[0:2], "little"), int.from_bytes(image[3:7], "little", signed=True), image[9],
-        int.from_bytes(image[10:14], "little"),
-    )  # fmt: skip
-
-
 @given(st.binary(min_size=14, max_size=14))
 def test_values_are_where_the_entries_put_them(image: bytes) -> None:
     layout = parse_layout(TX)
     assert layout.meanings == ("statusword", "position", "temperature", "digital_inputs")
     assert layout.size == 14
-    assert layout.unpack(image) == by_hand(image)
+    status, inputs = (int.from_bytes(image[begin:end], "little") for begin, end in ((0, 2), (10, 14)))
+    assert layout.unpack(image) == (status, int.from_bytes(image[3:7], "little", signed=True), image[9], inputs)
 
 
 def test_an_image_of_another_length_is_refused() -> None:

@@ -115,8 +115,7 @@ def test_a_refusal_is_retried_with_growing_pauses() -> None:
 def test_a_refused_configuration_is_written_again() -> None:
     slave = Slave(INIT, configured=False)
     slave.refuses.add(SAFEOP)
-    steps = recover(slave, events={200: slave.refuses.clear})
-    assert steps.count(Step.CONFIGURE) >= 10
+    assert recover(slave, events={200: slave.refuses.clear}).count(Step.CONFIGURE) >= 10
 
 
 def test_a_change_of_state_has_a_time_limit() -> None:

@@ -92,8 +92,7 @@ def test_a_following_arm_is_pushed_off_its_way_and_begins_anew_without_a_force(t
     force = {"time_s": 0.2, "duration_s": 0.3, "link": "only", "point": [0.5, 0.0, 0.0], "force": [0.0, 0.0, -10.0]}
     settings = SimSettings.model_validate({"encoder_bits": None, "velocity_noise": 0.0, "drive": drive})
     pushed = settings.model_copy(update={"forces": (ForceSettings.model_validate(force),)})
-    model = single_joint("revolute", viscous=0.5)
-    arm = SimulatedArm(model, pushed, AT_ZERO)
+    arm = SimulatedArm(single_joint("revolute", viscous=0.5), pushed, AT_ZERO)
     for _ in range(2):
         arm.reset()
         if together:

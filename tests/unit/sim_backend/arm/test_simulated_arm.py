@@ -216,8 +216,7 @@ def test_a_value_that_changes_over_a_time_follows_a_line() -> None:
         true = replace(model, dynamics=replace(model.dynamics, coulomb=values[-1]))
         if moving.any():
             assert np.abs(residual(true, data)[moving]).max() < 1e-9
-    steps = np.diff(np.array(values)[:, 1:], axis=0)
-    assert np.allclose(steps[10:29], rise[1:] / 20.0)
+    assert np.allclose(np.diff(np.array(values)[:, 1:], axis=0)[10:29], rise[1:] / 20.0)
     assert np.array_equal(values[-1][1:], before[1:] * 1.5)
     assert np.array_equal(model.dynamics.armature, arm.dynamics.armature)
 
@@ -259,8 +258,7 @@ def test_equal_to_pinocchio_on_random_arms(n: int, seed: int, prismatic: float) 
     model = random_arm(n, seed, prismatic=prismatic)
     oracle = twin(model)
     data = oracle.createData()
-    rng = np.random.default_rng(seed)
-    q, dq, tau = rng.uniform(-3.0, 3.0, (3, 4, n))
+    q, dq, tau = np.random.default_rng(seed).uniform(-3.0, 3.0, (3, 4, n))
     arguments = (model.geometry, model.gravity, model.inertial, q, dq)
     mass, bias = equations_of_motion(*arguments)
     ddq = forward_dynamics(*arguments, tau)
@@ -279,8 +277,7 @@ def test_rotor_inertia_adds_to_the_diagonal() -> None:
     oracle = twin(model)
     armature = np.array([0.3, 0.0, 1.2, 0.1])
     oracle.armature = armature
-    rng = np.random.default_rng(0)
-    q, dq, tau = rng.normal(size=(3, 1, 4))
+    q, dq, tau = np.random.default_rng(0).normal(size=(3, 1, 4))
     ddq = forward_dynamics(model.geometry, model.gravity, model.inertial, q, dq, tau, armature)
     assert np.allclose(ddq[0], pin.aba(oracle, oracle.createData(), q[0], dq[0], tau[0]), rtol=1e-9, atol=1e-9)
 

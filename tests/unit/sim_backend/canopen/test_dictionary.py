@@ -165,8 +165,7 @@ def test_pdos_change_in_preop_only_and_where_the_device_lets_them(servo: ObjectD
     ProcessImage(actuator, outputs=False, max_bytes=64)
     actuator.write_complete(0x1C13, 0, struct.pack("<HH", 1, 0x1A03), PREOP)
     refused(0x06010002, actuator.write, 0x1A03, 0, b"\0", PREOP)
-    compact = build_dictionary(load_profile("compact_csp"))
-    refused(0x06010002, compact.write, 0x1C13, 0, b"\0", PREOP)
+    refused(0x06010002, build_dictionary(load_profile("compact_csp")).write, 0x1C13, 0, b"\0", PREOP)
 
 
 def entry(kind: DataType, bits: int) -> Entry:

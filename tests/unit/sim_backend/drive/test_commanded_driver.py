@@ -116,8 +116,7 @@ def test_disable_stops_along_a_ramp_and_nothing_goes_on() -> None:
         with pytest.raises(contract.CommandRefusedError):
             arm.command(START)
         assert not arm.enabled
-        frame = switched_on(arm)
-        np.testing.assert_allclose(frame.setpoint, stacked(stopping, "q")[-1], atol=1e-5)
+        np.testing.assert_allclose(switched_on(arm).setpoint, stacked(stopping, "q")[-1], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -201,12 +200,10 @@ def test_silence_is_a_gap_and_the_watchdogs_stop_the_drives() -> None:
                 break
             except contract.DriverTimeoutError:
                 continue
-        gaps = np.diff([frame.seq for frame in frames])
-        assert gaps[-1] == pytest.approx(400, abs=2)
+        assert np.diff([frame.seq for frame in frames])[-1] == pytest.approx(400, abs=2)
         assert not arm.enabled
         assert "no set value" in arm.report()["enable_failure"]
-        after = [arm.read() for _ in range(100)]
-        assert np.abs(np.diff(stacked(after, "q"), axis=0)).max() < 1e-5
+        assert np.abs(np.diff(stacked([arm.read() for _ in range(100)], "q"), axis=0)).max() < 1e-5
         switched_on(arm)
 
 

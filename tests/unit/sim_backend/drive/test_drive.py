@@ -229,8 +229,7 @@ def test_quick_stop_option_0_takes_torque_away_and_the_brake_follows() -> None:
     bench.set(0x605A, 0)
     bench.demands.clear()
     assert bench.command(QUICK_STOP, 50) is D
-    coasting = [demand for demand in bench.demands if demand.mode == OFF]
-    assert len(coasting) == 20
+    assert len([demand for demand in bench.demands if demand.mode == OFF]) == 20
     assert bench.demands[-1].mode == BRAKED
 
 

@@ -101,8 +101,7 @@ def test_a_brake_that_closes_on_a_moving_joint_stops_it_by_its_torque() -> None:
 
 def test_torque_keeps_to_the_limits_and_says_so() -> None:
     joint = replace(single_joint("revolute").joints[0], effort=4.0)
-    model = replace(single_joint("revolute"), joints=(joint,), gravity=np.zeros(3))
-    arm = DriveArm(model, start=[0.0])
+    arm = DriveArm(replace(single_joint("revolute"), joints=(joint,), gravity=np.zeros(3)), start=[0.0])
     assert arm.step([CST], [9.0]).true_tau[0] == 4.0
     assert arm.step([CST], [9.0]).limited.all()
     assert arm.step([CST], [9.0], torque_limit=[2.5]).true_tau[0] == 2.5
@@ -113,8 +112,7 @@ def test_torque_keeps_to_the_limits_and_says_so() -> None:
 @pytest.mark.parametrize("first", [CSP, CSV, CST, OFF])
 @pytest.mark.parametrize("second", [CSP, CSV, CST])
 def test_a_change_of_mode_makes_no_jump(first: int, second: int) -> None:
-    model = load_robot("space6").model
-    arm = DriveArm(model)
+    arm = DriveArm(load_robot("space6").model)
     start = arm.sample().x
     zero = np.zeros(arm.n)
     for k in range(1, 301):

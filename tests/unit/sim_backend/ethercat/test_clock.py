@@ -62,8 +62,7 @@ def follow(bus: Segment, now: int, cycles: int) -> int:
 
 @given(st.integers(-200, 200), st.lists(st.integers(1, 10**8), min_size=1, max_size=40))
 def test_local_time_is_exact_however_often_it_is_rebased(ppm: int, gaps: list[int]) -> None:
-    bus = Segment([Echo], None, clocks=[ClockSettings(float(ppm), 5)], now_ns=1000)
-    clocks, now = bus.clocks, 1000
+    clocks, now = Segment([Echo], None, clocks=[ClockSettings(float(ppm), 5)], now_ns=1000).clocks, 1000
     for gap in gaps:
         now += gap
         rebase(clocks.times, clocks.rates, 0, now)

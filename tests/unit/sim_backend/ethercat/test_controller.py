@@ -192,8 +192,7 @@ def test_inputs_are_published_from_safeop_on_and_outputs_taken_in_op(bench: Benc
     assert bench.dictionary.entry(0x607A).value == 0
     bench.request(OP)
     assert bench.slave.latch_outputs()
-    values = [bench.dictionary.entry(index).value for index in (0x6040, 0x607A, 0x60FF, 0x6071)]
-    assert values == [6, 1, 2, 3]
+    assert [bench.dictionary.entry(index).value for index in (0x6040, 0x607A, 0x60FF, 0x6071)] == [6, 1, 2, 3]
 
 
 def test_an_error_of_the_device_falls_and_shows_its_code(bench: Bench) -> None:

@@ -254,8 +254,7 @@ def test_process_data_count_only_in_op_and_their_loss_is_an_emergency() -> None:
     bus.run(1)
     run(1)
     assert bus.dictionary.entry(0x603F).value == 0x7500
-    message = bus.receive()
-    assert message[8:11] == b"\x00\x75\x11"
+    assert bus.receive()[8:11] == b"\x00\x75\x11"
     run(800)
     assert drive.state is State.FAULT
     assert bus.request(OP)[0] & 0x10  # the error has not been acknowledged

@@ -86,8 +86,7 @@ def test_a_lost_answer_of_the_mailbox_can_be_asked_for_again(lost: str) -> None:
         master.write(1, manager + reg.SM_ACTIVATE, bytes([reg.SM_ACTIVATE_ENABLE | reg.SM_ACTIVATE_REPEAT]))
         (acknowledged,) = master.read(1, manager + reg.SM_PDI_CONTROL, 1)
         assert acknowledged == reg.SM_PDI_REPEAT_ACKNOWLEDGE
-    answer = master.fetch(1)
-    assert answer[2:] == b"\x43\x18\x10\x01" + struct.pack("<I", 0x0E5A)
+    assert master.fetch(1)[2:] == b"\x43\x18\x10\x01" + struct.pack("<I", 0x0E5A)
 
 
 def test_missed_set_positions_are_extrapolated_then_held() -> None:

@@ -72,8 +72,7 @@ def eeprom() -> Eeprom:
 
 def test_eight_bytes_come_after_a_time_of_being_busy(eeprom: Eeprom) -> None:
     assert eeprom.status() & 0x0040  # reads 8 bytes
-    busy = eeprom.command(0x0100, 0x08, wait_us=19)
-    assert busy & 0x8100 == 0x8100
+    assert eeprom.command(0x0100, 0x08, wait_us=19) & 0x8100 == 0x8100
     assert eeprom.data() == bytes(8)
     eeprom.sii.tick(20 * US)
     assert eeprom.status() & 0xFF00 == 0

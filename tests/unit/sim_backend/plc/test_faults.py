@@ -54,8 +54,7 @@ def test_one_connection_per_host(single):
 
 
 def test_late_replies_keep_their_order():
-    plc = faulty({"kind": "late_replies", "cycle": 0, "ms": 30, "count": 1})
-    client = PlainClient(plc)
+    client = PlainClient(faulty({"kind": "late_replies", "cycle": 0, "ms": 30, "count": 1}))
     client.advance(1)
     assert client.request(4) is None
     assert client.request(4) is None  # waits for the one before
@@ -64,8 +63,7 @@ def test_late_replies_keep_their_order():
 
 
 def test_batched_replies_come_together():
-    plc = faulty({"kind": "batch_replies", "cycle": 0, "ms": 20})
-    client = PlainClient(plc)
+    client = PlainClient(faulty({"kind": "batch_replies", "cycle": 0, "ms": 20}))
     client.advance(1)
     for _ in range(3):
         client.session.receive(client.packet(4), client.now_ns)
@@ -75,8 +73,7 @@ def test_batched_replies_come_together():
 
 
 def test_fragments():
-    plc = faulty({"kind": "fragment_replies", "cycle": 0, "bytes": 7, "gap_ms": 1.0})
-    client = PlainClient(plc)
+    client = PlainClient(faulty({"kind": "fragment_replies", "cycle": 0, "bytes": 7, "gap_ms": 1.0}))
     client.advance(1)
     client.session.receive(client.packet(4), 0)
     pieces = [client.session.outlet.due(ms * MS) for ms in range(8)]
@@ -85,8 +82,7 @@ def test_fragments():
 
 
 def test_silence():
-    plc = faulty({"kind": "silence", "cycle": 5, "ms": 20})
-    client = PlainClient(plc)
+    client = PlainClient(faulty({"kind": "silence", "cycle": 5, "ms": 20}))
     client.notify(0x4020, 0, 4, 3)
     client.advance(6)
     seen = len(client.stamps)
@@ -112,8 +108,7 @@ def test_a_ring_overrun_by_answers_that_wait():
 
 
 def test_stop_and_run_keep_variables_and_handles():
-    plc = faulty({"kind": "stop", "cycle": 20}, {"kind": "run", "cycle": 30})
-    variables = Variables(plc)
+    variables = Variables(faulty({"kind": "stop", "cycle": 20}, {"kind": "run", "cycle": 30}))
     client = variables.client
     handle = client.handle("MAIN.nCycles")
     run = variables.head.nStart
@@ -127,8 +122,7 @@ def test_stop_and_run_keep_variables_and_handles():
 
 
 def test_restart():
-    plc = faulty({"kind": "restart", "cycle": 20, "down_s": 0.01})
-    variables = Variables(plc)
+    variables = Variables(faulty({"kind": "restart", "cycle": 20, "down_s": 0.01}))
     client = variables.client
     handle, watched = client.handle("MAIN.nInt"), client.notify(0x4020, 0, 4, 3)
     client.set("MAIN.nInt", b"\1\0")
@@ -150,8 +144,7 @@ CHANGE = {"kind": "online_change", "cycle": 30, "structure": "ST_ThetaAxis", "fi
 
 
 def test_an_online_change_alters_a_structure():
-    plc = faulty(CHANGE)
-    variables = Variables(plc)
+    variables = Variables(faulty(CHANGE))
     client = variables.client
     handle = client.handle("GVL_Theta.aRing")
     other = client.handle("MAIN.nInt")
@@ -173,8 +166,7 @@ def test_an_online_change_alters_a_structure():
 
 
 def test_an_online_change_that_keeps_handles_moves_them():
-    plc = faulty(CHANGE | {"keep_handles": True})
-    client = PlainClient(plc)
+    client = PlainClient(faulty(CHANGE | {"keep_handles": True}))
     handle, ring = client.handle("MAIN.nCycles"), client.handle("GVL_Theta.aRing[2].nBlock")
     client.advance(45)
     assert client.read(0xF005, handle, 4) == (0, struct.pack("<I", 45))
@@ -182,8 +174,7 @@ def test_an_online_change_that_keeps_handles_moves_them():
 
 
 def test_a_clock_that_is_set():
-    plc = faulty({"kind": "clock_step", "cycle": 10, "ms": -250.0})
-    variables = Variables(plc)
+    variables = Variables(faulty({"kind": "clock_step", "cycle": 10, "ms": -250.0}))
     variables.advance(15)
     samples = variables.samples()
     assert samples[10].nTime - samples[9].nTime == 10_000 - 2_500_000

@@ -103,8 +103,7 @@ class TestSetPositions:
         start = np.array(start)
         step = np.array([1.0, 0.5] + [0.25] * 7) * 1e-3
         play(variables, [list(start + step * k) for k in range(1, 31)])
-        way = course(variables, 250)
-        steps = np.diff(way, axis=0)
+        steps = np.diff(course(variables, 250), axis=0)
         full = np.isclose(steps[:, 0], step[0], rtol=1e-6, atol=0.0)
         begin = int(np.argmax(full))
         assert np.flatnonzero(full).tolist() == list(range(begin, begin + 32))  # two more than points

@@ -144,8 +144,7 @@ def test_samples_are_collected_over_the_longest_delay(client):
 
 def test_clients_have_their_own(client):
     handle = client.notify(0xF005, client.handle("MAIN.nCycles"), 4, CYCLIC)
-    other = PlainClient(client.plc)
-    assert other.request(7, struct.pack("<I", handle)).result == 0x714
+    assert PlainClient(client.plc).request(7, struct.pack("<I", handle)).result == 0x714
     client.plc.disconnect(client.session)
     assert client.session.notifications == 1
     client.advance(5)
@@ -232,8 +231,7 @@ def test_every_request_is_answered_and_cycles_go_on(several):
 @given(junk=st.binary(max_size=120), cut=st.integers(0, 40))
 def test_any_stream_is_survived(junk, cut):
     client = PlainClient(FUZZED)
-    good = client.packet(4)
-    client.session.receive(good[:cut] + junk, 0)
+    client.session.receive(client.packet(4)[:cut] + junk, 0)
     other = PlainClient(FUZZED)
     assert other.request(4).error == 0
     for each in (client, other):

@@ -87,8 +87,7 @@ def test_latin_1(tmp_path: Path) -> None:
 def test_npy_mat_and_recordings(tmp_path: Path) -> None:
     np.save(tmp_path / "log.npy", np.column_stack([T, Q, TAU]))
     same(load_data(tmp_path / "log.npy", mapping(numbered(CSV)))[0])
-    dtype = [("t", float), ("q", float, 2), ("dq", float, 2), ("tau", float, 2)]
-    table = np.zeros(N, dtype=dtype)
+    table = np.zeros(N, dtype=[("t", float), ("q", float, 2), ("dq", float, 2), ("tau", float, 2)])
     table["t"], table["q"], table["dq"], table["tau"] = T, Q, DQ, TAU
     np.save(tmp_path / "fields.npy", table)
     same(load_data(tmp_path / "fields.npy", mapping(NPZ))[0])

@@ -194,8 +194,7 @@ def test_hash_sees_content_only(tmp_path: Path) -> None:
         '# a comment\nkinematics="mdh"\nname="x"\nformat=1\ndescription="words"\n'
         'joint = [{d = 2.50, name="elbow", a = 1.0}]',
     )
-    other = load(tmp_path, HEAD + ELBOW + "a = 1\nd = 2.500001\n")
-    assert first.sha256 == same.sha256 != other.sha256
+    assert first.sha256 == same.sha256 != load(tmp_path, HEAD + ELBOW + "a = 1\nd = 2.500001\n").sha256
     rated = load(tmp_path, HEAD + "payload = 3.5\n" + ELBOW + "a = 1\nd = 2.5\n")
     assert (rated.sha256, rated.model.payload_bound, first.model.payload_bound) == (first.sha256, 3.5, None)
     assert len(first.sha256) == 64
