@@ -30,8 +30,7 @@ from service.cli.main import build_parser
 from service.jobs.kinds import find_kind
 from service.jobs.queue.queue import Queue
 from service.jobs.queue.store import Event, Store
-from service.operations.kind import Kind, Outcome, Parameters
-from service.operations.workspace import Workspace
+from service.operations.kind import Kind, Parameters
 from service.protocol.job_replies import JobDetail
 
 

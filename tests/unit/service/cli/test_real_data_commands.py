@@ -136,16 +136,6 @@ def test_friction_of_one_joint_at_three_speeds(data_dir: Path, tmp_path: Path) -
 # The gravity trap on real machines ------------------------------------------------------------------
 
 
-def trapped(recording: Path, robot: object, span: str, out: Path) -> list[str]:
-    done = thetad("identify", recording, "--robot", robot, "--span", span, "-o", out, "--json")
-    assert (done.code, done.json["verdict"]) == (1, "not_explained"), done.json["reasons"]
-    assert {p["value"] for p in done.json["parameters"]} == {None}
-    assert not out.exists()
-    reasons: list[str] = done.json["reasons"]
-    assert all(any(c.isdigit() for c in reason) for reason in reasons)
-    return reasons
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "gravity", "words"),
