@@ -129,6 +129,14 @@ def a_job(**values: Any) -> Any:
     return convert(fields | values, JobDetail)
 
 
+def test_a_reply_is_read_by_names_in_brackets_for_one_version_more() -> None:
+    job = a_job(state="failed")
+    with pytest.warns(DeprecationWarning, match="use .state"):
+        assert job["state"] == job.state == "failed"
+    with pytest.warns(DeprecationWarning, match="use .sate"), pytest.raises(KeyError, match="sate"):
+        job["sate"]
+
+
 parser = cache(build_parser)
 LIMITS = "--time 3600 --memory 4000"
 
