@@ -306,10 +306,13 @@ def identify(
 
     p = KIND.read(_plain({**options, "recording": "a recording", "method": method, "span": span}))
     arm, data = _robot(robot), _recording(recording)
-    seeds = range(p.seed, p.seed + p.multi_start)
-    fits = {k: identified(p.model_copy(update={"seed": k}), arm, data, lambda *_: None) for k in seeds}
-    searches = [tried(k, fit) for k, fit in fits.items()] if len(fits) > 1 else []
-    report = with_joints(p, fits[best_seed(p, searches) if searches else p.seed])
+
+    def fit(seed: int) -> Any:
+        return identified(p.model_copy(update={"seed": seed}), arm, data, lambda *_: None)
+
+    # As in the job the best search is repeated: all of them together would take the memory of each.
+    searches = [tried(k, fit(k)) for k in range(p.seed, p.seed + p.multi_start)] if p.multi_start > 1 else []
+    report = with_joints(p, fit(best_seed(p, searches) if searches else p.seed))
     found, summary = report.result, report.summary() | ({"multi_start": searches} if searches else {})
     return Identification(found.verdict, found.reasons, json_values(summary), report, report.html)
 

@@ -1,6 +1,7 @@
 """What a driver tells of its bus: that it or a slave is away, why as far as is known, and that it is back."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from drivers.ethercat._startup import slave_name, state_problems
 from drivers.ethercat.bus.al_status import OP, AlStatus
@@ -27,7 +28,8 @@ class Outages:
         self.look_ns = 0
         self._silent_ns = 0  # since when; 0: the bus answers
         self._lost: set[int] = set()  # slaves
-        self._open = False  # the ring
+        self._open = False  # whether it was told that the ring is
+        self._ends: set[int] = set()  # of the turn before
 
     def look(self, silent: bool) -> None:
         """Note whether the bus is silent; raises `DriverConnectionError` if an interface has to be opened anew."""
@@ -43,14 +45,16 @@ class Outages:
                 self._tell(kind, "bus", self.problem or "nobody answers: look at the cable and the drives' power")
             self._silent_ns, self.look_ns = self._silent_ns or at_ns - SILENCE_NS, at_ns + _LOOK_NS
 
-    def ring(self, ends: Collection[int]) -> None:
-        """Note the slaves of a ring that have a link on one side only."""
+    def ring(self, ends: AbstractSet[int]) -> None:
+        """Note, after each turn, the slaves of a ring with a link on one side only; two turns name both of a break."""
         if self._open and not ends:
             self._tell("ring_closed", "ring", "every slave has a link on both sides again")
-        elif ends and not self._open:
+            self._open = False
+        elif ends and ends == self._ends and not self._open:
             names = " and ".join(slave_name(position, self._config) for position in sorted(ends))
-            self._tell("ring_open", "ring", f"no link on one side of {names}: a second cable out stops the bus")
-        self._open = bool(ends)
+            self._tell("ring_open", "ring", f"no link on one side of {names}: a second break loses drives")
+            self._open = True
+        self._ends = set(ends)
 
     def slave(self, position: int, status: AlStatus | None, repaired: RecoveredSlave | None) -> None:
         """Note the AL status of a slave that is being recovered, and the result."""

@@ -304,11 +304,9 @@ class EthercatDriver(OpenedInWith):
         if position == 0 and not self._drives.enabled:
             self._bus.interface_problem()
         raw = self._bus.read_register(position, _REG_DL_STATUS, 1)
-        if raw is not None and (raw[0] & _LINKS).bit_count() < 2:
-            self._ends.add(position)
-        else:
-            self._ends.discard(position)
-        if position == 0 or not self._ends:  # a whole turn, so that both sides of a break are named
+        if raw is not None:  # a lost frame says nothing
+            (self._ends.add if (raw[0] & _LINKS).bit_count() < 2 else self._ends.discard)(position)
+        if position == len(self._statuses) - 1:
             self._outages.ring(self._ends)
 
     def _collect_emergencies(self) -> None:

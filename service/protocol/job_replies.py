@@ -18,10 +18,14 @@ MAX_EVENTS = 5000
 class _Reply(msgspec.Struct, frozen=True):
     def __getitem__(self, name: str) -> Any:
         """Return a field, as `reply["name"]`; until 0.2."""
-        warnings.warn(f'use .{name} for ["{name}"]', DeprecationWarning, stacklevel=2)
         if name not in self.__struct_fields__:
             raise KeyError(name)
+        warnings.warn(f'use .{name} for ["{name}"]', DeprecationWarning, stacklevel=2)
         return getattr(self, name)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the names of the fields, so that `dict(reply)` is a map; until 0.2."""
+        return self.__struct_fields__
 
 
 class Submitted(_Reply, frozen=True):

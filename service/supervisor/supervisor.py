@@ -79,7 +79,7 @@ class Supervisor:
             self._cleanup.callback(StateLock(config.state_dir).release)
             self.runtime = make_runtime(config)
             self._cleanup.callback(shutil.rmtree, self.runtime.directory, ignore_errors=True)
-            raise_priority()  # of the thread that ZeroMQ starts, too
+            raised = raise_priority()  # of the thread that ZeroMQ starts, too
             context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
             self._cleanup.callback(context.destroy, linger=500)
             self._context = context
@@ -88,7 +88,8 @@ class Supervisor:
             self._private, self._urgent = (
                 self._bind(endpoint) for endpoint in (self.runtime.supervisor, self.runtime.urgent)
             )
-            keep_priority_from_children()
+            if raised:
+                keep_priority_from_children()
         except BaseException:
             self._cleanup.close()
             raise

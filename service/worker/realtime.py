@@ -4,6 +4,7 @@
 logs that once: cycles are late more often then, but not wrong.
 """
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -39,7 +40,8 @@ def apply_realtime(config: RealtimeConfig) -> list[str]:
         try:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(config.priority))
             for thread in _socket_threads():  # or a request to stop waits for a processor there
-                os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(max(config.priority - 1, 1)))
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(max(config.priority - 1, 1)))
         except OSError as error:
             refused.append(
                 f"priority {config.priority}: {_reason(error)}; run as root, or give the process CAP_SYS_NICE or an "
@@ -62,8 +64,12 @@ def apply_realtime(config: RealtimeConfig) -> list[str]:
 
 def _socket_threads() -> list[int]:
     """Return the threads by which sockets of ZeroMQ receive and send; it names them so."""
-    tasks = Path("/proc/self/task")
-    return [int(task.name) for task in tasks.iterdir() if (task / "comm").read_text("utf-8").startswith("ZMQbg/IO")]
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it has just ended
+            if (task / "comm").read_text("utf-8").startswith("ZMQbg/IO"):
+                found.append(int(task.name))
+    return found
 
 
 def _lock_memory() -> int:

@@ -107,21 +107,23 @@ def apply_scheduling(role: str) -> None:
         os.nice(NICENESS)
 
 
-def raise_priority() -> None:
-    """Let this thread, and those that it starts, go before other processes where that is permitted.
+def raise_priority() -> bool:
+    """Let this thread, and those that it starts, go before other processes; return whether that is permitted.
 
     A scheduling that somebody has chosen is kept.
     """
-    if os.sched_getscheduler(0) == os.SCHED_OTHER and os.getpriority(os.PRIO_PROCESS, 0) == 0:
-        with contextlib.suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, 0, SUPERVISOR_NICENESS)
+    if os.sched_getscheduler(0) != os.SCHED_OTHER or os.getpriority(os.PRIO_PROCESS, 0) != 0:
+        return False
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, SUPERVISOR_NICENESS)
+        return True
+    return False
 
 
 def keep_priority_from_children() -> None:
-    """Let threads and processes that this thread starts from now on have the ordinary priority."""
-    if os.sched_getscheduler(0) == os.SCHED_OTHER:
-        with contextlib.suppress(PermissionError):  # a filter of system calls; then they have this thread's
-            os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
+    """Let threads and processes that this thread starts from now on have the ordinary priority again."""
+    with contextlib.suppress(OSError):  # a filter of system calls; then they have this thread's
+        os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
 
 
 def shorten_time_slice() -> bool:

@@ -152,6 +152,8 @@ def run_here(args: argparse.Namespace) -> int:
     kind = find_kind(args.kind)
     p = kind.read(parse_parameters(kind, args.pairs))
     args.output.mkdir(parents=True, exist_ok=True)
+    if any(args.output.iterdir()):  # results of another run would stay beside those of this one
+        raise CliError(f"{args.output}: is not empty: give another --output")
     outcome = run_operation(kind, p, args.output)
     return report_outcome(outcome, args, lambda found, folder: print(f"{found.summary}\nwritten to {folder}"))
 

@@ -72,5 +72,6 @@ def test_a_cable_out_at_the_master_does_not_stop_what_is_sent(ring: SegmentProce
         with pytest.raises(DriverTimeoutError, match=r"frames had no answer$"):
             driver.read(0.4)
         whole(driver, 20)
-        assert [notice.kind for notice in driver.notices] == ["ring_open", "bus_lost", "bus_recovered"]
+        told = [notice.kind for notice in driver.notices if notice.subject == "bus"]
+        assert told == ["bus_lost", "bus_recovered"]
         assert driver.report()["ring_open_at"] == [2]

@@ -100,8 +100,8 @@ print(json.dumps(found))
 def test_a_supervisor_goes_before_what_it_starts() -> None:
     script = """import os, subprocess, sys
 from service.worker.resources import keep_priority_from_children, raise_priority
-raise_priority()
-keep_priority_from_children()
+if raise_priority():
+    keep_priority_from_children()
 print(os.getpriority(0, 0), flush=True)
 subprocess.run([sys.executable, "-c", "import os; print(os.getpriority(0, 0))"])
 """
