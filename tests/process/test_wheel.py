@@ -50,8 +50,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lab(wheel: Path, folder: Path) -> Path:
+def lab(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder and an environment, both with packages that cannot be imported, and the wheel with what it needs."""
+    folder = tmp_path_factory.mktemp("lab")
     venv.create(folder / ".venv", symlinks=True)
     (site,) = (folder / ".venv").glob("lib/python*/site-packages")
     pip = [sys.executable, "-m", "pip", "--python", folder / ".venv/bin/python", "install", "--no-compile"]

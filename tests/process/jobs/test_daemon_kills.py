@@ -79,7 +79,7 @@ def test_kills_of_the_supervisor_and_of_everything(tmp_path: Path, arm2: Path, a
             with Control(daemon.endpoints["control"]) as control:
                 jobs = Jobs(control)
                 if not links:
-                    links = chain(lambda kind, given: jobs.submit(kind, given)["id"], arm2_recording)  # noqa: B023
+                    links = chain(partial(_submit, jobs), arm2_recording)
                     known |= dict.fromkeys(links, len(kinds))
                 busy = partial(_busy, daemon, jobs, kinds, known, rng)
                 running = busy()

@@ -100,6 +100,7 @@ print(json.dumps(found))
 def test_a_supervisor_goes_before_what_it_starts() -> None:
     script = """import os, subprocess, sys
 from service.worker.resources import keep_priority_from_children, raise_priority
+os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 if raise_priority():
     keep_priority_from_children()
 print(os.getpriority(0, 0), flush=True)
