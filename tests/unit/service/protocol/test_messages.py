@@ -1,5 +1,6 @@
 """The wire format: what goes in comes out, and any bytes decode or raise `WireError`."""
 
+import base64
 import contextlib
 import dataclasses
 from typing import Any
@@ -247,3 +248,37 @@ def test_requests_are_checked_before_they_reach_a_process() -> None:
             control.check_request(request, arms)
         assert caught.value.type == type
     assert all(verb.help for verb in control.VERBS.values())
+
+
+#: Messages as the first version of the wire format sent them.
+SENT = {
+    "frame": (
+        "jKF2AaRraW5kpWZyYW1lo3NyY6thY3F1aXNpdGlvbqVlcG9jaM8ABmFMOo0gAKNzZXEHoXTLP/O+dsi0OVikdF9uc85JjViApWNsb2Nr"
+        "o3Npbal0X2hvc3RfbnNjoXGSyz/gAAAAAAAAy7/wAAAAAAAAomRxkss/0AAAAAAAAMt/+AAAAAAAAKV2YWxpZJIBAA=="
+    ),
+    "estimate": (
+        "3gAYoXYBpGtpbmSoZXN0aW1hdGWjc3JjqWVzdGltYXRvcqVlcG9jaM8ABmFMOo0gAKNzZXEHoXTLP/O+dsi0OVikdF9uc85JjViApWNs"
+        "b2Nro3Npbal0X2hvc3RfbnNjpXRoZXRhkss/+AAAAAAAAMt/+AAAAAAAAKl2YWxpZGF0ZWSSyz/wAAAAAAAAy0AAAAAAAAAAo3N0ZJLL"
+        "P7mZmZmZmZrLP8mZmZmZmZqmc3RhdHVzkqllc3RpbWF0ZWSlc3RhbGWnZXhjaXRlZJIBAKNsYW2Syz/vrhR64Ueuyz/wAAAAAAAAqmlu"
+        "bm92YXRpb26Syz/gAAAAAAAAy3/4AAAAAAAApXNpZ21hkss/uZmZmZmZmss/uZmZmZmZmqdkZWxheV9zyz+pmZmZmZmapmZyYW1lcwmk"
+        "dXNlZAimbWFza2VkAaRsb3N0AKZyZXNldHMCpGhhc2iiYWI="
+    ),
+    "torque": (
+        "jKF2AaRraW5kpnRvcnF1ZaNzcmOpZXN0aW1hdG9ypWVwb2NozwAGYUw6jSAAo3NlcQehdMs/8752yLQ5WKR0X25zzkmNWIClY2xvY2uj"
+        "c2ltqXRfaG9zdF9uc2OobWVhc3VyZWSSyz/wAAAAAAAAy0AAAAAAAAAAqXByZWRpY3RlZJLLP/gAAAAAAADLQAQAAAAAAACocmVzaWR1"
+        "YWySy7/gAAAAAAAAy7/gAAAAAAAA"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SENT)
+def test_messages_of_the_first_version_are_read_and_sent_to_the_byte(kind: str) -> None:
+    parts = [f"a/{kind}".encode(), base64.b64decode(SENT[kind])]
+    message = wire.decode(parts)
+    assert (message.envelope.epoch, message.envelope.t_ns) == (1795829888000000, 1234000000)
+    if isinstance(message, wire.EstimateMessage):
+        np.testing.assert_array_equal(message.theta, [1.5, np.nan])
+        assert message.status == ("estimated", "stale")
+    elif isinstance(message, wire.FrameMessage):
+        np.testing.assert_array_equal(message.frame.dq, [0.25, np.nan])  # type: ignore[arg-type]
+    assert wire.encode(message) == parts
