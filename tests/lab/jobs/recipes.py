@@ -56,9 +56,9 @@ def chain(submit: Callable[[str, dict[str, Any]], int], recording: Path) -> list
 
 
 def again(job: Mapping[str, Any]) -> bool:
-    """Tell whether a job is to be tried again: its worker was killed too often, or that of one that it needs."""
+    """Tell whether a job is to be tried again: it was interrupted too often, or one that it needs."""
     if job["state"] == "failed":
-        assert "SIGKILL" in job["reason"], job["reason"]
+        assert "SIGKILL" in job["reason"] or "interrupted 20 times" in job["reason"], job["reason"]
     elif job["state"] == "cancelled":
         assert "which it needs" in job["reason"], job["reason"]
     return job["state"] in ("failed", "cancelled")
