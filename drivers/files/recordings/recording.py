@@ -3,12 +3,12 @@
 The names most often used can be imported from here.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from drivers.files.recordings.data import Recording
@@ -236,7 +236,7 @@ class _Columns:
         if not messages:
             return
         try:
-            samples = json.loads(b"[" + b",".join(messages) + b"]")
+            samples = msgspec.json.decode(b"[" + b",".join(messages) + b"]")
             self.head.append(np.array([(s["t_ns"], s["seq"]) for s in samples], dtype=np.int64))
             for name in (*CHANNELS, *_MISSING):
                 array = _stack([s.get(name) for s in samples], n, _MISSING.get(name, np.nan))
