@@ -59,7 +59,6 @@ def back_up(
 
 
 def _copy(source: Path, copy: Path) -> None:
-    """Copy a file atomically."""
     copy.parent.mkdir(parents=True, exist_ok=True)
     part = copy.with_name(f".{copy.name}.part")
     try:

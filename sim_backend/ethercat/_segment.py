@@ -159,7 +159,6 @@ class Segment:
         self._show_links()
 
     def mend(self) -> None:
-        """Repair all cuts."""
         self.topology.mend()
         self._show_links()
 

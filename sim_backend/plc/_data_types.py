@@ -156,7 +156,6 @@ def structure(name: str, fields: Sequence[tuple[str, DataType, str]], comment: s
 
 
 def enumeration(name: str, values: Sequence[tuple[str, int]], base: str = "INT", comment: str = "") -> DataType:
-    """Return an enumeration."""
     stored = elementary(base)
     return DataType(
         name, stored.kind, stored.numpy, stored.size, stored.alignment, base, values=tuple(values), comment=comment

@@ -148,7 +148,6 @@ def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
 
 
 def _finished(p: Identify, rigid: IdentificationReport, more: dict[str, Any], ws: Workspace) -> Outcome:
-    """Write the results of an identification."""
     from service.protocol.json_values import json_values
 
     report = with_joints(p, rigid)
