@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 
 from rt_core.excitation.settings import DesignSettings, ExcitationSettings, Frequency, Objective, Optimiser
 from rt_core.excitation.shapes import Capsule, Region
-from service.jobs.kinds.excite_files import clear, write_motion
 from service.jobs.kinds.excite_known import (
     EarlierMotion,
     check_earlier,
@@ -192,6 +191,7 @@ def _finish(
     from rt_core.excitation.fourier import FourierSeries
     from rt_core.excitation.search import Search
     from rt_core.excitation.validation import Validation
+    from service.jobs.kinds.excite_files import clear, write_motion
     from service.reports.excitation import excitation_html, point_table
 
     unseen = not_compared(robot, wanted=p.urdf_bodies)
