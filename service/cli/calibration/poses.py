@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, json_text, printed_json, whole_number
 from service.cli._help import add_action, read_help
+from service.reports.cells import number
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -141,8 +142,6 @@ def short_way(q: Any) -> Any:
 
 
 def _print_plan(plan: PosePlan, result: dict[str, Any], short: list[int]) -> None:
-    from service.reports.cells import number
-
     print(f"{result['poses']} poses on spheres of " + ", ".join(f"{1e3 * r:.0f}" for r in plan.radii) + " mm: "
           + ", ".join(str(k) for k in plan.found))  # fmt: skip
     for k in short:
