@@ -12,6 +12,7 @@ import numpy as np
 
 from rt_core.types import IntArray
 from sim_backend.ethercat import registers as reg
+from sim_backend.ethercat import wire
 from sim_backend.ethercat._access import WAITING, SlaveArrays
 from sim_backend.ethercat._clock import Clocks, ClockSettings, SyncGrid, latch_port
 from sim_backend.ethercat._controller import SlaveController
@@ -19,11 +20,10 @@ from sim_backend.ethercat._datalink import LINE, RING, TAIL, process_frame, work
 from sim_backend.ethercat._machine import Machine
 from sim_backend.ethercat._topology import Topology
 from sim_backend.ethercat.registers import UInt8Array
-from sim_backend.ethercat.wire import ETHERNET_HEADER, ETHERTYPE, FRAME_HEADER, FRAME_MAX, NOP, Datagram, build_frame
 
 #: Steps that a late process makes up for at once; the rest is skipped and counted.
 MAX_CATCH_UP = 50
-_TYPE = ETHERTYPE.to_bytes(2, "big")
+_TYPE = wire.ETHERTYPE.to_bytes(2, "big")
 _ONLY_OUTPUTS = 1 << reg.EVENT_OUTPUTS
 _TIMING = 1 << reg.EVENT_CLOCK | 1 << reg.EVENT_DC_CHANGED
 
@@ -81,7 +81,9 @@ class Segment:
 
     def warm_up(self) -> None:
         """Compile or load all kernels, so that the first frames are not late; takes one step."""
-        self.exchange(build_frame([Datagram(NOP, 0, b"")]), 0, self._now_ns)
+        length = wire.DATAGRAM_HEADER + wire.WORKING_COUNTER  # of one datagram with the command NOP, which is all zero
+        frame = bytes(wire.ETHERNET_HEADER - 2) + _TYPE + (length | wire.TYPE_COMMANDS << 12).to_bytes(2, "little")
+        self.exchange(frame.ljust(wire.FRAME_MIN, b"\0"), 0, self._now_ns)
         self._step()
 
     def begin(self, now_ns: int) -> None:
@@ -99,7 +101,10 @@ class Segment:
         link.
         """
         size = len(frame)
-        if not FRAME_HEADER <= size <= FRAME_MAX or frame[ETHERNET_HEADER - 2 : ETHERNET_HEADER] != _TYPE:
+        if (
+            not wire.FRAME_HEADER <= size <= wire.FRAME_MAX
+            or frame[wire.ETHERNET_HEADER - 2 : wire.ETHERNET_HEADER] != _TYPE
+        ):
             return []
         if now_ns >= self._due_ns:
             self.tick(now_ns)

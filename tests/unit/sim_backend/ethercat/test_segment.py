@@ -8,9 +8,9 @@ import pytest
 from sim_backend.ethercat import registers as r
 from sim_backend.ethercat import wire
 from sim_backend.ethercat._segment import MAX_CATCH_UP, Segment
-from sim_backend.ethercat.wire import Datagram, build_frame, parse_frame, physical
 from tests.lab.ethercat.frame_fuzzer import fuzz, fuzz_operational
 from tests.lab.ethercat.frame_master import FrameMaster
+from tests.lab.ethercat.frames import Datagram, build_frame, parse_frame, physical
 from tests.lab.ethercat.segment_process import make_segment
 from tests.lab.ethercat.simple_device import Echo
 
