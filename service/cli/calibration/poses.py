@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_plan(args: argparse.Namespace) -> int:
     """Plan, select and judge the poses, and write them."""
-    import math
-    from dataclasses import replace
-
     import numpy as np
 
     from drivers.files.atomic_write import write_text
