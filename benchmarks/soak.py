@@ -27,9 +27,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import elastic_soak, estimator_soak, service_soak
 from sim_backend.ethercat.registers import AL_STATUS
-from sim_backend.ethercat.wire import BRD, build_frame, parse_frame, physical
+from sim_backend.ethercat.wire import BRD
 from tests.lab.ethercat import decoding_fuzzer
 from tests.lab.ethercat.frame_fuzzer import fuzz, fuzz_operational
+from tests.lab.ethercat.frames import build_frame, parse_frame, physical
 from tests.lab.ethercat.segment_process import make_segment
 
 PHASES = estimator_soak.Phases(rich=1300.0, one_held=3600.0, all_held=3600.0, rich_again=1300.0, step=200.0)

@@ -143,7 +143,6 @@ def _extent(objective: Objective) -> float:
 
 
 def outliers_reason(count: int) -> str:
-    """Return the reason of the verdict "outliers"."""
     return f"{count} poses that do not fit the others make up most of the error: fit with robust, or leave them out"
 
 

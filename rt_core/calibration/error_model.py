@@ -246,7 +246,6 @@ class ErrorModel:
         return Postures(self.revolute, sample.q[rows], sample.cosine[rows], sample.sine[rows], sample.measured[rows])
 
     def _deflected(self, sample: Sample, x: FloatArray) -> Sample:
-        """Return the sample at the deflected postures."""
         if not self.compliance or sample.load is None:
             return sample
         q = np.ascontiguousarray(sample.q - sample.load * self.compliances(x))

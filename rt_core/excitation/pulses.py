@@ -57,7 +57,6 @@ class SteppedMotion:
     steps: tuple[Step, ...]
 
     def __post_init__(self) -> None:
-        """Check each step."""
         period = self.series.period_s
         for step in self.steps:
             if not 0 <= step.joint < self.series.n:

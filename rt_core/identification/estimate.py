@@ -10,8 +10,6 @@ finds them first; then the chosen linear method does the rest:
                                parameters at once (full), as Jing et al. 2025 do
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -100,8 +98,8 @@ class Estimate:
     dropped: BoolArray  # (p,) parameters held at zero because the data do not support them
     weights: FloatArray | None  # (K, n) final weights of the rows, of `iwls`
     settled: bool = True  # False if the weights of `iwls`, or load-dependent friction and its load, did not settle
-    free: Estimate | None = None  # estimate from the same data without the constraints of `consistent`
-    full: Estimate | None = None  # the fit from which parameters were dropped
+    free: "Estimate | None" = None  # estimate from the same data without the constraints of `consistent`
+    full: "Estimate | None" = None  # the fit from which parameters were dropped
 
     @property
     def theta(self) -> FloatArray:

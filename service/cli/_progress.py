@@ -1,26 +1,22 @@
 """Progress bar on stderr, shown only on a terminal."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 from service.cli._common import EXIT_NO, EXIT_OK, printed_json
-
-if TYPE_CHECKING:
-    from service.operations.kind import Kind, Outcome
+from service.operations.kind import Kind, Outcome
 
 
 class Progress:
     """Progress bar with the current step and the time left; a context manager."""
 
     def __init__(self, title: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
         self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
         self._task = self._bar.add_task(title, total=None)

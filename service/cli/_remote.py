@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.cli._common import CliError, UnavailableError
 from service.protocol.endpoints import ANSWER_S, CONTROL
+from service.security.keys import client_key
 
 if TYPE_CHECKING:
     from service.client import ClientKey, Control, ControlError
@@ -55,8 +56,6 @@ def key_of(arguments: argparse.Namespace) -> ClientKey | None:
         if arguments.server_key is not None:
             raise CliError("--server-key: is of no use without --key")
         return None
-    from service.security.keys import client_key
-
     return client_key(Path(arguments.key), arguments.server_key)
 
 

@@ -18,7 +18,7 @@ from service.commission.errors import CommissionError
 from service.commission.settings import Payload
 from service.config.load import Config, parse_config
 from service.io.toml_text import toml_text
-from service.supervisor.launch import DaemonProcess, LaunchError
+from service.supervisor.launch import DaemonProcess
 
 ARM = "rehearsal"
 #: Largest relative deviation of the simulated arm's masses and other values from the description.
@@ -175,6 +175,3 @@ def _drive(model: RobotModel, k: int, factors: list[float]) -> dict[str, float]:
     values = {"coulomb": factors[0] * dry, "viscous": factors[1] * viscous, "breakaway": factors[0] * breakaway}
     found = {name: value for name, value in values.items() if name in fields and value > 0.0}
     return found | ({"armature": factors[2] * armature} if model.armature else {})
-
-
-__all__ = ["ARM", "LaunchError", "Rehearsal", "disturbed"]

@@ -176,7 +176,6 @@ class AutoIdentification:
         self.worker.ask("set_aside", {"arm": arm, "seconds": seconds, "path": str(path)}, answered)
 
     def on_event(self, event: Event) -> None:
-        """Process an event of an estimator."""
         trigger = self.triggers.get(event.arm or "")
         if trigger is None:
             return

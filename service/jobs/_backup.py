@@ -3,6 +3,7 @@
 import shutil
 import threading
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from service.jobs._job_storage import JobStorage
@@ -22,11 +23,8 @@ def back_up(
     """
     target.mkdir(parents=True, exist_ok=True)
     storage.queue.store.backup(target / FILE_NAME)
-    store = Store(target / FILE_NAME)  # the files that the copy names belong to it
-    try:
+    with closing(Store(target / FILE_NAME)) as store:  # the files that the copy names belong to it
         needed = needed_files(store)
-    finally:
-        store.close()
     copies = Artifacts(target)
     files = size = 0
 
@@ -59,7 +57,6 @@ def back_up(
 
 
 def _copy(source: Path, copy: Path) -> None:
-    """Copy a file atomically."""
     copy.parent.mkdir(parents=True, exist_ok=True)
     part = copy.with_name(f".{copy.name}.part")
     try:

@@ -88,7 +88,6 @@ class JobStorage:
         return gone
 
     def close(self) -> None:
-        """Close the queue."""
         self.queue.store.close()
 
 

@@ -97,7 +97,6 @@ class Requests:
 
     @property
     def handlers(self) -> dict[str, Callable[[dict[str, Any]], Mapping[str, Any] | None]]:
-        """Handlers by verb."""
         return {
             "submit": self._guarded(_Submit, self._submit),
             "reidentify": self._guarded(_Reidentify, self._reidentify), "jobs": self._guarded(_Recent, self._recent),
@@ -200,7 +199,6 @@ class Requests:
         return None
 
     def _large_files(self, kind: Kind[Any], checked: Parameters, references: References) -> dict[str, Path]:
-        """Return the large files of a request, by parameter."""
         named = [(name, RECORDING_WORDS) for name in kind.recordings] + [(name, MODEL_WORDS) for name in kind.models]
         found = {}
         for name, words in named:

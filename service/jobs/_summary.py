@@ -39,7 +39,6 @@ def summary(job: Job, queue: Queue, executor: Executor | None, trouble: str) -> 
 
 
 def details(job: Job, storage: JobStorage, executor: Executor | None, trouble: str) -> JobDetail:
-    """Return all of a job."""
     parts = storage.queue.parts(job.id) if job.parts else []
     held = None if executor is None else executor.held.get(job.id)
     fields = asdict(summary(job, storage.queue, executor, trouble)) | {

@@ -23,12 +23,10 @@ class Trigger:
     _not_before_s: float = float("-inf")
 
     def report(self, what: str, now_s: float) -> None:
-        """Add a report of the estimator."""
         if what in self.settings.when:
             self.pending.setdefault(what, now_s)
 
     def clear(self, what: str) -> None:
-        """Clear a report that is over."""
         self.pending.pop(what, None)
 
     def hold(self, why: str, until_s: float = float("inf")) -> None:

@@ -8,6 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from service.config.load import Config
@@ -240,8 +241,5 @@ def processors_for(config: Config) -> frozenset[int]:
 
 def main(worker: Worker) -> None:
     """Run the jobs process."""
-    dispatcher = Dispatcher(worker)
-    try:
+    with closing(Dispatcher(worker)) as dispatcher:
         dispatcher.run()
-    finally:
-        dispatcher.close()

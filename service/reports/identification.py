@@ -85,7 +85,6 @@ def _rank(status: str) -> int:
 
 
 def _joints(fit: Identification) -> list[tuple[str, ...]]:
-    """Return the verdict on each joint."""
     return [
         (joint.name, found.word, found.reason, ", ".join(f"{n} {status}" for status, n in found.counts.items()))
         for joint, found in zip(fit.model.joints, verdicts_of(fit), strict=True)

@@ -17,8 +17,6 @@ class State(Enum):
 
 
 class Command(Enum):
-    """Command of a controlword."""
-
     DISABLE_VOLTAGE = "disable voltage"
     QUICK_STOP = "quick stop"
     SHUTDOWN = "shutdown"

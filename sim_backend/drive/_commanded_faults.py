@@ -58,7 +58,6 @@ class Disturbance:
         self._jump, self._heat = np.zeros(self._arm.n), np.full(self._arm.n, -np.inf)
 
     def advance(self, period_s: float, moves: bool) -> None:
-        """Advance by a period."""
         self._silent_s = max(0.0, self._silent_s - period_s)
         self._moved_s += period_s if moves else 0.0
         if self._pushed_s > 0.0:
@@ -90,7 +89,6 @@ class Disturbance:
             self._jam(joint, value)
 
     def _end_push(self) -> None:
-        """End a push."""
         if self._pushed_s:
             self._pushed_s = 0.0
             self._arm.set_outside_force((0.0, 0.0, 0.0))
@@ -131,7 +129,6 @@ class Wiring:
             self._changes.append((entry.channel, joint, source, entry.factor))
 
     def apply(self, frame: JointFrame) -> None:
-        """Apply the wiring to `frame`."""
         true = {channel: getattr(frame, channel) for channel, *_ in self._changes}
         for channel, joint, source, factor in self._changes:
             if true[channel] is None:

@@ -66,8 +66,8 @@ class CommandedDriver(OpenedInWith):
         given = SimSettings() if settings is None else settings
         if given.drive == DriveSettings():
             given = given.model_copy(update={"drive": DRIVE_ARM_SETTINGS.drive})
-        self._model, self._settings, self._mode = model, given, mode
-        self._first_mode = mode
+        self._model, self._settings = model, given
+        self._first_mode = self.mode = mode
         self._pace, self._start, self._enable_at_start = pace, start, enable
         self._faults, self._wires = tuple(faults), tuple(wiring)
         self._arm: DriveArm | None = None
@@ -172,7 +172,7 @@ class CommandedDriver(OpenedInWith):
         self._disturbance.restart()
         self._tripped[:] = False
         self._failure = ""
-        self._mode = self._first_mode
+        self.mode = self._first_mode
         self._enter("enabling")
         self._take_position()
 
@@ -182,11 +182,6 @@ class CommandedDriver(OpenedInWith):
         if self._state in ("enabling", "enabled"):
             self._disable_requested = True  # takes effect when the bus answers
 
-    @property
-    def mode(self) -> Mode:
-        """What `command` sets: positions in "csp", torques in "cst"."""
-        return self._mode
-
     def change_mode(self, mode: Mode) -> None:
         """Change the mode from the next sample on; the drives hold until a command comes.
 
@@ -195,9 +190,9 @@ class CommandedDriver(OpenedInWith):
         self._checked()
         if not self.enabled:
             raise CommandRefusedError(f"mode {mode} refused: the drives are in state '{self._state}', not enabled")
-        if mode == self._mode:
+        if mode == self.mode:
             return
-        self._mode, self._target, self._command_age_s = mode, None, 0.0
+        self.mode, self._target, self._command_age_s = mode, None, 0.0
         self._v = np.zeros(self._model.n)
 
     def command(self, target: FloatArray) -> None:
@@ -215,7 +210,7 @@ class CommandedDriver(OpenedInWith):
         here = np.linalg.solve(self._coupling, self._x)
         for goal, step, joint in zip(wanted, np.abs(wanted - here), self._model.joints, strict=True):
             problem = ""
-            if self._mode == "cst":
+            if self.mode == "cst":
                 if abs(goal) > joint.effort:
                     problem = f"to {goal:.6g} exceeds its effort limit {joint.effort:g}"
             elif not joint.lower - _ROUNDING <= goal <= joint.upper + _ROUNDING:
@@ -254,7 +249,7 @@ class CommandedDriver(OpenedInWith):
         arm = self._checked()
         self._since_s += self._period_s
         self._command_age_s += self._period_s
-        moves = self._state == "enabled" and self._target is not None and bool(self._v.any() or self._mode == "cst")
+        moves = self._state == "enabled" and self._target is not None and bool(self._v.any() or self.mode == "cst")
         self._disturbance.advance(self._period_s, moves)
         if self._disable_requested and not self._disturbance.silent:
             self._disable_requested = False
@@ -263,7 +258,7 @@ class CommandedDriver(OpenedInWith):
             self._tripped |= tripped
             self._failure = f"drive of {self._model.joints[int(np.argmax(tripped))].name} in state 'fault'"
             self._stop()
-        guarded = self._target is not None and (self._disturbance.silent or self._mode == "cst")
+        guarded = self._target is not None and (self._disturbance.silent or self.mode == "cst")
         if self._state == "enabled" and guarded and self._command_age_s > WATCHDOG_S:
             self._failure = f"no set value for {WATCHDOG_S:g} s"
             self._tripped[:] = True
@@ -286,7 +281,7 @@ class CommandedDriver(OpenedInWith):
             if self._since_s >= ENABLE_S:
                 self._enter("enabled")
         if self._state == "enabled" and self._target is not None:
-            if self._mode == "cst":
+            if self.mode == "cst":
                 mode[:] = CST
             else:
                 self._x = self._coupling @ self._target

@@ -62,7 +62,7 @@ class Cia402Drive:
 
     Entries of the dictionary are read and written in place, and are at hand as `objects`; `on_write` of 0x6060 is set
     to refuse unsupported modes.  The input `safe_torque_off`, and `mains` (whether the motor has power) may be set at
-    any time.
+    any time.  `mode` is the mode of operation in force, 0 for none.
     """
 
     def __init__(self, dictionary: ObjectDictionary, options: DriveOptions | None = None) -> None:
@@ -73,20 +73,10 @@ class Cia402Drive:
         self.objects.mode.on_write = self._check_mode(self.objects.mode.on_write)
         self.power_on()
 
-    @property
-    def state(self) -> State:
-        """Present state."""
-        return self._state
-
-    @property
-    def mode(self) -> int:
-        """Mode of operation in force, 0 for none."""
-        return self._mode
-
     def power_on(self) -> None:
         """Restart: "Not ready to switch on", brake closed, no errors."""
-        self._state = State.NOT_READY
-        self._mode = 0
+        self.state = State.NOT_READY
+        self.mode = 0
         self._age_s = 0.0
         self._brake = Brake(self.options.brake_open_s, self.options.brake_close_s)
         self._values = SetValues(self.objects, self.options.extrapolated)
@@ -102,14 +92,14 @@ class Cia402Drive:
 
     def fault(self, code: int, data: bytes = b"") -> None:
         """Trip with an error code; a drive that has tripped keeps its first error."""
-        if self._state in (State.FAULT, State.FAULT_REACTION):
+        if self.state in (State.FAULT, State.FAULT_REACTION):
             return
         self._raise(Emergency(code, error_register(code), data))
         option = int(self.objects.fault_option.value)
-        if self._state not in _POWERED or option == 0 or not self._has_power():
+        if self.state not in _POWERED or option == 0 or not self._has_power():
             self._enter(State.FAULT)
         else:
-            self._state = State.FAULT_REACTION
+            self.state = State.FAULT_REACTION
             self._begin_stop(option, State.FAULT, measured=True)
 
     def take_emergencies(self) -> list[Emergency]:
@@ -127,7 +117,7 @@ class Cia402Drive:
             return demand
         self._feedback = feedback
         self._age_s += period_s
-        if self._state is State.NOT_READY and self._age_s >= self.options.power_up_s:
+        if self.state is State.NOT_READY and self._age_s >= self.options.power_up_s:
             self._enter(State.SWITCH_ON_DISABLED)
         self._supervise(period_s)
         if self._online and not online:
@@ -145,10 +135,10 @@ class Cia402Drive:
         word = objects.controlword.value
         if (
             not self._follows
-            or self._state is not State.ENABLED
+            or self.state is not State.ENABLED
             or word != self._last_controlword
             or self._last_controlword & _COMMAND_BITS != _GO_ON
-            or self._mode != CSP
+            or self.mode != CSP
             or objects.mode.value != CSP
             or not self._online
             or self._late_s
@@ -185,7 +175,7 @@ class Cia402Drive:
 
     def _enter(self, state: State) -> None:
         """Enter a state without power, or "Operation enabled"."""
-        self._state, self._stop, self._follows = state, None, False
+        self.state, self._stop, self._follows = state, None, False
         self._values.limited = False
         self._hold, self._late_s = None, 0.0
 
@@ -194,20 +184,20 @@ class Cia402Drive:
         rising = controlword & ~self._last_controlword & cia402.FAULT_RESET
         self._last_controlword = controlword
         command = command_of(controlword)
-        if self._state is State.FAULT:
+        if self.state is State.FAULT:
             if rising and self._has_power() and self._feedback.temperature < self.options.fault_c:
                 self._raise(Emergency(0, 0))
                 self._enter(State.SWITCH_ON_DISABLED)
-        elif command is None or self._state in (State.NOT_READY, State.FAULT_REACTION):
+        elif command is None or self.state in (State.NOT_READY, State.FAULT_REACTION):
             pass
-        elif self._state is State.SWITCH_ON_DISABLED:
+        elif self.state is State.SWITCH_ON_DISABLED:
             if command is Command.SHUTDOWN and self._has_power():
                 self._enter(State.READY)
-        elif self._state in (State.READY, State.SWITCHED_ON):
+        elif self.state in (State.READY, State.SWITCHED_ON):
             self._switch_on_or_off(command)
         elif command is Command.DISABLE_VOLTAGE:
             self._enter(State.SWITCH_ON_DISABLED)
-        elif self._state is State.ENABLED:
+        elif self.state is State.ENABLED:
             self._leave_operation(command)
         elif command is Command.ENABLE and self._then is None:  # transition 16
             self._enter(State.ENABLED)
@@ -218,7 +208,7 @@ class Cia402Drive:
             self._enter(State.SWITCH_ON_DISABLED)
         elif command is Command.SHUTDOWN:
             self._enter(State.READY)
-        elif self._state is State.READY:
+        elif self.state is State.READY:
             self._enter(State.SWITCHED_ON)
         elif command is Command.ENABLE:
             self._enter(State.ENABLED)
@@ -230,7 +220,7 @@ class Cia402Drive:
             if option == 0:
                 self._enter(State.SWITCH_ON_DISABLED)
             else:
-                self._state = State.QUICK_STOP
+                self.state = State.QUICK_STOP
                 self._begin_stop((option - 1) % 4 + 1, None if option > 4 else State.SWITCH_ON_DISABLED)
         elif self._stop is None and command in (Command.SHUTDOWN, Command.SWITCH_ON):
             shutdown = command is Command.SHUTDOWN
@@ -253,18 +243,18 @@ class Cia402Drive:
             velocity = 0.0
         elif self._stop is not None and not measured:
             position, velocity = self._stop.position, self._stop.velocity
-        elif self._follows and self._mode == CSP and not measured:
+        elif self._follows and self.mode == CSP and not measured:
             position, velocity = self._values.commanded, self._values.speed
         self._follows = False
         self._stop, self._then = Stop(position, velocity, deceleration), then
 
     def _lose_connection(self) -> None:
         option = int(self.objects.connection_option.value)
-        if self._state in (State.READY, State.SWITCHED_ON) or (self._state in _POWERED and option == 2):
+        if self.state in (State.READY, State.SWITCHED_ON) or (self.state in _POWERED and option == 2):
             self._enter(State.SWITCH_ON_DISABLED)
-        elif self._state in _POWERED and option == 1:
+        elif self.state in _POWERED and option == 1:
             self.fault(cia402.CONNECTION_LOST)
-        elif self._state is State.ENABLED and option == 3:
+        elif self.state is State.ENABLED and option == 3:
             self._leave_operation(Command.QUICK_STOP)
 
     # Supervision
@@ -280,11 +270,11 @@ class Cia402Drive:
             self.fault(cia402.OVERTEMPERATURE)
         following = self.objects.following_error
         following.value = 0
-        if self._state not in _POWERED:
+        if self.state not in _POWERED:
             return
         if abs(self._feedback.velocity) > _OVERSPEED * self._largest_speed():
             self.fault(cia402.OVERSPEED)
-        if self._follows and self._mode == CSP:
+        if self._follows and self.mode == CSP:
             error = round(self._values.wanted) - self._feedback.position
             following.value = error
             window = int(self.objects.window.value)
@@ -295,11 +285,11 @@ class Cia402Drive:
 
     def _drop_power(self) -> None:
         """Handle safe torque off or missing mains: torque ends at once, the brake closes."""
-        if self._state in (State.READY, State.SWITCHED_ON):
+        if self.state in (State.READY, State.SWITCHED_ON):
             self._enter(State.SWITCH_ON_DISABLED)
-        elif self._state is State.FAULT_REACTION:
+        elif self.state is State.FAULT_REACTION:
             self._enter(State.FAULT)
-        elif self._state in _POWERED:
+        elif self.state in _POWERED:
             if self.safe_torque_off and not self.options.safe_torque_off_faults:
                 self._enter(State.SWITCH_ON_DISABLED)
             else:
@@ -310,7 +300,7 @@ class Cia402Drive:
     def _run(self, period_s: float, fresh: bool) -> Demand:
         """Return mode, brake and set values of the next period."""
         self._select_mode()
-        powered, stop = self._state in _POWERED, self._stop
+        powered, stop = self.state in _POWERED, self._stop
         self._brake.move(not powered or (stop is not None and stop.standing and self._then is not None), period_s)
         closed = self._brake.closed
         if stop is not None and stop.standing and self._then is not None and closed:
@@ -321,7 +311,7 @@ class Cia402Drive:
         if stop is not None:
             top, limit = self._largest_speed(), self.objects.torque_limit()
             return stop.next(self._feedback, top, period_s, limit)._replace(brake=closed)
-        if closed or self._mode not in self.options.modes:
+        if closed or self.mode not in self.options.modes:
             self._follows = False
             if self._hold is None:
                 self._hold = float(self._feedback.position)
@@ -329,7 +319,7 @@ class Cia402Drive:
         if not self._follows:
             self._follows = True
             self._values.start(self._feedback)
-        return self._values.next(self._mode, self._feedback, self._largest_speed(), period_s, fresh)
+        return self._values.next(self.mode, self._feedback, self._largest_speed(), period_s, fresh)
 
     def _check_mode(self, before: Callable[[Value], None] | None) -> Callable[[Value], None]:
         def check(value: Value) -> None:
@@ -343,18 +333,18 @@ class Cia402Drive:
     def _select_mode(self) -> None:
         """Change to the requested mode if it is supported."""
         wanted = int(self.objects.mode.value)
-        if wanted != self._mode and wanted in self.options.modes:
-            self._mode, self._late_s = wanted, 0.0
+        if wanted != self.mode and wanted in self.options.modes:
+            self.mode, self._late_s = wanted, 0.0
             self._values.start(self._feedback)
 
     # Statusword
 
     def _report(self) -> None:
-        word: int = self._state.value
-        powered = self._state in _POWERED
+        word: int = self.state.value
+        powered = self.state in _POWERED
         if self.mains:
             word |= cia402.STATUS_VOLTAGE
-        if self._state in (State.SWITCH_ON_DISABLED, State.FAULT):
+        if self.state in (State.SWITCH_ON_DISABLED, State.FAULT):
             word |= cia402.STATUS_QUICK_STOP_OFF
         if self._feedback.temperature >= self.options.warning_c:
             word |= cia402.STATUS_WARNING
@@ -370,7 +360,7 @@ class Cia402Drive:
             word |= cia402.STATUS_TARGET_REACHED
         objects = self.objects
         objects.statusword.value = word
-        objects.mode_display.value = self._mode
+        objects.mode_display.value = self.mode
         objects.position.value, objects.velocity.value = self._feedback.position, round(self._feedback.velocity)
         inputs = int(objects.inputs.value)
         objects.inputs.value = inputs | _INTERLOCK if self.safe_torque_off else inputs & ~_INTERLOCK
@@ -380,4 +370,4 @@ class Cia402Drive:
         if self._stop is not None:
             return self._stop.standing
         still = self._values.speed == 0.0 and not self._values.limited
-        return self._follows and self._mode == CSP and still and self._late_s == 0.0
+        return self._follows and self.mode == CSP and still and self._late_s == 0.0

@@ -23,8 +23,6 @@ _POWERED = (CSP, CSV, CST)
 
 @dataclass(frozen=True)
 class Mounting:
-    """Mounting of a drive on its joint."""
-
     gear_ratio: float | None = None  # motor turns per joint turn; None: that of the profile
     sign: int = 1  # -1: drive and joint count in opposite directions
     offset_rad: float = 0.0  # the drive's angle, on the joint side, at joint position zero

@@ -102,7 +102,6 @@ def _add_identity(dictionary: ObjectDictionary, profile: DeviceProfile, serial: 
 
 
 def _add_pdo(dictionary: ObjectDictionary, profile: DeviceProfile, pdo: PdoProfile) -> None:
-    """Add the mapping object of one PDO."""
     free = profile.pdo_access == "remap"
     access = _LIST if free else Access.READ
     slots = max(profile.pdo_slots, len(pdo.entries)) if free else len(pdo.entries)

@@ -34,7 +34,7 @@ class SlaveController:
     The dictionary is `build_dictionary` of the profile; the drive holds entries of it.  Station alias and serial number
     are those in the EEPROM.  A change to a higher AL state takes `transition_ns`, a command of the EEPROM `sii_ns`.
     `refuse_op` refuses OP with the AL status code `refuse_op_code`; `lost_emergencies` counts those for which the
-    mailbox was full.
+    mailbox was full.  `fresh`: the master has written outputs between the last two calls of `latch_outputs`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SlaveController:
         self._inputs: ImagePacker | None = None
         self._valid_outputs = False
         self._written = False  # since outputs were last taken over
-        self._fresh = False
+        self.fresh = False
         self._outputs_ns = 0
         self._watchdog_ns = 0  # 0: off
         self.power_on()
@@ -72,11 +72,6 @@ class SlaveController:
     def al_state(self) -> int:
         """AL state without the error bit: INIT 1, PREOP 2, SAFEOP 4, OP 8."""
         return self._al.state
-
-    @property
-    def fresh(self) -> bool:
-        """Whether the master has written outputs between the last two calls of `latch_outputs`."""
-        return self._fresh
 
     def power_on(self) -> None:
         """Clear the memory and restart; the EEPROM keeps its content."""
@@ -143,7 +138,7 @@ class SlaveController:
 
     def latch_outputs(self) -> bool:
         """Copy the outputs into the dictionary; False, and nothing done, unless in OP."""
-        self._fresh, self._written = self._written, False
+        self.fresh, self._written = self._written, False
         if self._al.state != reg.AL_OP or self._outputs is None:
             return False
         self._outputs.unpack(self._view, self.profile.outputs.start)

@@ -17,8 +17,8 @@ from sim_backend.drive.modes import BRAKED, MODES
 from sim_backend.drive.sample import DriveSample
 from sim_backend.errors import SimulationConfigError
 from sim_backend.ethercat._axis import Axis, JointDemand, Mounting
+from sim_backend.ethercat._controller import SlaveController
 from sim_backend.ethercat._profile import DeviceProfile
-from sim_backend.ethercat._segment import Controller
 from sim_backend.ethercat.registers import AL_OP
 
 _AT_REST = JointDemand(BRAKED, 0.0, 0.0, 0.0, True)
@@ -64,10 +64,10 @@ class Machine:
         self.sample: DriveSample = self.arm.sample()
         self.emergencies: list[tuple[int, Emergency]] = []
         self._powered = [True] * model.n
-        self._buses: list[Controller] | None = None
+        self._buses: list[SlaveController] | None = None
         self._motions = [_AT_REST] * model.n
 
-    def connect(self, buses: Sequence[Controller]) -> None:
+    def connect(self, buses: Sequence[SlaveController]) -> None:
         """Set the controllers of the slaves; without them process data count as valid in every cycle."""
         if len(buses) != len(self.drives):
             raise SimulationConfigError(f"{len(buses)} controllers for {len(self.drives)} drives: give one for each")

@@ -46,7 +46,6 @@ class Mailbox:
 
     @property
     def full(self) -> bool:
-        """Whether the queue is full."""
         return len(self._queue) >= _ROOM
 
     def request(self, data: bytes, state: int) -> None:

@@ -6,77 +6,30 @@ sample at SYNC0, and outputs written after one SYNC0 act from the next one on.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from rt_core.types import IntArray
 from sim_backend.ethercat import registers as reg
+from sim_backend.ethercat import wire
 from sim_backend.ethercat._access import WAITING, SlaveArrays
 from sim_backend.ethercat._clock import Clocks, ClockSettings, SyncGrid, latch_port
+from sim_backend.ethercat._controller import SlaveController
 from sim_backend.ethercat._datalink import LINE, RING, TAIL, process_frame, work_arrays
+from sim_backend.ethercat._machine import Machine
 from sim_backend.ethercat._topology import Topology
 from sim_backend.ethercat.registers import UInt8Array
-from sim_backend.ethercat.wire import ETHERNET_HEADER, ETHERTYPE, FRAME_HEADER, FRAME_MAX, NOP, Datagram, build_frame
 
 #: Steps that a late process makes up for at once; the rest is skipped and counted.
 MAX_CATCH_UP = 50
-_TYPE = ETHERTYPE.to_bytes(2, "big")
+_TYPE = wire.ETHERTYPE.to_bytes(2, "big")
 _ONLY_OUTPUTS = 1 << reg.EVENT_OUTPUTS
 _TIMING = 1 << reg.EVENT_CLOCK | 1 << reg.EVENT_DC_CHANGED
 
 
-class Controller(Protocol):
-    """The device's side of one slave controller."""
-
-    @property
-    def al_state(self) -> int:
-        """AL state without the error bit."""
-
-    @property
-    def fresh(self) -> bool:
-        """Whether the master has written outputs between the last two calls of `latch_outputs`."""
-
-    def power_on(self) -> None:
-        """Clear the memory and restart."""
-
-    def on_event(self, kind: int, now_ns: int) -> None:
-        """Handle an access of the master, one of `EVENT_...`."""
-
-    def tick(self, now_ns: int) -> int:
-        """Do what is due; return the time of the next thing due, or `NEVER_NS`."""
-
-    def latch_outputs(self) -> bool:
-        """Copy the outputs; False unless they are valid (state OP)."""
-
-    def publish_inputs(self) -> None:
-        """Store the inputs in the input image."""
-
-    def emergency(self, code: int, register: int, data: bytes = b"") -> None:
-        """Send an emergency message."""
-
-    def raise_al_error(self, code: int, fall_to: int) -> None:
-        """Fall to an AL state with an AL status code."""
-
-
-ControllerFactory: TypeAlias = Callable[[UInt8Array], Controller]
+ControllerFactory: TypeAlias = Callable[[UInt8Array], SlaveController]
 """Returns the device's side of one slave, given its memory (MEMORY_SIZE,)."""
-
-
-class Machine(Protocol):
-    """Machine that the devices move; drive `k` is slave `k`."""
-
-    def connect(self, buses: Sequence[Controller]) -> None:
-        """Set the controllers, whose AL state tells whether outputs are valid."""
-
-    def cycle(self, period_s: float) -> None:
-        """Move on by `period_s`."""
-
-    def power_off(self, slave: int) -> None:
-        """Cut the power of a drive."""
-
-    def power_on(self, slave: int) -> None:
-        """Restore the power of a drive."""
 
 
 class Segment:
@@ -128,7 +81,9 @@ class Segment:
 
     def warm_up(self) -> None:
         """Compile or load all kernels, so that the first frames are not late; takes one step."""
-        self.exchange(build_frame([Datagram(NOP, 0, b"")]), 0, self._now_ns)
+        length = wire.DATAGRAM_HEADER + wire.WORKING_COUNTER  # of one datagram with the command NOP, which is all zero
+        frame = bytes(wire.ETHERNET_HEADER - 2) + _TYPE + (length | wire.TYPE_COMMANDS << 12).to_bytes(2, "little")
+        self.exchange(frame.ljust(wire.FRAME_MIN, b"\0"), 0, self._now_ns)
         self._step()
 
     def begin(self, now_ns: int) -> None:
@@ -146,7 +101,10 @@ class Segment:
         link.
         """
         size = len(frame)
-        if not FRAME_HEADER <= size <= FRAME_MAX or frame[ETHERNET_HEADER - 2 : ETHERNET_HEADER] != _TYPE:
+        if (
+            not wire.FRAME_HEADER <= size <= wire.FRAME_MAX
+            or frame[wire.ETHERNET_HEADER - 2 : wire.ETHERNET_HEADER] != _TYPE
+        ):
             return []
         if now_ns >= self._due_ns:
             self.tick(now_ns)
@@ -206,7 +164,6 @@ class Segment:
         self._show_links()
 
     def mend(self) -> None:
-        """Repair all cuts."""
         self.topology.mend()
         self._show_links()
 

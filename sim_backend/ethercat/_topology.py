@@ -35,7 +35,6 @@ class Topology:
         self.update()
 
     def mend(self) -> None:
-        """Repair all cuts."""
         self._cuts.clear()
         self.update()
 

@@ -56,8 +56,6 @@ def apply_fault(fault: faults.Fault, slave: int, segment: Segment, machine: Mach
             segment.delay_replies(fault.ns, fault.frames)
         case faults.RefuseOp():
             controller = segment.controllers[slave]
-            if not isinstance(controller, SlaveController):
-                raise TypeError(f"slave {slave} is a {type(controller).__name__}, which cannot refuse OP")
             controller.refuse_op, controller.refuse_op_code = fault.refuse, fault.code
         case faults.DriveFault():
             machine.drive_fault(slave, fault.code)

@@ -26,7 +26,6 @@ class Link:
     segment: str = SEGMENT_END
 
     def __post_init__(self) -> None:
-        """Check the names."""
         for name in (self.master, self.segment):
             if not _NAME.fullmatch(name):
                 raise LinkError(f"{name!r} is no name of an interface: a letter, then up to 14 letters, digits, - _ .")

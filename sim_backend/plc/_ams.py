@@ -37,8 +37,6 @@ def net_id(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """An AMS packet."""
-
     target: Address
     source: Address
     command: int
@@ -49,7 +47,6 @@ class Packet:
 
     @property
     def is_request(self) -> bool:
-        """Whether it is a request."""
         return not self.flags & RESPONSE
 
     def answer(self, data: bytes = b"", error: int = 0) -> bytes:

@@ -45,8 +45,6 @@ class Group(IntEnum):
 
 
 class State(IntEnum):
-    """ADS state."""
-
     RESET = 2
     RUN = 5
     STOP = 6

@@ -1,7 +1,5 @@
 """Data types of the PLC and their descriptions; fields are aligned as with TwinCAT 3's packing of eight bytes."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +28,7 @@ class Item:
     """A field of a structure."""
 
     name: str
-    type: DataType
+    type: "DataType"
     offset: int
     comment: str = ""
 
@@ -50,7 +48,7 @@ class DataType:
     alignment: int
     base: str = ""
     dimensions: tuple[tuple[int, int], ...] = ()
-    element: DataType | None = None
+    element: "DataType | None" = None
     items: tuple[Item, ...] = ()
     values: tuple[tuple[str, int], ...] = ()
     comment: str = ""
@@ -65,7 +63,7 @@ class DataType:
         wanted = name.lower()
         return next((item for item in self.items if item.name.lower() == wanted), None)
 
-    def same(self, other: DataType) -> bool:
+    def same(self, other: "DataType") -> bool:
         """Return whether both have the same names and memory layout."""
         if (self.name, self.kind, self.size, self.dimensions) != (other.name, other.kind, other.size, other.dimensions):
             return False
@@ -156,7 +154,6 @@ def structure(name: str, fields: Sequence[tuple[str, DataType, str]], comment: s
 
 
 def enumeration(name: str, values: Sequence[tuple[str, int]], base: str = "INT", comment: str = "") -> DataType:
-    """Return an enumeration."""
     stored = elementary(base)
     return DataType(
         name, stored.kind, stored.numpy, stored.size, stored.alignment, base, values=tuple(values), comment=comment

@@ -88,12 +88,10 @@ class Machine:
         self.faulty &= self.failing
 
     def switch_off(self) -> None:
-        """Switch all axes off."""
         self.power = self.follow = False
 
     @property
     def standing(self) -> bool:
-        """Whether all axes are at standstill."""
         return bool(np.all(np.abs(self.measured.velocity) <= self._standstill))
 
     def _measure(self, sample: DriveSample) -> Measured:

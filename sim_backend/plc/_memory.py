@@ -76,7 +76,6 @@ class Handles:
         return len(self._places) + len(self._stale)
 
     def make(self, place: Place) -> int:
-        """Return a new handle."""
         handle, self._next = self._next, self._next + 1
         self._places[handle] = place
         return handle

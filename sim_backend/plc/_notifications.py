@@ -75,7 +75,6 @@ class Notifications:
         ]
 
     def clear(self) -> None:
-        """End all notifications."""
         self._all.clear()
         self._pending.clear()
         self._due_100ns = None

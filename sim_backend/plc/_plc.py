@@ -123,13 +123,11 @@ class SimulatedPlc:
         return session
 
     def disconnect(self, session: Session) -> None:
-        """Close the session of a client."""
         session.closed = True
         if session in self.sessions:
             self.sessions.remove(session)
 
     def device(self, port: int) -> Device | None:
-        """Return the device behind an AMS port, if any."""
         if port == self.settings.port and (self._system != State.RUN or self._resume_cycle is not None):
             return None
         return self._devices.get(port)
@@ -141,7 +139,6 @@ class SimulatedPlc:
         return known and not self.refusing
 
     def add_route(self, net_id: bytes) -> None:
-        """Add a route for a client."""
         if self._routes is not None:
             self._routes.add(net_id)
 
@@ -188,7 +185,6 @@ class SimulatedPlc:
                 flags[fault.number([axis.joint for axis in settings.axis])] = fault.active
 
     def drop_connections(self) -> None:
-        """Close all connections."""
         for session in list(self.sessions):
             self.disconnect(session)
 

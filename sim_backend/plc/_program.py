@@ -67,7 +67,6 @@ class Program:
         self._write_head()
 
     def cycle(self, time_100ns: int, dc_ns: int) -> None:
-        """Run one cycle."""
         enable = self._listen(time_100ns - self._time_100ns)
         self._buffers.take(self.run, self.counter)
         self._next_state(enable)

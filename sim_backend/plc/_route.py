@@ -19,8 +19,6 @@ _STATUS, _PASSWORD, _VERSION, _OS, _NAME, _NET_ID, _USER = 1, 2, 3, 4, 5, 7, 13
 
 
 class RouteService:
-    """Service for datagrams."""
-
     def __init__(self, plc: SimulatedPlc) -> None:
         self._plc = plc
 

@@ -35,7 +35,6 @@ class Services:
         self._state = state
 
     def read(self, group: int, offset: int, length: int) -> bytes:
-        """Answer a read."""
         if group == Group.VALUE_BY_HANDLE:
             return self._value(self._target(offset), length)
         if group in (Group.DATA, Group.MEMORY):
@@ -56,7 +55,6 @@ class Services:
         raise AdsError(Code.INVALID_GROUP)
 
     def write(self, group: int, offset: int, data: bytes) -> None:
-        """Answer a write."""
         if group == Group.VALUE_BY_HANDLE:
             place = self._target(offset)
             if len(data) > place.size:
@@ -72,7 +70,6 @@ class Services:
             raise AdsError(Code.INVALID_GROUP)
 
     def read_write(self, group: int, offset: int, length: int, data: bytes, client: Notifications) -> bytes:
-        """Answer a read-write."""
         if group == Group.HANDLE_BY_NAME:
             return self._handle(self._find(data), length)
         if group == Group.VALUE_BY_NAME:

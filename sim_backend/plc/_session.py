@@ -77,7 +77,6 @@ class Session:
 
     @property
     def notifications(self) -> int:
-        """Number of notifications."""
         return sum(map(len, self._clients.values()))
 
     def _take(self, kind: int, payload: bytes, now_ns: int) -> None:

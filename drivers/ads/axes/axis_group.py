@@ -54,7 +54,7 @@ class AxisGroup:
         self._stream = SetpointStream(round(config.lead_ms * 1e6 / cycle_ns), sizes.setpoints, margin)
         self._phase = _Phase.IDLE
         self._head: Head | None = None
-        self._failure = ""
+        self.failure = ""  # why the axes could not be enabled, or were switched off
         self._seen_on = False
         self._on_cycle = 0  # first cycle known with axes on
         self._enabling_until_ns = 0
@@ -81,11 +81,6 @@ class AxisGroup:
         return self._phase is not _Phase.IDLE
 
     @property
-    def failure(self) -> str:
-        """Why the axes could not be enabled, or were switched off; empty if they were not."""
-        return self._failure
-
-    @property
     def state(self) -> str:
         """State of the axes in the PLC."""
         return STATES.get(self._head.state, "unknown") if self._head is not None else "unknown"
@@ -105,7 +100,7 @@ class AxisGroup:
                 "axes cannot be enabled: they are on, so another program commands them; stop it first"
             )
         self._phase = _Phase.ARMING
-        self._failure = ""
+        self.failure = ""
         self._seen_on = False
 
     def disable(self) -> None:
@@ -116,8 +111,8 @@ class AxisGroup:
 
     def lost(self, why: str) -> None:
         """Note that the PLC is gone or restarted: the axes stay off until the next `enable`."""
-        if self._phase is not _Phase.IDLE and not self._failure:
-            self._failure = why
+        if self._phase is not _Phase.IDLE and not self.failure:
+            self.failure = why
         self._phase = _Phase.IDLE
         self._head = self._frame = None
         self._forget()
@@ -143,7 +138,7 @@ class AxisGroup:
             self._phase = _Phase.IDLE
 
     def _fail(self, why: str) -> None:
-        self._failure = why
+        self.failure = why
         self._phase = _Phase.LEAVING
         self._forget()
 

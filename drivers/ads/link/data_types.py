@@ -4,8 +4,6 @@ Formats: Beckhoff's `AdsSymbolEntry` and `AdsDatatypeEntry` (TwinCAT ADS specifi
 types, the names of types and their ADS codes are used.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import struct
@@ -65,7 +63,7 @@ class DataType:
     comment: str = ""
     bits: bool = False
     bounds: tuple[tuple[int, int], ...] = ()  # lower bound and number of elements of an array
-    members: tuple[DataType, ...] = ()  # of a structure, those with a place in memory
+    members: "tuple[DataType, ...]" = ()  # of a structure, those with a place in memory
     names: tuple[tuple[str, bytes], ...] = ()  # of an enumeration, with the bytes of their values
 
 
@@ -173,8 +171,8 @@ class Shape:
     size: int  # [bytes]
     format: str = ""  # of a number or an address, as `struct` has it
     count: int = 0  # of an array; `element` is the shape of each
-    element: Shape | None = None
-    members: tuple[tuple[str, int, Shape], ...] = field(default=())  # name, offset, shape; offset in bits of a bit
+    element: "Shape | None" = None
+    members: "tuple[tuple[str, int, Shape], ...]" = field(default=())  # name, offset, shape; offset in bits of a bit
     names: tuple[tuple[str, bytes], ...] = ()  # of an enumeration, with the bytes of their values
 
     @property

@@ -36,7 +36,6 @@ class RingReader:
         self.next = complete
 
     def place(self, number: int) -> int:
-        """Return the place of a block in the ring."""
         return number % self.blocks
 
     def due(self, complete: int, most: int) -> list[int]:

@@ -55,18 +55,13 @@ class SlaveRecovery:
         self.failures = 0
         self._sdos = sdos
         self._timeout_ns = state_timeout_ns
-        self._next_sdo = 0
+        self.next_sdo = 0  # index of the SDO for CONFIGURE
         self._configured = True  # until it is seen below SAFE-OP
         self._mailbox_works = True  # as far as is known
         self._wanted = 0  # state asked for, 0 if none
         self._asked_ns = now_ns
         self._not_before_ns = now_ns
         self._costly_failures = 0
-
-    @property
-    def next_sdo(self) -> int:
-        """Index of the SDO for CONFIGURE."""
-        return self._next_sdo
 
     def due(self, now_ns: int) -> bool:
         """Return whether to read the AL status and call `step`."""
@@ -76,7 +71,7 @@ class SlaveRecovery:
         """Return the next step for the AL status read now (None: no answer)."""
         self._not_before_ns = now_ns
         if al is None:
-            self._wanted, self._next_sdo = 0, 0
+            self._wanted, self.next_sdo = 0, 0
             self._not_before_ns = now_ns + self.FIND_EVERY_NS
             return RecoveryStep.FIND
         if al.error:
@@ -102,17 +97,17 @@ class SlaveRecovery:
             self._ask(OP, now_ns)
             return RecoveryStep.TO_OP
         if state == PREOP and not self._configured and self._mailbox_works:
-            if self._next_sdo < self._sdos:
+            if self.next_sdo < self._sdos:
                 return RecoveryStep.CONFIGURE
             self._configured = True
             self._ask(SAFEOP, now_ns)
             return RecoveryStep.PROCESS_DATA
         if state == INIT:
-            self._configured, self._next_sdo, self._mailbox_works = False, 0, True
+            self._configured, self.next_sdo, self._mailbox_works = False, 0, True
             self._ask(PREOP, now_ns)
             return RecoveryStep.MAILBOX
         # The state of its configuration and mailbox is unknown: start from INIT.
-        self._configured, self._next_sdo = False, 0
+        self._configured, self.next_sdo = False, 0
         self._ask(INIT, now_ns)
         return RecoveryStep.TO_INIT
 
@@ -121,7 +116,7 @@ class SlaveRecovery:
 
     def sdo_written(self) -> None:
         """Note that SDO number `next_sdo` was written."""
-        self._next_sdo += 1
+        self.next_sdo += 1
 
     def failed(self, now_ns: int, costly: bool = False) -> None:
         """Note that a step failed: start again after a pause, longer each time.
@@ -138,7 +133,7 @@ class SlaveRecovery:
         self._not_before_ns = now_ns + pause
         if self._wanted == SAFEOP:  # it may have refused its configuration
             self._configured = False
-        self._wanted, self._next_sdo = 0, 0
+        self._wanted, self.next_sdo = 0, 0
 
 
 @dataclass

@@ -43,7 +43,7 @@ class DriveGroup:
         bridged_cycles = math.ceil(_BRIDGED_S * config.cycle_hz)
         mode = MODES[config.mode]
         self._controls = [DriveControl(stop_cycles, bridged_cycles, mode) for _ in range(n)]
-        self._enabled = False
+        self.enabled = False  # every drive
         self._missed = [0] * n  # consecutive cycles without valid inputs
         self._all_received = True
         self._missed_limit = max(config.bridge_cycles, bridged_cycles)
@@ -67,11 +67,6 @@ class DriveGroup:
         self._high = np.minimum(self._high, reach[1])
         self._velocity = np.array([d.velocity_max_rad_s or np.inf for d in drives])
         self._torque = np.array([d.torque_max_nm or np.inf for d in drives])
-
-    @property
-    def enabled(self) -> bool:
-        """Whether every drive is enabled."""
-        return self._enabled
 
     @property
     def stopped(self) -> bool:
@@ -107,7 +102,7 @@ class DriveGroup:
         self._update_enabled()
 
     def _update_enabled(self) -> None:
-        self._enabled = all([control.enabled for control in self._controls])
+        self.enabled = all([control.enabled for control in self._controls])
 
     def command(self, target: FloatArray, cycle: int) -> None:
         """Set the target (n,) of all joints; `cycle` is the index of the present cycle, for the check of steps.

@@ -48,7 +48,6 @@ class MatrixSource(DataSource):
         return isinstance(ref, int) and 0 <= ref < self._array.shape[1]
 
     def load(self, refs: Iterable[Ref]) -> dict[Ref, FloatArray | IntArray]:
-        """Load columns."""
         return {ref: self._array[:, int(ref)] for ref in refs}
 
 

@@ -1,7 +1,5 @@
 """Recordings in memory: arrays, spans, a hash of the content, frames."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -54,7 +52,7 @@ class Recording:
     status_word: IntArray | None = None
     path: Path | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
-    parts: tuple[Recording, ...] = ()
+    parts: "tuple[Recording, ...]" = ()
 
     @property
     def file_name(self) -> str | None:
@@ -142,7 +140,7 @@ class Recording:
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
-    def span(self, span: Span | None) -> Recording:
+    def span(self, span: Span | None) -> "Recording":
         """Select the samples with `start <= t < stop`, and the last one if the span ends with the recording.
 
         Times still count from the first sample of the whole recording.

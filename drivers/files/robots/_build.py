@@ -110,7 +110,6 @@ def _refuse(joint: JointTable, keys: tuple[str, ...], why: str) -> None:
 
 
 def _limits(joint: JointTable, prismatic: bool) -> dict[str, float]:
-    """Return the given limits."""
     if prismatic:
         _refuse(joint, ("lower_deg", "upper_deg", "velocity_deg"), "a prismatic joint has limits in m, not degrees")
     given = {}

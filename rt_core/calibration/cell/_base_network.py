@@ -45,7 +45,6 @@ class Placement:
         return Placement(self.rotation @ other.rotation, self.rotation @ other.translation + self.translation)
 
     def inverse(self) -> Placement:
-        """Return the inverse placement."""
         return Placement(self.rotation.T, -self.rotation.T @ self.translation)
 
     def moved(self, error: FloatArray) -> Placement:
@@ -72,7 +71,6 @@ class Sighting:
     freedom: float = np.inf
 
     def without(self, station: int) -> Sighting:
-        """Return the sighting without one of the stations."""
         keep = [k for k, number in enumerate(self.stations) if number != station]
         rows = np.concatenate([np.arange(6 * k, 6 * k + 6) for k in keep]) if keep else np.arange(0)
         return Sighting(

@@ -1,18 +1,27 @@
 """`thetad calibrate --arm`: several arms measured by one instrument, and the poses of their bases."""
 
-from __future__ import annotations
-
 import argparse
+import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from drivers.files.atomic_write import write_text
+from drivers.files.importing.pose_mapping import load_pose_mapping
+from drivers.files.robots.file import RobotError, RobotFile
+from rt_core.calibration.cell.arms import CellArm, check_shared, together
+from rt_core.calibration.sample import Contacts, Distances
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, printed_json
+from service.cli._progress import Progress
 from service.cli.calibration._inputs import clear_results, converted, given_values
-
-if TYPE_CHECKING:
-    from drivers.files.robots.file import RobotFile
-    from service.reports.calibration_cell import ArmResult
+from service.jobs.kinds.calibrate import KIND, calibrated_arm
+from service.operations.calibration.table import read_table
+from service.operations.errors import OperationError
+from service.operations.inputs import open_robot
+from service.operations.workspace import Input, Workspace
+from service.protocol.json_values import json_values
+from service.reports.calibration_cell import ArmResult, cell_document, cell_lines
 
 CELL = "cell.json"
 
@@ -29,17 +38,6 @@ class GivenArm:
 
 def run_arms(args: argparse.Namespace) -> int:
     """Calibrate the arms, relate their bases to each other, and write the results."""
-    import json
-    from datetime import UTC, datetime
-
-    from drivers.files.atomic_write import write_text
-    from rt_core.calibration.cell.arms import check_shared, together
-    from service.cli._progress import Progress
-    from service.jobs.kinds.calibrate import KIND
-    from service.operations.errors import OperationError
-    from service.protocol.json_values import json_values
-    from service.reports.calibration_cell import cell_document, cell_lines
-
     if args.measurements or args.robot is not None:
         extra = args.measurements[0] if args.measurements else f"--robot {args.robot}"
         raise CliError(f"{extra}: with --arm robots and files are in it: --arm ROBOT=FILE[,FILE]")
@@ -48,11 +46,7 @@ def run_arms(args: argparse.Namespace) -> int:
         raise CliError("--set base=false: with several arms each base in the instrument's frame has to be found")
     KIND.read(values | {"measurements": "-"}, flags=True)  # refused before results of an earlier run are removed
     arms = given_arms(args.arms)
-    mapping = None
-    if args.mapping is not None:
-        from drivers.files.importing.pose_mapping import load_pose_mapping
-
-        mapping = load_pose_mapping(args.mapping)
+    mapping = None if args.mapping is None else load_pose_mapping(args.mapping)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     tables, stations = [], []
     # Remove results of an earlier run first, so that they cannot be taken for those of this run.
@@ -86,9 +80,6 @@ def run_arms(args: argparse.Namespace) -> int:
 
 def given_arms(texts: list[str]) -> list[GivenArm]:
     """Read all `--arm ROBOT=FILE[,FILE]`; `CliError` if a robot or a file does not exist or is given twice."""
-    from drivers.files.robots.file import RobotError
-    from service.operations.inputs import open_robot
-
     found: list[GivenArm] = []
     owner: dict[Path, str] = {}
     for text in texts:
@@ -126,10 +117,6 @@ def given_arms(texts: list[str]) -> list[GivenArm]:
 
 def _prepared(arm: GivenArm, mapping: Any, folder: Path) -> tuple[Path, tuple[int, ...]]:
     """Return the table of an arm, converted if needed, and the numbers of its stations."""
-    from rt_core.calibration.sample import Contacts, Distances
-    from service.operations.calibration.table import read_table
-    from service.operations.errors import OperationError
-
     folder.mkdir(parents=True, exist_ok=True)
     path = arm.paths[0]
     if mapping is not None or len(arm.paths) > 1:
@@ -146,12 +133,6 @@ def _calibrated(
     arm: GivenArm, table: Path, stations: tuple[int, ...], values: dict[str, Any], folder: Path, created: str,
     report: Any,
 ) -> ArmResult:  # fmt: skip
-    from rt_core.calibration.cell.arms import CellArm
-    from service.jobs.kinds.calibrate import KIND, calibrated_arm
-    from service.operations.errors import OperationError
-    from service.operations.workspace import Input, Workspace
-    from service.reports.calibration_cell import ArmResult
-
     robot_name = arm.text.partition("=")[0].strip()
     workspace = Workspace(folder, created, inputs={"measurements": Input.of(table)}, report=report)
     try:

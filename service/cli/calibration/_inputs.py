@@ -1,26 +1,26 @@
 """Inputs of `thetad calibrate`: parameters, measurements in one table, an output folder without earlier results."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from drivers.files.atomic_write import write_text
+from drivers.files.importing.pose_mapping import read_poses
+from drivers.files.robots.file import RobotFile
+from rt_core.calibration.sample import Contacts, Distances
+from rt_core.types import FloatArray
 from service.cli._common import CliError
+from service.cli._options import given
 from service.cli.jobs.values import parse_parameters
-
-if TYPE_CHECKING:
-    from drivers.files.robots.file import RobotFile
-    from rt_core.calibration.sample import Contacts, Distances
-    from rt_core.types import FloatArray
+from service.jobs.kinds.calibrate import FILES, KIND, clear
+from service.operations.calibration.table import MeasurementTable, as_stations, columns_of, read_table, table_text
 
 
 def given_values(args: argparse.Namespace, **values: Any) -> dict[str, Any]:
     """Return `values` and all parameters of the options and of --set, which must not repeat them (`CliError`)."""
-    from service.cli._options import given
-    from service.jobs.kinds.calibrate import KIND
-
     values |= given(args, KIND)
     for name in (*values, "robot", "measurements"):
         if any(pair.partition("=")[0] == name for pair in args.pairs):
@@ -30,8 +30,6 @@ def given_values(args: argparse.Namespace, **values: Any) -> dict[str, Any]:
 
 def clear_results(folder: Path, inputs: Sequence[Path]) -> None:
     """Remove the results of an earlier run from a folder; `CliError` if one of them is an input of this run."""
-    from service.jobs.kinds.calibrate import FILES, clear
-
     results = {(folder / name).resolve() for name in FILES}
     for path in inputs:
         if path.resolve() in results:
@@ -41,17 +39,12 @@ def clear_results(folder: Path, inputs: Sequence[Path]) -> None:
 
 def converted(paths: list[Path], mapping: Any, robot: RobotFile, folder: Path) -> Path:
     """Write the data as one table in SI units, with several files as several stations; return its path."""
-    from drivers.files.atomic_write import write_text
-    from service.operations.calibration.table import MeasurementTable, as_stations, read_table
-
     table, n = folder / "measurements.csv", robot.model.n
     if any(path.resolve() == table.resolve() for path in paths):
         raise CliError(f"{table}: would be overwritten by the table of all that was measured: give another --output")
     if mapping is None:
         write_text(table, as_stations([(str(path), read_table(path, str(path), n)) for path in paths], n))
         return table
-    from drivers.files.importing.pose_mapping import read_poses
-
     read = [read_poses(path, mapping, n, tuple(joint.name for joint in robot.model.joints)) for path in paths]
     if len(read) == 1:
         write_text(table, _text(*read[0]))
@@ -63,11 +56,6 @@ def converted(paths: list[Path], mapping: Any, robot: RobotFile, folder: Path) -
 
 def _text(q: FloatArray, measured: FloatArray | Contacts | Distances) -> str:
     """Return a table of joint positions (N, n) and the measurements there."""
-    import numpy as np
-
-    from rt_core.calibration.sample import Contacts, Distances
-    from service.operations.calibration.table import columns_of, table_text
-
     if isinstance(measured, Contacts):
         values = measured.socket[:, None].astype(np.float64)
     elif isinstance(measured, Distances):

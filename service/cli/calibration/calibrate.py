@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.cli._common import CliError, add_run
-from service.cli.calibration._calibrate_arms import run_arms
-from service.cli.calibration._inputs import clear_results, converted, given_values
 
 if TYPE_CHECKING:
     from service.operations.kind import Outcome
@@ -37,12 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Calibrate, report and write the results."""
     from service.cli._progress import report_outcome, run_operation
+    from service.cli.calibration._inputs import clear_results, converted, given_values
     from service.jobs.kinds.calibrate import KIND
     from service.operations.inputs import open_robot
 
     if args.arms and args.check is not None:
         raise CliError("--check is of one arm: leave it out, or calibrate the arms one by one")
     if args.arms:
+        from service.cli.calibration._calibrate_arms import run_arms
+
         return run_arms(args)
     paths, robot_name, mapping = args.measurements, args.robot, None
     if not paths:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, printed_json, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from drivers.files.robots.file import RobotFile
     from rt_core.calibration.geometry import Geometry
     from rt_core.model.robot import RobotModel

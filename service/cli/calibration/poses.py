@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, json_text, printed_json, whole_number
 from service.cli._help import add_action, read_help
+from service.reports.cells import number
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -72,9 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_plan(args: argparse.Namespace) -> int:
     """Plan, select and judge the poses, and write them."""
-    import math
-    from dataclasses import replace
-
     import numpy as np
 
     from drivers.files.atomic_write import write_text
@@ -141,8 +141,6 @@ def short_way(q: Any) -> Any:
 
 
 def _print_plan(plan: PosePlan, result: dict[str, Any], short: list[int]) -> None:
-    from service.reports.cells import number
-
     print(f"{result['poses']} poses on spheres of " + ", ".join(f"{1e3 * r:.0f}" for r in plan.radii) + " mm: "
           + ", ".join(str(k) for k in plan.found))  # fmt: skip
     for k in short:

@@ -6,6 +6,7 @@ from typing import Any
 
 from service.cli._common import EXIT_OK, CliError, add_run, print_json
 from service.cli._remote import add_control_flags, request
+from service.protocol.control import VERBS
 from service.protocol.endpoints import ANSWER_S
 
 
@@ -21,8 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the request and print its result."""
-    from service.protocol.control import VERBS
-
     values: dict[str, Any] = {}
     for text in arguments.arguments:
         name, equals, value = text.partition("=")

@@ -1,17 +1,13 @@
 """`thetad deploy`: install the daemon as a system service."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, Parser, UnavailableError, add_run, printed_json
 from service.cli._help import add_action, read_help
-
-if TYPE_CHECKING:
-    from service.deployment.install import Plan
+from service.deployment.install import HOME, DeployError, Plan, make_plan
 
 HELP = read_help(__file__)
 
@@ -32,8 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_install(arguments: argparse.Namespace) -> int:
     """Make the plan, and apply it unless this is a dry run."""
-    from service.deployment.install import HOME, DeployError, make_plan
-
     root, prefix = arguments.root.resolve(), arguments.prefix or HOME
     if not prefix.is_absolute():
         raise CliError(f"--prefix: {prefix} is not absolute; the service needs the whole path")

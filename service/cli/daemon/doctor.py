@@ -1,17 +1,12 @@
 """`thetad doctor`: check whether this host can run the daemon and keep a cycle."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from service.cli._common import EXIT_NO, EXIT_OK, add_run, number, printed_json
-
-if TYPE_CHECKING:
-    from service.doctor.finding import Finding
+from service.doctor.finding import Finding
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

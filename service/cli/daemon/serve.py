@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from service.cli._common import EXIT_INPUT, EXIT_OK, EXIT_UNAVAILABLE, CliError, one_line, print_json
+from service.security.files import SecretFileError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +26,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise CliError(str(error), EXIT_UNAVAILABLE if is_transient(error) else EXIT_INPUT) from error
     if arguments.check:
         return check(config, str(arguments.config))
-    from service.security.files import SecretFileError
     from service.supervisor.daemon import RunError, exit_code, serve
     from service.supervisor.directories import AlreadyRunningError
     from service.supervisor.supervisor import StartError
@@ -51,7 +51,6 @@ def check(config: Any, origin: str) -> int:
     from service.config.arm_robot import load_arm_robot, online_settings
     from service.config.load import BusConfig, ConfigError
     from service.estimator.elastic_tracking import elastic_tracking
-    from service.security.files import SecretFileError
     from service.web.guard import read_tokens
 
     if config.daemon.serves_http:

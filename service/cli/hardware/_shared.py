@@ -35,7 +35,6 @@ def configured_driver(arguments: argparse.Namespace, kind: type[T], bus: str) ->
 
 
 def slave_table(slaves: Sequence[dict[str, Any]]) -> str:
-    """Return a table with one line per slave."""
     rows = [
         (
             str(s["position"]), s["name"], *(f"0x{s[key]:08X}" for key in ("vendor_id", "product_code", "revision")),

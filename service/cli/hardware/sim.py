@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,9 @@ def run_ethercat(arguments: argparse.Namespace) -> int:
         print_json(facts | {"ok": True})
         return EXIT_OK
     names = (arguments.interface,) if arguments.far_end is None else (arguments.interface, arguments.far_end)
-    server = Server(simulated.segment, names)
-    try:
+    with closing(Server(simulated.segment, names)) as server:
         scheduling = Scheduling(arguments.priority, arguments.core)
         server.run(scheduling, ready=lambda: print_json(facts | {"event": "ready"}), turn=simulated.turn)
-    finally:
-        server.close()
     segment = simulated.segment
     sys.stderr.write(
         f"{server.frames} frames, {segment.steps} steps of the arm, {segment.skipped} left out because the process was "
@@ -90,11 +88,8 @@ def run_plc(arguments: argparse.Namespace) -> int:
     if arguments.check:
         print_json(facts | {"ok": True})
         return EXIT_OK
-    server = Server(simulated, arguments.address, arguments.port)
-    facts |= {"address": arguments.address, "port": server.port}
-    try:
+    with closing(Server(simulated, arguments.address, arguments.port)) as server:
+        facts |= {"address": arguments.address, "port": server.port}
         server.run(ready=lambda: print_json(facts | {"event": "ready"}))
-    finally:
-        server.close()
     sys.stderr.write(f"{simulated.next_cycle} cycles, at most {server.latest_ns * 1e-6:.1f} ms late\n")
     return EXIT_OK

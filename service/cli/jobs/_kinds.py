@@ -1,13 +1,10 @@
 """Kinds of jobs and their parameters, as data and as text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from service.operations.kind import Kind
+from service.operations.kind import Kind
 
 _RECORDING = "a recording: FILE.mcap, live:SECONDS of the arm, or job:ID for that of a job"
 _MODEL = "a model: FILE.yaml, active, job:ID for the one that a job makes, or model:ID"
@@ -86,7 +83,6 @@ def _range_text(field: Mapping[str, Any]) -> str:
 
 
 def kind_text(kind: Mapping[str, Any]) -> str:
-    """Return the description of a kind as text."""
     notes = ["needs an arm"] if kind["needs_arm"] else []
     notes += ["may run in parts"] if kind["divided"] else []
     lines = [f"{kind['name']}: {kind['help']}" + (f" ({', '.join(notes)})" if notes else "")]

@@ -1,24 +1,27 @@
 """`thetad identify --model elastic_joint`: stiffness and friction of joints with encoders on motor and link."""
 
-from __future__ import annotations
-
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from drivers.files.atomic_write import write_text
+from drivers.files.recordings.recording import Recording, read_recording
+from drivers.files.robots.file import load_robot
+from rt_core.elastic.identify import ElasticParameter
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, columns, fail, json_text, print_verdict, printed_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from drivers.files.recordings.recording import Recording
-    from rt_core.elastic.identify import ElasticParameter
-    from service.operations.elastic.joint import ElasticIdentification
-    from service.operations.elastic.joints import ElasticJoints
-    from service.operations.elastic.online import OnlineResult
-    from service.operations.kind import Parameters
+from service.cli._options import given
+from service.cli._progress import Progress
+from service.jobs.kinds.elastic_joint import KIND
+from service.operations.elastic.joint import VERDICT_TEXT, ElasticIdentification, ElasticJointError, identify_joint
+from service.operations.elastic.joints import ElasticJoints, identify_joints
+from service.operations.elastic.online import OnlineResult, follow_online
+from service.operations.elastic.parameters import ElasticJointJob
+from service.operations.kind import Parameters
+from service.operations.parameter_types import flag_of
+from service.reports.cells import number
+from service.reports.elastic import elastic_facts, elastic_page
 
 #: Options for one joint and one recording, by their names in the parsed arguments.
 _OF_ONE = ("output", "report", "table", "online", "forgetting")
@@ -28,22 +31,13 @@ _OF_ONE_JOINT = ("gear_ratio", "torque_constant", "rotor_inertia", "zero", "omeg
 
 def run_elastic(args: argparse.Namespace) -> int:
     """Identify one joint, report and write the results."""
-    from drivers.files.atomic_write import write_text
-    from drivers.files.recordings.recording import read_recording
-    from drivers.files.robots.file import load_robot
-    from service.cli._progress import Progress
-    from service.jobs.kinds.elastic_joint import KIND
-    from service.operations.elastic.joint import ElasticJointError, identify_joint
-    from service.operations.elastic.online import follow_online
-    from service.reports.elastic import elastic_page
-
     if args.joint is None:
         raise CliError("--joint is missing: which one, by its name in the recording or its number from 1 on?")
     if args.forgetting is not None and not (args.online and 0.5 <= args.forgetting <= 1.0):
         raise CliError("--forgetting: give a factor from 0.5 to 1, with --online")
     if args.joint == "all" or len(args.recording) > 1:
-        given = _parameters(args)
-        return run_joints(args, {name: given[name] for name in given if name not in ("recording", "joint")})
+        found = _parameters(args)
+        return run_joints(args, {name: found[name] for name in found if name not in ("recording", "joint")})
     parameters = KIND.read(_parameters(args), flags=True)
     model = None if args.robot is None else load_robot(args.robot).model
     recording = read_recording(args.recording[0])
@@ -73,9 +67,6 @@ def run_elastic(args: argparse.Namespace) -> int:
 
 def _parameters(args: argparse.Namespace) -> dict[str, Any]:
     """Return the parameters of a job of this kind that were given."""
-    from service.cli._options import given
-    from service.jobs.kinds.elastic_joint import KIND
-
     found = given(args, KIND) | {"recording": str(args.recording[0])}
     if args.joint.isdecimal():
         found["joint"] = int(args.joint)
@@ -88,10 +79,6 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
 
 def print_elastic(result: ElasticIdentification, online: OnlineResult | None) -> None:
     """Print the result, verdict first."""
-    from service.operations.elastic.joint import VERDICT_TEXT
-    from service.reports.cells import number
-    from service.reports.elastic import elastic_facts
-
     answer = result.answer
     facts = elastic_facts(result) + ([] if online is None else online.facts())
     print_verdict(answer.verdict, VERDICT_TEXT[answer.verdict], answer.reasons, facts)
@@ -106,17 +93,11 @@ def print_elastic(result: ElasticIdentification, online: OnlineResult | None) ->
 
 def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:
     """Identify the joints given by `--joint` from all recordings together, and report."""
-    from drivers.files.recordings.recording import read_recording
-    from drivers.files.robots.file import load_robot
-    from service.operations.elastic.joint import ElasticJointError
-    from service.operations.elastic.joints import identify_joints
-    from service.operations.elastic.parameters import ElasticJointJob
-
-    if given := [name for name in _OF_ONE if getattr(args, name) != args.parser.get_default(name)]:
-        options = ", ".join(f"--{name}" for name in given)
+    if extra := [name for name in _OF_ONE if getattr(args, name) != args.parser.get_default(name)]:
+        options = ", ".join(f"--{name}" for name in extra)
         raise CliError(f"{options}: for one joint and one recording only; see `thetad identify --help`")
-    if args.joint == "all" and (given := [name for name in _OF_ONE_JOINT if getattr(args, name) is not None]):
-        options = ", ".join(option(name, ElasticJointJob) for name in given)
+    if args.joint == "all" and (extra := [name for name in _OF_ONE_JOINT if getattr(args, name) is not None]):
+        options = ", ".join(option(name, ElasticJointJob) for name in extra)
         raise CliError(f"{options}: of one joint; for --joint all give --robot with the drive of each")
     recordings = [read_recording(path) for path in args.recording]
     model = None if args.robot is None else load_robot(args.robot).model
@@ -145,16 +126,11 @@ def write_accepted(args: argparse.Namespace, accepted: bool, write: Callable[[Pa
 
 def option(name: str, parameters: type[Parameters]) -> str:
     """Return the command's option for a parameter, or for a name in the parsed arguments."""
-    from service.operations.parameter_types import flag_of
-
     return flag_of(parameters, name) if name in parameters.model_fields else f"--{name}"
 
 
 def error_text(error: Exception | None) -> str:
     """Return an error's message, preceded by the option it concerns."""
-    from service.operations.elastic.joint import ElasticJointError
-    from service.operations.elastic.parameters import ElasticJointJob
-
     if isinstance(error, ElasticJointError) and error.parameter:
         return f"{option(error.parameter, ElasticJointJob)}: {error.message}"
     return str(error or "")
@@ -181,8 +157,6 @@ def reasons(parameters: Iterable[ElasticParameter]) -> list[str]:
 
 
 def _print(found: ElasticJoints) -> None:
-    from service.reports.cells import number
-
     rows: list[tuple[str, ...]] = []
     because: list[str] = []
     for joint in found.joints:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rt_core.statistics import NORMAL_QUANTILE_95
 from service.cli._common import columns
 from service.cli.jobs.text import local_time, one_line
+from service.reports.cells import number
 
 if TYPE_CHECKING:
     from service.models.diff import ModelDifference, Quantity
@@ -53,8 +54,6 @@ def short_id(model: str | None) -> str:
 
 def difference_text(found: ModelDifference, names: tuple[str, str], z: float) -> str:
     """Return the quantities that differ between two models by more than `z`."""
-    from service.reports.cells import number
-
     differing = found.beyond(z)
     lines = [f"{found.models[0].robot.model.name}: {_count_text(found, len(differing), z)}"]
     for letter, name, model in zip("AB", names, found.models, strict=True):
@@ -90,8 +89,6 @@ def _count_text(found: ModelDifference, differing: int, z: float) -> str:
 
 
 def _row(q: Quantity) -> tuple[str, ...]:
-    from service.reports.cells import number
-
     halves = [None if std is None else NORMAL_QUANTILE_95 * std for std in q.stds]
     z = "–" if q.z is None else f"{q.z:+.1f}"
     return q.name, number(q.values[0], 5), number(halves[0], 2), number(q.values[1], 5), number(halves[1], 2), q.unit, z
@@ -115,5 +112,4 @@ def _percent(value: float | None) -> str:
 
 
 def rollback_text(answer: Rollback) -> str:
-    """Return the result of a rollback."""
     return f"{answer.arm}: {short_id(answer.active)} is active again, instead of {short_id(answer.previous)}"

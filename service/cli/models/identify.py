@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rt_core.statistics import NORMAL_QUANTILE_95
 from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, columns, print_json, print_verdict
-from service.cli.models._identify_elastic import option, run_elastic, write_accepted
+from service.reports.cells import VERDICT_TEXT, number
 
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Identify, report and write the results."""
+    from service.cli.models._identify_elastic import option, run_elastic
     from service.jobs.kinds import find_kind
     from service.jobs.kinds.identify import RIGID_ONLY
 
@@ -77,6 +78,7 @@ def run_rigid(args: argparse.Namespace) -> int:
     from drivers.files.atomic_write import write_bytes, write_text
     from service.cli._options import given
     from service.cli._progress import Progress
+    from service.cli.models._identify_elastic import write_accepted
     from service.jobs.kinds.identify import KIND, identified, with_joints
     from service.operations.inputs import open_robot
     from service.reports.identification_document import IdentificationReport
@@ -129,8 +131,6 @@ def _read(args: argparse.Namespace) -> Recording:
 
 def print_result(report: IdentificationReport) -> None:
     """Print the result, verdict first."""
-    from service.reports.cells import VERDICT_TEXT, number
-
     result, document = report.result, report.document
     print_verdict(result.verdict, VERDICT_TEXT[result.verdict], result.reasons, report.facts())
     rows = []
@@ -155,8 +155,6 @@ def print_result(report: IdentificationReport) -> None:
 
 def print_arm(arm: ElasticArm) -> None:
     """Print an arm with elastic joints, verdict first."""
-    from service.reports.cells import VERDICT_TEXT, number
-
     print_verdict(arm.verdict, VERDICT_TEXT[arm.verdict], arm.reasons, arm.facts())
     if not arm.accepted:
         return

@@ -26,12 +26,12 @@ from service.cli._common import (
 )
 from service.cli._remote import add_control_flag, key_of
 from service.cli.jobs.values import read_parameters
+from service.commission.settings import CommissionSettings, Payload
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
     from service.commission.commissioning import CommissionResult, StepProgress
     from service.commission.context import ArmAccess, Ask, Context
-    from service.commission.settings import CommissionSettings, Payload
 
 _BETWEEN_LINES_S = 10.0
 _STEPS = ("robot", "signals", "joints", "friction", "payload", "design", "run", "identify", "validate")
@@ -106,7 +106,6 @@ def run(args: argparse.Namespace) -> int:
 
 def read_settings(args: argparse.Namespace) -> CommissionSettings:
     """Check the options; raises `CliError`."""
-    from service.commission.settings import CommissionSettings
     from service.jobs.kinds import find_kind
 
     speeds = CommissionSettings.speeds if args.speeds is None else tuple(sorted(args.speeds))
@@ -123,8 +122,6 @@ def read_settings(args: argparse.Namespace) -> CommissionSettings:
 
 
 def _payload(text: str | None) -> Payload | None:
-    from service.commission.settings import Payload
-
     if text is None:
         return None
     mass, _, centre = text.partition(":")
@@ -249,7 +246,6 @@ class _Display:
             self._bar.__exit__(*error)
 
     def __call__(self, progress: StepProgress) -> None:
-        """Show the progress."""
         head = f"{progress.number}/{progress.of} {progress.step.name}: {progress.what}"
         if self._live:
             passed_s = time.monotonic() - self._began_s

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.cli._common import CliError, add_run, print_verdict
 from service.cli.jobs.values import parse_parameters
+from service.reports.cells import number, percent
 
 if TYPE_CHECKING:
     from service.operations.kind import Outcome
@@ -73,8 +74,6 @@ def _earlier(text: str) -> dict[str, Any]:
 
 def print_outcome(outcome: Outcome, folder: Path) -> None:
     """Print the verdict, the main figures, and the output folder."""
-    from service.reports.cells import number, percent
-
     m = outcome.metrics
     print_verdict(outcome.verdict, m["verdict_text"], m["reasons"], m["facts"])
     print(f"{'weakest':22s}" + ", ".join(f"{w['name']} ({number(w['inflation'], 3)})" for w in m["weakest"]))

@@ -253,7 +253,6 @@ class Cluster:
         raise ConnectionResetError("connection lost")
 
     def _update_nodes(self, workers: Mapping[str, Mapping[str, Any]], why: str) -> None:
-        """Update the list of workers."""
         seen = [
             WorkerNode(
                 address, str(message["local_directory"]), int(message["nthreads"]), message["status"] == "running",

@@ -12,6 +12,7 @@ from service.operations.errors import OperationError
 from service.operations.kind import Kind, Outcome, Parameters
 from service.operations.parameter_types import Positive, Reference, RobotText, Seed, option, settings_in
 from service.operations.workspace import Workspace
+from service.protocol.json_values import json_values
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -83,7 +84,6 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
     from service.operations.calibration.nominal_geometry import gravity_load, nominal_geometry
     from service.operations.calibration.table import read_table
     from service.operations.inputs import open_robot
-    from service.protocol.json_values import json_values
     from service.reports.calibration import calibration_html
 
     robot = open_robot(p.robot)

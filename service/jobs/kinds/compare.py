@@ -12,6 +12,7 @@ from rt_core.identification.methods import COMPARABLE, COMPARED
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
 from service.operations.parameter_types import Positive, RobotText, Seed, option
 from service.operations.workspace import Workspace
+from service.protocol.json_values import json_values
 
 if TYPE_CHECKING:
     from rt_core.model.robot import RobotModel
@@ -106,7 +107,6 @@ def _decoded(part: dict[str, Any]) -> SeedTrials:
 
 def _gather(p: Compare, parts: Sequence[dict[str, Any]], ws: Workspace) -> Outcome:
     from service.operations.compare import comparison_document, gather
-    from service.protocol.json_values import json_values
     from service.reports.comparison import comparison_html, ordered
 
     model, conditions = truth(p)

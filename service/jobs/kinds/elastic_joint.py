@@ -4,12 +4,12 @@ from service.operations.elastic.parameters import ElasticJointJob
 from service.operations.errors import OperationError
 from service.operations.kind import Kind, Outcome
 from service.operations.workspace import Workspace
+from service.protocol.json_values import json_values
 
 
 def _run(p: ElasticJointJob, ws: Workspace) -> Outcome:
     from service.operations.elastic.joint import ElasticJointError, identify_joint
     from service.operations.inputs import open_robot
-    from service.protocol.json_values import json_values
     from service.reports.elastic import elastic_page
 
     ws.progress(0.05, "reading the recording")

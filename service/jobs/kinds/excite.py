@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 
 from rt_core.excitation.settings import DesignSettings, ExcitationSettings, Frequency, Objective, Optimiser
 from rt_core.excitation.shapes import Capsule, Region
-from service.jobs.kinds.excite_files import clear, write_motion
 from service.jobs.kinds.excite_known import (
     EarlierMotion,
     check_earlier,
@@ -24,6 +23,7 @@ from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
 from service.operations.parameter_types import RobotText, Seed, option, settings_in
 from service.operations.workspace import Workspace
+from service.protocol.json_values import json_values
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -192,6 +192,7 @@ def _finish(
     from rt_core.excitation.fourier import FourierSeries
     from rt_core.excitation.search import Search
     from rt_core.excitation.validation import Validation
+    from service.jobs.kinds.excite_files import clear, write_motion
     from service.reports.excitation import excitation_html, point_table
 
     unseen = not_compared(robot, wanted=p.urdf_bodies)
@@ -257,8 +258,6 @@ def _validation(p: Excite, robot: RobotFile, best: ExcitationDesign, ws: Workspa
 
 def _known(second: Validation) -> dict[str, Any]:
     """Return the properties of the validation trajectory."""
-    from service.protocol.json_values import json_values
-
     design = second.design
     known: dict[str, Any] = json_values(
         {
@@ -306,7 +305,6 @@ def _earlier(p: Excite) -> list[tuple[str, str]]:
 def _metrics(
     p: Excite, designer: Designer, design: ExcitationDesign, verdict: str, reasons: Sequence[str]
 ) -> dict[str, Any]:
-    from service.protocol.json_values import json_values
     from service.reports.excitation import excitation_facts, verdict_text
 
     spectrum = design.spectrum

@@ -1,16 +1,15 @@
 """Output of the job `excite`: trajectories as coefficients and as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from drivers.files.robots.file import RobotFile
+from rt_core.excitation.design import ExcitationDesign
+from rt_core.excitation.fourier import FourierSeries
+from service.io.trajectory_file import FORMAT, column, series_digest
 from service.operations.workspace import Workspace
-
-if TYPE_CHECKING:
-    from drivers.files.robots.file import RobotFile
-    from rt_core.excitation.design import ExcitationDesign
-    from rt_core.excitation.fourier import FourierSeries
 
 FORMULA = "q_i(t) = q0_i + sum_k [a_ik sin(w_k t) - b_ik cos(w_k t)] / w_k, w_k = 2 pi k f0_hz, k = 1..harmonics"
 #: Names of all files that a design can write.
@@ -37,8 +36,6 @@ def write_motion(
 
 def _document(robot: RobotFile, design: ExcitationDesign, rate_hz: float, created: str) -> dict[str, Any]:
     """Return everything that the trajectory can be evaluated from."""
-    from service.io.trajectory_file import FORMAT, series_digest
-
     series = design.series
     document = {
         "format": FORMAT, "created": created, "robot": {"name": robot.model.name, "sha256": robot.sha256},
@@ -55,10 +52,6 @@ def trajectory_table(series: FourierSeries, rate_hz: float, joints: Sequence[str
 
     The first line names joints and units, as `service.io.trajectory_file` reads them.
     """
-    import numpy as np
-
-    from service.io.trajectory_file import column
-
     count = round(series.period_s * rate_hz)
     times = np.arange(count + 1) / rate_hz
     states = series.sample(times)

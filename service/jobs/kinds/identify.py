@@ -23,6 +23,7 @@ from service.operations.parameter_types import (
     option,
 )
 from service.operations.workspace import Workspace
+from service.protocol.json_values import json_values
 
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
@@ -148,9 +149,6 @@ def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
 
 
 def _finished(p: Identify, rigid: IdentificationReport, more: dict[str, Any], ws: Workspace) -> Outcome:
-    """Write the results of an identification."""
-    from service.protocol.json_values import json_values
-
     report = with_joints(p, rigid)
     result, metrics = report.result, json_values(report.summary()) | more
     ws.write("report.html", report.html())

@@ -3,6 +3,7 @@
 from service.operations.kind import Kind, Outcome, Parameters
 from service.operations.parameter_types import SPAN, Positive, Reference, SpanText, option
 from service.operations.workspace import Workspace
+from service.protocol.json_values import json_values
 
 
 class Payload(Parameters):
@@ -22,7 +23,6 @@ class Payload(Parameters):
 def _run(p: Payload, ws: Workspace) -> Outcome:
     from service.operations.inputs import span_of
     from service.operations.payload import payload_in_recording, with_torque_scale
-    from service.protocol.json_values import json_values
     from service.reports.payload import VERDICT_TEXT, payload_page, payload_summary
 
     ws.progress(0.05, "reading the model")

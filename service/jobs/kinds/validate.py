@@ -3,6 +3,7 @@
 from service.operations.kind import Kind, Outcome, Parameters
 from service.operations.parameter_types import SPAN, Reference, SpanText, option
 from service.operations.workspace import Workspace
+from service.protocol.json_values import json_values
 
 
 class Validate(Parameters):
@@ -15,7 +16,6 @@ class Validate(Parameters):
 
 def _run(p: Validate, ws: Workspace) -> Outcome:
     from service.operations.inputs import span_of
-    from service.protocol.json_values import json_values
     from service.reports.validation import report_validation
 
     ws.progress(0.05, "reading the model")

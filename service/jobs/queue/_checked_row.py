@@ -29,8 +29,6 @@ class RowError(ValueError):
 
 @dataclass(frozen=True)
 class Row:
-    """A row that was read."""
-
     table: str
     revision: int
     content: dict[str, Any]

@@ -69,8 +69,7 @@ def finish_salvage(path: Path) -> None:
 
 
 def _fill(fresh: Path, found: Iterable[Row], numbers: dict[str, int], result: Salvaged) -> None:
-    store = Store(fresh)
-    try:
+    with contextlib.closing(Store(fresh)) as store:
         with store.write() as transaction:
             for row in found:
                 with contextlib.suppress(ValidationError):
@@ -83,8 +82,6 @@ def _fill(fresh: Path, found: Iterable[Row], numbers: dict[str, int], result: Sa
                 transaction.use_up_numbers(table, numbers[table])
         result.missing = tuple(sorted(set(range(min(known, default=1), last + 1)) - known))
         store.tidy()
-    finally:
-        store.close()
     if _beside(fresh, "-wal").exists():
         raise StoreError(f"{fresh}: what was saved of the damaged queue cannot be written completely")
 

@@ -11,7 +11,8 @@ import pytest
 from drivers.ethercat.bus import _frame_filter as frame_filter
 from drivers.ethercat.bus._frame_filter import MAX_DATAGRAMS, attach
 from drivers.ethercat.bus._sockets import FrameSockets, open_sockets
-from sim_backend.ethercat.wire import BRD, FPRD, LRW, Datagram, build_frame
+from sim_backend.ethercat.wire import BRD, FPRD, LRW
+from tests.lab.ethercat.frames import Datagram, build_frame
 from tests.lab.ethercat.spoiling import KINDS, Spoiler
 
 FRAMES = int(os.environ.get("THETAD_FUZZ", "10000"))

@@ -44,7 +44,8 @@ def serve(*names, ring=False, scheduling=None, ready=None):
 RETURN = """
 import select
 from sim_backend.ethercat.server import open_interface
-from sim_backend.ethercat.wire import BRD, build_frame, physical
+from sim_backend.ethercat.wire import BRD
+from tests.lab.ethercat.frames import build_frame, physical
 server = Server(Segment([Echo], None, now_ns=time.monotonic_ns()), ("thetad1",))
 server.serve()
 _ip('link', 'set', 'thetad1', 'down')
@@ -63,7 +64,8 @@ print("answered again" if select.select([master], [], [], 10.0)[0] else "silent"
 CLOCKS = """
 import types
 from sim_backend.ethercat.server import open_interface
-from sim_backend.ethercat.wire import APWR, build_frame, physical
+from sim_backend.ethercat.wire import APWR
+from tests.lab.ethercat.frames import build_frame, physical
 
 class Machine:
     steps = ()

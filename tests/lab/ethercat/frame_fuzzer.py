@@ -7,8 +7,8 @@ from collections import Counter
 from sim_backend.drive._cia402 import State
 from sim_backend.ethercat import registers as reg
 from sim_backend.ethercat._segment import Segment
-from sim_backend.ethercat.wire import Datagram, build_frame
 from tests.lab.ethercat.frame_master import FrameMaster
+from tests.lab.ethercat.frames import Datagram, build_frame
 
 REGISTERS = [*range(0, 0x140, 8), *range(0x400, 0x450, 4), *range(0x500, 0x510), *range(0x600, 0x680, 3)]
 REGISTERS += [*range(0x800, 0x840), *range(0x900, 0x9D0, 2), *range(0xFF0, 0x1010), 0x1100, 0x2FF0, 0x2FFF, 0xFFFF]

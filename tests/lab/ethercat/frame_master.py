@@ -7,7 +7,7 @@ from sim_backend.ethercat import wire
 from sim_backend.ethercat._controller import SlaveController
 from sim_backend.ethercat._profile import ImageProfile, PdoProfile
 from sim_backend.ethercat._segment import Segment
-from sim_backend.ethercat.wire import Datagram, build_frame, logical, parse_frame, physical
+from tests.lab.ethercat.frames import Datagram, build_frame, logical, parse_frame, physical
 
 PREOP, SAFEOP, OP = reg.AL_PREOP, reg.AL_SAFEOP, reg.AL_OP
 MS = 1_000_000

@@ -10,7 +10,7 @@ from sim_backend.ethercat import registers as r
 from sim_backend.ethercat import wire
 from sim_backend.ethercat._clock import ClockSettings, local_time, rebase
 from sim_backend.ethercat._segment import Segment
-from sim_backend.ethercat.wire import build_frame, parse_frame, physical
+from tests.lab.ethercat.frames import build_frame, parse_frame, physical
 from tests.lab.ethercat.simple_device import Echo
 
 HOP = 650

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sim_backend.ethercat import registers as r
 from sim_backend.ethercat import wire
 from sim_backend.ethercat._segment import Segment
-from sim_backend.ethercat.wire import Datagram, build_frame, logical, parse_frame, physical
+from tests.lab.ethercat.frames import Datagram, FrameError, build_frame, logical, parse_frame, physical
 from tests.lab.ethercat.simple_device import Echo
 
 
@@ -193,22 +193,22 @@ def test_registers_of_the_device_cannot_be_written() -> None:
 
 
 datagrams = st.builds(
-    wire.Datagram, st.integers(0, 14), st.integers(0, 2**32 - 1), st.binary(max_size=60), st.integers(0, 255),
+    Datagram, st.integers(0, 14), st.integers(0, 2**32 - 1), st.binary(max_size=60), st.integers(0, 255),
     st.integers(0, 65535), st.integers(0, 65535), st.booleans(),
 )  # fmt: skip
 
 
 def test_known_bytes() -> None:
     """Read of the AL status of the second slave by position, as in ETG.1000.4, figure of the datagram."""
-    frame = wire.build_frame([wire.physical(wire.APRD, 1, 0x0130, bytes(2), index=0x80)])
+    frame = build_frame([physical(wire.APRD, 1, 0x0130, bytes(2), index=0x80)])
     assert frame[:16].hex() == "ffffffffffff" + "020000000001" + "88a4" + "0e10"
     assert frame[16:30].hex() == "0180" + "ffff" + "3001" + "0200" + "0000" + "0000" + "0000"
     assert len(frame) == 60
 
 
 @given(st.lists(datagrams, min_size=1, max_size=15))
-def test_there_and_back(chain: list[wire.Datagram]) -> None:
-    assert wire.parse_frame(wire.build_frame(chain)) == chain
+def test_there_and_back(chain: list[Datagram]) -> None:
+    assert parse_frame(build_frame(chain)) == chain
 
 
 @pytest.mark.parametrize(
@@ -222,13 +222,13 @@ def test_there_and_back(chain: list[wire.Datagram]) -> None:
     ],
 )
 def test_what_is_no_frame_is_refused(frame: bytes, message: str) -> None:
-    with pytest.raises(wire.FrameError, match=message):
-        wire.parse_frame(frame)
+    with pytest.raises(FrameError, match=message):
+        parse_frame(frame)
 
 
 def test_too_much_or_nothing_is_refused() -> None:
-    with pytest.raises(wire.FrameError, match="at least one"):
-        wire.build_frame([])
-    with pytest.raises(wire.FrameError, match="a frame holds 1498"):
-        wire.build_frame([wire.logical(wire.LRW, 0, bytes(1487))])
-    assert len(wire.build_frame([wire.logical(wire.LRW, 0, bytes(1486))])) == wire.FRAME_MAX
+    with pytest.raises(FrameError, match="at least one"):
+        build_frame([])
+    with pytest.raises(FrameError, match="a frame holds 1498"):
+        build_frame([logical(wire.LRW, 0, bytes(1487))])
+    assert len(build_frame([logical(wire.LRW, 0, bytes(1486))])) == wire.FRAME_MAX

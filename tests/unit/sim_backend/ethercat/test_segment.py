@@ -7,10 +7,10 @@ import pytest
 
 from sim_backend.ethercat import registers as r
 from sim_backend.ethercat import wire
-from sim_backend.ethercat._segment import MAX_CATCH_UP, Controller, Segment
-from sim_backend.ethercat.wire import Datagram, build_frame, parse_frame, physical
+from sim_backend.ethercat._segment import MAX_CATCH_UP, Segment
 from tests.lab.ethercat.frame_fuzzer import fuzz, fuzz_operational
 from tests.lab.ethercat.frame_master import FrameMaster
+from tests.lab.ethercat.frames import Datagram, build_frame, parse_frame, physical
 from tests.lab.ethercat.segment_process import make_segment
 from tests.lab.ethercat.simple_device import Echo
 
@@ -24,9 +24,9 @@ class Recorder:
 
     periods: list[float] = field(default_factory=list)
     off: set[int] = field(default_factory=set)
-    buses: list[Controller] = field(default_factory=list)
+    buses: list[Echo] = field(default_factory=list)
 
-    def connect(self, buses: Sequence[Controller]) -> None:
+    def connect(self, buses: Sequence[Echo]) -> None:
         self.buses = list(buses)
 
     def power_off(self, slave: int) -> None:
