@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export = add_action(actions, "export", "write a model as YAML, URDF, MJCF, or code", HELP)
     export.add_argument("model", metavar="MODEL", help=_MODEL)
     export.add_argument(
-        "--format", choices=("yaml", "urdf", "mjcf", "python", "c"), required=True, help="what to write"
+        "--format", choices=("yaml", "urdf", "mjcf", "python", "c", "st"), required=True, help="what to write"
     )
     export.add_argument("--output", "-o", metavar="FILE", type=Path, help="where to (default: standard output)")
     export.add_argument(
@@ -110,8 +110,7 @@ def run_export(args: argparse.Namespace) -> int:
     """Export a model file."""
     from rt_core.model.urdf import UrdfError
     from service.models.document import load_model, write_text
-    from service.models.export_c import to_c
-    from service.models.export_python import to_python
+    from service.models.export_code import to_code
     from service.models.export_urdf import to_mjcf, to_urdf
 
     path = model_path(args.model, args)
@@ -120,8 +119,8 @@ def run_export(args: argparse.Namespace) -> int:
         raise CliError(f"--into and --allow-impossible are for --format urdf, not {args.format}")
     if args.format == "yaml":
         text = path.read_text(encoding="utf-8")
-    elif args.format in ("python", "c"):
-        text = to_python(model) if args.format == "python" else to_c(model)
+    elif args.format in ("python", "c", "st"):
+        text = to_code(model, args.format)
     else:
         try:
             into = None if args.into is None else _urdf_text(args.into)

@@ -27,12 +27,12 @@ from rt_core.model.robot import RobotModel
 from rt_core.model.urdf import UrdfError, chain_from_urdf
 from rt_core.model.urdf_writer import urdf_from_model
 from service.models.document import ModelFile, ModelFileError, load_model
-from service.models.export_c import to_c
-from service.models.export_python import to_python
+from service.models.export_code import to_code
 from service.models.export_urdf import joint_effects, possible_parameters, standard_from_base, to_mjcf, to_urdf
 from tests.lab.arms.simulated import random_arm, twin
 from tests.lab.command_line import thetad
 from tests.lab.exported_c import c_torque
+from tests.lab.exported_st import st_torque
 
 # joints, seed, share of prismatic joints, coupled transmission; gravity is tilted in all of them
 ARMS = [(2, 2, 1.0, False), (4, 3, 0.5, False), (7, 5, 0.3, True)]
@@ -100,17 +100,22 @@ def close(found: np.ndarray, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max())
 
 
+def check_code(found: ModelFile, states: tuple[np.ndarray, ...], wanted: np.ndarray) -> None:
+    """Assert that a model's exports as code, each of them run, give this torque."""
+    close(run_bare(to_code(found, "python"), states), wanted)
+    close(c_torque(to_code(found, "c"), *states)[0], wanted)
+    close(st_torque(to_code(found, "st"), *states)[0], wanted)
+
+
 @pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
-def test_python_module(n: int, seed: int, prismatic: float, coupled: bool) -> None:
+def test_code_has_the_torque(n: int, seed: int, prismatic: float, coupled: bool) -> None:
     model = random_arm(n, seed, prismatic=prismatic, coupled=coupled)
     q, dq, ddq = random_states(model, seed)
     dq[-5:] = ddq[-5:] = 0.0  # it stands
     states = (q, dq, ddq)
     exact, off = model_file(model), identified(model, seed)
-    close(run_bare(to_python(exact), states), true_torque(model, states))
-    close(run_bare(to_python(off), states), expected(off, states))
-    close(c_torque(to_c(exact), *states)[0], true_torque(model, states))
-    close(c_torque(to_c(off), *states)[0], expected(off, states))
+    check_code(exact, states, true_torque(model, states))
+    check_code(off, states, expected(off, states))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +123,7 @@ def test_python_module(n: int, seed: int, prismatic: float, coupled: bool) -> No
     [Friction("stribeck", load=True, cyclic=True), Friction("stribeck", "even", cubic=False, smoothing=0.1),
      Friction("harmonic_drive_input", delta=1.5, smoothing=0.05, load=True)],
 )  # fmt: skip
-def test_modules_have_all_laws_of_friction(friction: Friction) -> None:
+def test_code_has_all_laws_of_friction(friction: Friction) -> None:
     model, rng = random_arm(3, 4), np.random.default_rng(1)
     names = {field for _, _, field in friction.terms} | {field for _, field, _ in friction.constants}
     dynamics = replace(model.dynamics, **{name: rng.uniform(0.5, 2.0, 3) for name in names})
@@ -126,8 +131,7 @@ def test_modules_have_all_laws_of_friction(friction: Friction) -> None:
     states = random_states(found.robot.model)
     load = link_torque(found.robot.model, found.base, found.theta, *states) if friction.load else None
     wanted = regressor(found.robot.model, found.base.layout, *states, load=load) @ found.theta
-    close(run_bare(to_python(found), states), wanted)
-    close(c_torque(to_c(found), *states)[0], wanted)
+    check_code(found, states, wanted)
 
 
 def full_parameters(found: ModelFile) -> np.ndarray:
@@ -249,10 +253,10 @@ def test_a_consistent_model_is_written_as_it_is(tmp_path: Path) -> None:
     np.testing.assert_allclose(links, model.inertial, rtol=1e-9, atol=1e-12)
     assert warnings == []
     states = random_states(model)
-    source = to_python(found)
+    source = to_code(found, "python")
     close(run_bare(source, states), expected(found, states))
     assert "each a possible body" in source
-    assert "not meaningful link by link" in to_python(exact)
+    assert "not meaningful link by link" in to_code(exact, "python")
     with pytest.raises(ModelFileError, match="standard does not belong to theta"):
         to_urdf(replace(found, standard=1.001 * truth))
 
@@ -302,8 +306,9 @@ def test_an_arm_without_link_figures_gets_an_assumed_mass(n: int, inertial: str 
 def test_names_from_outside_do_no_harm(name: str) -> None:
     model = random_arm(2, 11)
     found = model_file(model, data={"recording": name}, method=name)
-    c_torque(to_c(found), *random_states(model))
-    source = to_python(found)
+    c_torque(to_code(found, "c"), *random_states(model))
+    st_torque(to_code(found, "st"), *random_states(model))
+    source = to_code(found, "python")
     tree = ast.parse(source)
     assert all(isinstance(node, ast.FunctionDef | ast.Assign | ast.ImportFrom | ast.Expr) for node in tree.body)
     assert [type(node) for node in tree.body if isinstance(node, ast.Expr)] == [ast.Expr]
@@ -330,7 +335,8 @@ def test_commands(space6_model: Path, tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, to_urdf(model, allow_impossible=True)[0])
     assert "Ia1 = " in text
     assert thetad("models", "export", space6_model, "--format", "mjcf").out == to_mjcf(model)[0]
-    assert thetad("models", "export", space6_model, "--format", "c").out == to_c(model)
+    for language in ("c", "st"):
+        assert thetad("models", "export", space6_model, "--format", language).out == to_code(model, language)
 
     assert thetad("models", "export", space6_model, "--format", "yaml").out == space6_model.read_text()
     thetad("models", "export", space6_model, "--format", "python", "-o", space6_model / "x.py").refused("x.py")
