@@ -148,6 +148,10 @@ class Model:
         """Return a function block `FB_ThetaTorque` in Structured Text (IEC 61131-3), for a PLC."""
         return to_code(self.file, "st")
 
+    def to_casadi(self) -> str:
+        """Return a module with the `casadi.Function`s `torque` and `regressor`; it needs CasADi."""
+        return to_code(self.file, "casadi")
+
     def save(self, path: File) -> None:
         """Write the model file (.yaml)."""
         write_text(Path(path), model_text(self.file.document))

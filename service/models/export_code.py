@@ -1,4 +1,4 @@
-"""Export of a model as code: Python, C99 and Structured Text.
+"""Export of a model as code: Python, C99, Structured Text and CasADi.
 
 Each language is a template in `templates/` that computes torque by recursive Newton-Euler and adds the joint effects;
 all are filled from the same tables.
@@ -14,14 +14,17 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rt_core.model import friction as laws
+from rt_core.model.base import BaseParameters
 from rt_core.model.parameters import ParameterLayout
 from rt_core.model.ranges import LEAVES
 from rt_core.types import FloatArray
 from service.models.document import ModelFile
 from service.models.export_urdf import plain_text
 
-Language = Literal["python", "c", "st"]
-_TEMPLATES: dict[Language, str] = {"python": "torque.py.j2", "c": "torque.c.j2", "st": "FB_ThetaTorque.st.j2"}
+Language = Literal["python", "c", "st", "casadi"]
+_TEMPLATES: dict[Language, str] = {
+    "python": "torque.py.j2", "c": "torque.c.j2", "st": "FB_ThetaTorque.st.j2", "casadi": "casadi.py.j2",
+}  # fmt: skip
 #: Formulas of joint effects, by name.
 _FORMULAS = {column.name: column.formula for column in laws.COLUMNS.values()}
 
@@ -30,7 +33,8 @@ def to_code(model_file: ModelFile, language: Language) -> str:
     """Return source code that computes the torque of a model, with temperatures where friction follows them.
 
     `python` is a module with `torque(q, dq, ddq)` that needs nothing but Python, `c` C99 with `thetad_torque(q, dq,
-    ddq, tau)`, and `st` a function block `FB_ThetaTorque` in Structured Text (IEC 61131-3).
+    ddq, tau)`, `st` a function block `FB_ThetaTorque` in Structured Text (IEC 61131-3), and `casadi` a module with the
+    `casadi.Function`s `torque` and `regressor`.
     """
     model, base, document = model_file.robot.model, model_file.base, model_file.document
     # the load that friction depends on is that of the base parameters, as in the fit
@@ -53,6 +57,7 @@ def to_code(model_file: ModelFile, language: Language) -> str:
             (*(_numbers(row[a:b]) for a, b in itertools.pairwise((0, 9, 18, 27, 30, 33, 36))), bool(row[36] > 0.5))
             for row in model.geometry
         ],
+        columns=_columns(base), names=base.names, theta=_numbers(model_file.theta),
         warm=seen is not None, lower=lower, upper=upper, leaves=f"{LEAVES:g}",
         ranges=None if ranges is None else plain_text(ranges.text(model)),
         speeds=None if ranges is None else _numbers(ranges.speed),
@@ -64,6 +69,12 @@ def _effect(layout: ParameterLayout, c: int, value: float) -> tuple[Any, ...]:
     warm = int(layout.source[c]) if layout.follows_temperature[c] else None
     weights, shape = _numbers(layout.motor[c]), _numbers(layout.shape[c])
     return (laws.COLUMNS[int(layout.law[c])].name, float(value), weights, *shape, warm)
+
+
+def _columns(base: BaseParameters) -> list[Any]:
+    """Return the columns of the base regressor: place of a link's parameter, or effect of value 1."""
+    layout = base.layout
+    return [int(layout.source[c]) if layout.is_link[c] else _effect(layout, c, 1.0) for c in range(len(layout))]
 
 
 @cache

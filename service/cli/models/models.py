@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export = add_action(actions, "export", "write a model as YAML, URDF, MJCF, or code", HELP)
     export.add_argument("model", metavar="MODEL", help=_MODEL)
     export.add_argument(
-        "--format", choices=("yaml", "urdf", "mjcf", "python", "c", "st"), required=True, help="what to write"
+        "--format", choices=("yaml", "urdf", "mjcf", "python", "c", "st", "casadi"), required=True, help="what to write"
     )
     export.add_argument("--output", "-o", metavar="FILE", type=Path, help="where to (default: standard output)")
     export.add_argument(
@@ -119,7 +119,7 @@ def run_export(args: argparse.Namespace) -> int:
         raise CliError(f"--into and --allow-impossible are for --format urdf, not {args.format}")
     if args.format == "yaml":
         text = path.read_text(encoding="utf-8")
-    elif args.format in ("python", "c", "st"):
+    elif args.format in ("python", "c", "st", "casadi"):
         text = to_code(model, args.format)
     else:
         try:

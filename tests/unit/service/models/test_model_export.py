@@ -105,6 +105,11 @@ def check_code(found: ModelFile, states: tuple[np.ndarray, ...], wanted: np.ndar
     close(run_bare(to_code(found, "python"), states), wanted)
     close(c_torque(to_code(found, "c"), *states)[0], wanted)
     close(st_torque(to_code(found, "st"), *states)[0], wanted)
+    module: dict[str, Any] = {}
+    exec(to_code(found, "casadi"), module)
+    rows = list(zip(*states, strict=True))
+    close(np.array([module["torque"](*row) for row in rows])[..., 0], wanted)
+    close(np.array([module["regressor"](*row) for row in rows]) @ module["THETA"], wanted)
 
 
 @pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
@@ -308,6 +313,7 @@ def test_names_from_outside_do_no_harm(name: str) -> None:
     found = model_file(model, data={"recording": name}, method=name)
     c_torque(to_code(found, "c"), *random_states(model))
     st_torque(to_code(found, "st"), *random_states(model))
+    ast.parse(to_code(found, "casadi"))
     source = to_code(found, "python")
     tree = ast.parse(source)
     assert all(isinstance(node, ast.FunctionDef | ast.Assign | ast.ImportFrom | ast.Expr) for node in tree.body)
@@ -335,7 +341,7 @@ def test_commands(space6_model: Path, tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, to_urdf(model, allow_impossible=True)[0])
     assert "Ia1 = " in text
     assert thetad("models", "export", space6_model, "--format", "mjcf").out == to_mjcf(model)[0]
-    for language in ("c", "st"):
+    for language in ("c", "st", "casadi"):
         assert thetad("models", "export", space6_model, "--format", language).out == to_code(model, language)
 
     assert thetad("models", "export", space6_model, "--format", "yaml").out == space6_model.read_text()
