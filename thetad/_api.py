@@ -35,7 +35,7 @@ from service.client import ESTIMATES, ClientKey, Subscriber
 from service.io.toml_text import toml_text
 from service.models.document import ModelFile, load_model, model_from_document, model_text
 from service.models.export_code import to_code
-from service.models.export_urdf import to_mjcf, to_urdf
+from service.models.export_urdf import to_mjcf, to_ros2, to_sdf, to_urdf
 from service.operations.inputs import span_of
 from service.operations.kind import Kind
 from service.protocol.json_values import json_values
@@ -129,6 +129,14 @@ class Model:
     def to_mjcf(self) -> str:
         """Return an MJCF for MuJoCo with the identified links, rotor inertia and friction; warns as `to_urdf`."""
         return self._described(to_mjcf(self.file))
+
+    def to_sdf(self) -> str:
+        """Return an SDF for Gazebo and Drake with the identified links and friction; warns as `to_urdf`."""
+        return self._described(to_sdf(self.file))
+
+    def to_ros2(self) -> str:
+        """Return ROS 2 parameters for `inverse_dynamics_solver`, with the URDF; warns as `to_urdf`."""
+        return self._described(to_ros2(self.file))
 
     def _described(self, found: tuple[str, list[str]]) -> str:
         text, told = found

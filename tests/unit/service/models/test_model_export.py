@@ -14,6 +14,7 @@ import mujoco
 import numpy as np
 import pinocchio as pin
 import pytest
+import yaml
 
 from drivers.files.robots.file import IdentificationSettings, RobotFile, load_robot
 from rt_core.identification.preprocess import SignalSettings
@@ -26,6 +27,7 @@ from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.model.urdf import UrdfError, chain_from_urdf
 from rt_core.model.urdf_writer import urdf_from_model
+from service.models import export_urdf
 from service.models.document import ModelFile, ModelFileError, load_model
 from service.models.export_code import to_code
 from service.models.export_urdf import joint_effects, possible_parameters, standard_from_base, to_mjcf, to_urdf
@@ -137,6 +139,8 @@ def test_code_has_all_laws_of_friction(friction: Friction) -> None:
     load = link_torque(found.robot.model, found.base, found.theta, *states) if friction.load else None
     wanted = regressor(found.robot.model, found.base.layout, *states, load=load) @ found.theta
     check_code(found, states, wanted)
+    consistent = replace(found, standard=standard_parameters(found.robot.model, found.base.standard))
+    close(run_bare(to_code(consistent, "python"), states), wanted)  # also where friction follows the load
 
 
 def full_parameters(found: ModelFile) -> np.ndarray:
@@ -220,6 +224,40 @@ def test_mujoco_has_the_same_torque(n: int, seed: int, prismatic: float, coupled
         wanted = true_torque(model, (q[None], dq[None], ddq[None]))[0]
         np.testing.assert_allclose(store.qfrc_inverse + friction, wanted, rtol=1e-7, atol=1e-7 * np.abs(wanted).max())
         np.testing.assert_allclose(store.site("tip").xpos, tip_of(model, q), atol=1e-9)
+
+
+@pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
+def test_sdf_and_ros2_describe_the_arm_of_the_urdf(n: int, seed: int, prismatic: float, coupled: bool) -> None:
+    """Poses, axes and inertials mean the same in SDF as in URDF, where a joint's frame is its child's."""
+    found = model_file(random_arm(n, seed, prismatic=prismatic, coupled=coupled))
+    urdf, warnings = to_urdf(found)
+    assert export_urdf.to_sdf(found)[1] == warnings == []
+    (parameters,) = yaml.safe_load(export_urdf.to_ros2(found)[0])["/**"].values()
+    assert parameters["robot_description"] == urdf
+    gravity = [float(g) for g in found.robot.model.gravity]
+    assert parameters["kdl"] == {"root": "base_link", "tip": "tip_link", "gravity": gravity}
+    (sdf,) = ET.fromstring(export_urdf.to_sdf(found)[0]).findall("model")
+    assert [sdf.findtext(f"joint[@type='fixed']/{end}") for end in ("parent", "child")] == ["world", "base_link"]
+    *joints, last = ET.fromstring(urdf).findall("joint")
+    links = {link.get("name"): link for link in ET.fromstring(urdf).findall("link")}
+    for joint in joints:
+        parent, child = (joint.find(end).get("link") for end in ("parent", "child"))
+        link, body = sdf.find(f"link[@name='{child}']"), links[child].find("inertial")
+        assert link.find("pose").attrib == {"relative_to": parent}
+        wanted = [joint.get("type"), parent, child, joint.find("axis").get("xyz"), place(joint), place(body)]
+        wanted += [body.find("mass").get("value"), *body.find("inertia").attrib.values()]
+        wanted += [*joint.find("dynamics").attrib.values(), joint.find("limit").get("lower")]
+        same = sdf.find(f"joint[@name='{joint.get('name')}']")
+        written = [same.get("type"), *(same.findtext(tag) for tag in ("parent", "child", "axis/xyz"))]
+        written += [link.findtext("pose"), link.findtext("inertial/pose"), link.findtext("inertial/mass")]
+        written += [value.text for value in (*link.find("inertial/inertia"), *same.find("axis/dynamics"))]
+        assert [*written, same.findtext("axis/limit/lower")] == wanted
+    assert sdf.find("frame").get("attached_to") == last.find("parent").get("link")
+    assert sdf.findtext("frame/pose") == place(last)
+
+
+def place(element: ET.Element) -> str:
+    return " ".join(element.find("origin").get(key) for key in ("xyz", "rpy"))
 
 
 def tip_of(model: RobotModel, q: np.ndarray) -> np.ndarray:
@@ -340,7 +378,8 @@ def test_commands(space6_model: Path, tmp_path: Path) -> None:
     done = thetad("models", "export", space6_model, "--format", "urdf", "--allow-impossible")
     assert (done.code, done.out) == (0, to_urdf(model, allow_impossible=True)[0])
     assert "Ia1 = " in text
-    assert thetad("models", "export", space6_model, "--format", "mjcf").out == to_mjcf(model)[0]
+    for kind, describe in (("mjcf", to_mjcf), ("sdf", export_urdf.to_sdf), ("ros2", export_urdf.to_ros2)):
+        assert thetad("models", "export", space6_model, "--format", kind).out == describe(model)[0]
     for language in ("c", "st", "casadi"):
         assert thetad("models", "export", space6_model, "--format", language).out == to_code(model, language)
 
