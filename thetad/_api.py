@@ -34,9 +34,8 @@ from rt_core.types import FloatArray
 from service.client import ESTIMATES, ClientKey, Subscriber
 from service.io.toml_text import toml_text
 from service.models.document import ModelFile, load_model, model_from_document, model_text
-from service.models.export_c import to_c
-from service.models.export_python import to_python
-from service.models.export_urdf import to_mjcf, to_urdf
+from service.models.export_code import to_code
+from service.models.export_urdf import to_mjcf, to_ros2, to_sdf, to_urdf
 from service.operations.inputs import span_of
 from service.operations.kind import Kind
 from service.protocol.json_values import json_values
@@ -106,7 +105,7 @@ class Model:
         return tau[0] if np.ndim(q) == 1 else tau
 
     def _beyond(self, dq: FloatArray, temperature: ArrayLike | None) -> Iterator[str]:
-        """Yield what `_FAST` and `_WITH_TEMPERATURE` of the exported module say, once for all states."""
+        """Yield what `torque` of the exported module says, once for all states."""
         ranges, seen, where = self.file.ranges, self.file.temperatures, "where its friction was identified"
         if ranges is not None:
             for joint, (v, limit) in enumerate(zip(np.fmax.reduce(np.abs(dq), initial=0.0), ranges.speed, strict=True)):
@@ -131,6 +130,14 @@ class Model:
         """Return an MJCF for MuJoCo with the identified links, rotor inertia and friction; warns as `to_urdf`."""
         return self._described(to_mjcf(self.file))
 
+    def to_sdf(self) -> str:
+        """Return an SDF for Gazebo and Drake with the identified links and friction; warns as `to_urdf`."""
+        return self._described(to_sdf(self.file))
+
+    def to_ros2(self) -> str:
+        """Return ROS 2 parameters for `inverse_dynamics_solver`, with the URDF; warns as `to_urdf`."""
+        return self._described(to_ros2(self.file))
+
     def _described(self, found: tuple[str, list[str]]) -> str:
         text, told = found
         for warning in told:
@@ -139,11 +146,19 @@ class Model:
 
     def to_python(self) -> str:
         """Return a module with `torque(q, dq, ddq)` that needs nothing but Python."""
-        return to_python(self.file)
+        return to_code(self.file, "python")
 
     def to_c(self) -> str:
         """Return C99 source with `thetad_torque(q, dq, ddq, tau)`, which allocates nothing."""
-        return to_c(self.file)
+        return to_code(self.file, "c")
+
+    def to_structured_text(self) -> str:
+        """Return a function block `FB_ThetaTorque` in Structured Text (IEC 61131-3), for a PLC."""
+        return to_code(self.file, "st")
+
+    def to_casadi(self) -> str:
+        """Return a module with the `casadi.Function`s `torque` and `regressor`; it needs CasADi."""
+        return to_code(self.file, "casadi")
 
     def save(self, path: File) -> None:
         """Write the model file (.yaml)."""

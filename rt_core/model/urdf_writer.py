@@ -47,18 +47,18 @@ def _add_inertial(link: ET.Element, name: str, phi: FloatArray) -> None:
     ET.SubElement(inertial, "inertia", dict(zip(keys, map(_number, six(inertia)), strict=True)))
 
 
-def _unused(name: str, taken: set[str]) -> str:
+def unused(name: str, taken: set[str]) -> str:
+    """Return a name that is not in `taken`, and add it."""
     while name in taken:
         name += "_"
     taken.add(name)
     return name
 
 
-def _link_names(model: RobotModel) -> list[str]:
-    """Return distinct names of base, moving links and tip."""
-    taken: set[str] = set()
-    moving = [_unused(f"{joint.name}_link", taken) for joint in model.joints]
-    return [_unused("base_link", taken), *moving, _unused("tip_link", taken)]
+def link_names(model: RobotModel, taken: set[str]) -> list[str]:
+    """Return distinct names of base, moving links and tip, none of them in `taken`, to which they are added."""
+    moving = [unused(f"{joint.name}_link", taken) for joint in model.joints]
+    return [unused("base_link", taken), *moving, unused("tip_link", taken)]
 
 
 def urdf_from_model(
@@ -88,7 +88,7 @@ def urdf_from_model(
     robot = ET.Element("robot", name=model.name)
     if comment:
         robot.append(ET.Comment(f" {re.sub(r'-(?=-)', '- ', comment)} "))
-    links = _link_names(model)
+    links = link_names(model, set())
     ET.SubElement(robot, "link", name=links[0])
     for i, joint in enumerate(model.joints):
         child = links[i + 1]
@@ -112,7 +112,7 @@ def urdf_from_model(
             friction = {"damping": _number(dynamics.viscous[i]), "friction": _number(dynamics.coulomb[i])}
             ET.SubElement(element, "dynamics", friction)
     ET.SubElement(robot, "link", name=links[-1])
-    tip = ET.SubElement(robot, "joint", name=_unused("tip_joint", {joint.name for joint in model.joints}), type="fixed")
+    tip = ET.SubElement(robot, "joint", name=unused("tip_joint", {joint.name for joint in model.joints}), type="fixed")
     _origin(tip, model.tip_rotation, model.tip_translation)
     ET.SubElement(tip, "parent", link=links[-2])
     ET.SubElement(tip, "child", link=links[-1])

@@ -4,8 +4,7 @@ Start with `document`: it makes, writes and loads the YAML file, whose schema is
 one.
 `origin` records which data a model was fitted to, so that it is never judged on them. `diff` compares two models.
 
-Exports: `export_urdf`, `export_python` and `export_c` for other programs, `hand_guiding_arrays` for the controller of a
-guided arm.
+Exports: `export_urdf` and `export_code` for other programs, `hand_guiding_arrays` for the controller of a guided arm.
 """
 
-__all__ = ["diff", "document", "export_c", "export_python", "export_urdf", "hand_guiding_arrays", "origin"]
+__all__ = ["diff", "document", "export_code", "export_urdf", "hand_guiding_arrays", "origin"]

@@ -1,10 +1,12 @@
-"""Export of a model as URDF and MJCF."""
+"""Export of a model as URDF, MJCF and SDF, and as parameters of a ROS 2 node."""
 
 import re
+import textwrap
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 
 import numpy as np
+import yaml
 
 from rt_core.identification.physical.recovery import complete_parameters
 from rt_core.linear_algebra import lstsq
@@ -15,6 +17,7 @@ from rt_core.model.mjcf_writer import CoupledMotor, mjcf_from_model
 from rt_core.model.parameters import friction_constants, standard_parameters
 from rt_core.model.regressor import regressor
 from rt_core.model.robot import JointDynamics, RobotModel
+from rt_core.model.sdf_writer import sdf_from_model
 from rt_core.model.urdf_writer import urdf_from_model, urdf_with
 from rt_core.types import FloatArray
 from service.models.document import ModelFile, ModelFileError
@@ -29,6 +32,17 @@ _ROUNDING = 1e-12  # of the largest parameter
 _ALIKE = 0.1
 #: Relative tolerance, to the largest, within which two sets of base parameters give the same torque.
 _SAME = 1e-10
+# Parameters as the package's documentation has them; the URDF follows.
+_ROS2 = """# Inverse dynamics by KDL: torque of the links, without friction and rotor inertia, which the URDF states.
+/**:
+  ros__parameters:
+    inverse_dynamics_solver_plugin_name: kdl_inverse_dynamics_solver/InverseDynamicsSolverKDL
+    kdl:
+      root: {root}
+      tip: {tip}
+      gravity: {gravity}
+    robot_description: |
+"""
 
 
 def possible_parameters(model_file: ModelFile) -> tuple[FloatArray, float]:
@@ -149,11 +163,35 @@ def _ends(model_file: ModelFile, urdf: str) -> dict[str, str | None]:
 
 def to_mjcf(model_file: ModelFile) -> tuple[str, list[str]]:
     """Return the MJCF of an identified arm, and warnings as of `to_urdf`; its links are always possible."""
-    d = _description(model_file, "MJCF", False)
+    d = _of_bodies(model_file, "MJCF", "MuJoCo needs")
+    return mjcf_from_model(model_file.robot.model, d.links, d.effects, d.motors, comment=d.comment), d.warnings
+
+
+def to_sdf(model_file: ModelFile) -> tuple[str, list[str]]:
+    """Return the SDF of an identified arm, and warnings as of `to_urdf`; its links are always possible."""
+    d = _of_bodies(model_file, "SDF", "simulators need")
+    return sdf_from_model(model_file.robot.model, d.links, d.effects, comment=d.comment), d.warnings
+
+
+def to_ros2(model_file: ModelFile) -> tuple[str, list[str]]:
+    """Return a ROS 2 parameter file for `inverse_dynamics_solver`, and warnings as of `to_urdf`.
+
+    It chooses the plugin of KDL, and has the URDF, the ends of the arm in it, and gravity.
+    """
+    urdf, warnings = to_urdf(model_file)
+    links = [str(link.get("name")) for link in ET.fromstring(urdf).findall("link")]
+    gravity = yaml.safe_dump([float(g) for g in model_file.robot.model.gravity], default_flow_style=True, width=120)
+    head = _ROS2.format(root=links[0], tip=links[-1], gravity=gravity.strip())
+    return head + textwrap.indent(urdf, "      "), warnings
+
+
+def _of_bodies(model_file: ModelFile, kind: str, needed: str) -> _Description:
+    """Return a description in which all links are possible; raises `ValueError` where one is not."""
+    d = _description(model_file, kind, False)
     for link, joint in zip(d.links, model_file.robot.model.joints, strict=True):
         if not is_physical(link):
-            raise ValueError(f"the link of joint {joint.name} is no possible body, which MuJoCo needs")
-    return mjcf_from_model(model_file.robot.model, d.links, d.effects, d.motors, comment=d.comment), d.warnings
+            raise ValueError(f"the link of joint {joint.name} is no possible body, which {needed}")
+    return d
 
 
 def _description(model_file: ModelFile, kind: str, allow_impossible: bool) -> _Description:

@@ -30,11 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("model", metavar="MODEL", help=_MODEL)
     add_daemon_flags(show)
     add_run(show, run_show)
-    export = add_action(actions, "export", "write a model as YAML, URDF, MJCF, or code", HELP)
+    export = add_action(actions, "export", "write a model as YAML, a description of the arm, or code", HELP)
     export.add_argument("model", metavar="MODEL", help=_MODEL)
-    export.add_argument(
-        "--format", choices=("yaml", "urdf", "mjcf", "python", "c"), required=True, help="what to write"
-    )
+    formats = ("yaml", "urdf", "mjcf", "sdf", "ros2", "python", "c", "st", "casadi")
+    export.add_argument("--format", choices=formats, required=True, help="what to write")
     export.add_argument("--output", "-o", metavar="FILE", type=Path, help="where to (default: standard output)")
     export.add_argument(
         "--into", metavar="URDF", type=Path, help="urdf: a URDF of the arm; only inertials and friction are replaced"
@@ -110,9 +109,8 @@ def run_export(args: argparse.Namespace) -> int:
     """Export a model file."""
     from rt_core.model.urdf import UrdfError
     from service.models.document import load_model, write_text
-    from service.models.export_c import to_c
-    from service.models.export_python import to_python
-    from service.models.export_urdf import to_mjcf, to_urdf
+    from service.models.export_code import to_code
+    from service.models.export_urdf import to_mjcf, to_ros2, to_sdf, to_urdf
 
     path = model_path(args.model, args)
     model = load_model(path)
@@ -120,15 +118,14 @@ def run_export(args: argparse.Namespace) -> int:
         raise CliError(f"--into and --allow-impossible are for --format urdf, not {args.format}")
     if args.format == "yaml":
         text = path.read_text(encoding="utf-8")
-    elif args.format in ("python", "c"):
-        text = to_python(model) if args.format == "python" else to_c(model)
+    elif args.format in ("python", "c", "st", "casadi"):
+        text = to_code(model, args.format)
     else:
+        described = {"mjcf": to_mjcf, "sdf": to_sdf, "ros2": to_ros2}.get(args.format)
         try:
             into = None if args.into is None else _urdf_text(args.into)
             text, warnings = (
-                to_mjcf(model)
-                if args.format == "mjcf"
-                else to_urdf(model, into, allow_impossible=args.allow_impossible)
+                to_urdf(model, into, allow_impossible=args.allow_impossible) if described is None else described(model)
             )
         except UrdfError as error:
             raise CliError(f"{args.into or args.model}: {error}") from error

@@ -10,11 +10,12 @@ import pytest
 from drivers.files.robots.file import load_robot
 from rt_core.model.regressor import regressor
 from service.models.document import ModelFileError, load_model, model_text
-from service.models.export_c import to_c
+from service.models.export_code import to_code
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import AmbientSettings, MotionSettings, SimSettings
 from tests.lab.command_line import simulate, thetad, write_recording
 from tests.lab.exported_c import c_torque
+from tests.lab.exported_st import st_torque
 
 ROBOT = "space6_temperature"
 SECONDS = 50.0
@@ -104,11 +105,12 @@ def test_modules_take_temperatures(model_path: Path) -> None:
         warnings.simplefilter("error")
         found = [torque(*state) for state in zip(q, dq, ddq, T, strict=True)]
     np.testing.assert_allclose(found, Y @ model.theta, atol=1e-8)
-    in_c, outside = c_torque(thetad("models", "export", model_path, "--format", "c").out, q, dq, ddq, T)
-    np.testing.assert_allclose(in_c, found, atol=1e-9)
-    assert outside == [0] * 5
     hot = np.where(np.eye(6, dtype=bool)[:5], 90.0, 20.0)
-    assert c_torque(to_c(model), q, dq, ddq, hot)[1] == [1] * 5
+    for language, run in (("c", c_torque), ("st", st_torque)):
+        computed, outside = run(to_code(model, language), q, dq, ddq, T)
+        np.testing.assert_allclose(computed, found, atol=1e-9)
+        assert outside == [0] * 5
+        assert run(to_code(model, language), q, dq, ddq, hot)[1] == [1] * 5
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("default")
         for hot in (90.0, 90.1, 95.0):

@@ -20,13 +20,13 @@ from rt_core.identification.identify import Identification
 from rt_core.model.base import base_parameters
 from service.models import document as documents
 from service.models._schema import SIZE_LIMIT
-from service.models.export_c import to_c
-from service.models.export_python import to_python
+from service.models.export_code import to_code
 from service.models.export_urdf import to_urdf
 from service.operations.identify import identify_recording, signal_settings
 from service.reports.validation import report_validation
 from tests.lab.command_line import ROOT, simulate, thetad
 from tests.lab.exported_c import c_torque
+from tests.lab.exported_st import st_torque
 
 SPAN = Span.parse("0:0.7")
 
@@ -271,14 +271,15 @@ def test_a_use_outside_the_identified_ranges_is_said(
         assert re.search(words, said)
     assert f"identified up to {model.ranges.speed[0]:.3g} m/s" in to_urdf(model)[0]
     names: dict[str, Any] = {}
-    exec(to_python(model), names)
+    exec(to_code(model, "python"), names)
     with pytest.warns(UserWarning, match="joint 1 is faster than"):
         names["torque"]([0.0], [1.3 * model.ranges.speed[0]], [0.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         names["torque"]([0.0], [1.1 * model.ranges.speed[0]], [0.0])
     fast = np.array([[1.05], [1.1], [1.3]]) * model.ranges.speed[0]
-    assert c_torque(to_c(model), np.zeros((3, 1)), fast, np.zeros((3, 1)))[1] == [0, 0, 1]
+    for language, run in (("c", c_torque), ("st", st_torque)):
+        assert run(to_code(model, language), np.zeros((3, 1)), fast, np.zeros((3, 1)))[1] == [0, 0, 1]
     del document["ranges"]  # a file of an earlier version
     assert documents.load_model(written(document, tmp_path)).ranges is None
 

@@ -14,6 +14,7 @@ import mujoco
 import numpy as np
 import pinocchio as pin
 import pytest
+import yaml
 
 from drivers.files.robots.file import IdentificationSettings, RobotFile, load_robot
 from rt_core.identification.preprocess import SignalSettings
@@ -26,13 +27,14 @@ from rt_core.model.regressor import regressor
 from rt_core.model.robot import RobotModel
 from rt_core.model.urdf import UrdfError, chain_from_urdf
 from rt_core.model.urdf_writer import urdf_from_model
+from service.models import export_urdf
 from service.models.document import ModelFile, ModelFileError, load_model
-from service.models.export_c import to_c
-from service.models.export_python import to_python
+from service.models.export_code import to_code
 from service.models.export_urdf import joint_effects, possible_parameters, standard_from_base, to_mjcf, to_urdf
 from tests.lab.arms.simulated import random_arm, twin
 from tests.lab.command_line import thetad
 from tests.lab.exported_c import c_torque
+from tests.lab.exported_st import st_torque
 
 # joints, seed, share of prismatic joints, coupled transmission; gravity is tilted in all of them
 ARMS = [(2, 2, 1.0, False), (4, 3, 0.5, False), (7, 5, 0.3, True)]
@@ -100,17 +102,27 @@ def close(found: np.ndarray, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max())
 
 
+def check_code(found: ModelFile, states: tuple[np.ndarray, ...], wanted: np.ndarray) -> None:
+    """Assert that a model's exports as code, each of them run, give this torque."""
+    close(run_bare(to_code(found, "python"), states), wanted)
+    close(c_torque(to_code(found, "c"), *states)[0], wanted)
+    close(st_torque(to_code(found, "st"), *states)[0], wanted)
+    module: dict[str, Any] = {}
+    exec(to_code(found, "casadi"), module)
+    rows = list(zip(*states, strict=True))
+    close(np.array([module["torque"](*row) for row in rows])[..., 0], wanted)
+    close(np.array([module["regressor"](*row) for row in rows]) @ module["THETA"], wanted)
+
+
 @pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
-def test_python_module(n: int, seed: int, prismatic: float, coupled: bool) -> None:
+def test_code_has_the_torque(n: int, seed: int, prismatic: float, coupled: bool) -> None:
     model = random_arm(n, seed, prismatic=prismatic, coupled=coupled)
     q, dq, ddq = random_states(model, seed)
     dq[-5:] = ddq[-5:] = 0.0  # it stands
     states = (q, dq, ddq)
     exact, off = model_file(model), identified(model, seed)
-    close(run_bare(to_python(exact), states), true_torque(model, states))
-    close(run_bare(to_python(off), states), expected(off, states))
-    close(c_torque(to_c(exact), *states)[0], true_torque(model, states))
-    close(c_torque(to_c(off), *states)[0], expected(off, states))
+    check_code(exact, states, true_torque(model, states))
+    check_code(off, states, expected(off, states))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +130,7 @@ def test_python_module(n: int, seed: int, prismatic: float, coupled: bool) -> No
     [Friction("stribeck", load=True, cyclic=True), Friction("stribeck", "even", cubic=False, smoothing=0.1),
      Friction("harmonic_drive_input", delta=1.5, smoothing=0.05, load=True)],
 )  # fmt: skip
-def test_modules_have_all_laws_of_friction(friction: Friction) -> None:
+def test_code_has_all_laws_of_friction(friction: Friction) -> None:
     model, rng = random_arm(3, 4), np.random.default_rng(1)
     names = {field for _, _, field in friction.terms} | {field for _, field, _ in friction.constants}
     dynamics = replace(model.dynamics, **{name: rng.uniform(0.5, 2.0, 3) for name in names})
@@ -126,8 +138,9 @@ def test_modules_have_all_laws_of_friction(friction: Friction) -> None:
     states = random_states(found.robot.model)
     load = link_torque(found.robot.model, found.base, found.theta, *states) if friction.load else None
     wanted = regressor(found.robot.model, found.base.layout, *states, load=load) @ found.theta
-    close(run_bare(to_python(found), states), wanted)
-    close(c_torque(to_c(found), *states)[0], wanted)
+    check_code(found, states, wanted)
+    consistent = replace(found, standard=standard_parameters(found.robot.model, found.base.standard))
+    close(run_bare(to_code(consistent, "python"), states), wanted)  # also where friction follows the load
 
 
 def full_parameters(found: ModelFile) -> np.ndarray:
@@ -213,6 +226,40 @@ def test_mujoco_has_the_same_torque(n: int, seed: int, prismatic: float, coupled
         np.testing.assert_allclose(store.site("tip").xpos, tip_of(model, q), atol=1e-9)
 
 
+@pytest.mark.parametrize(("n", "seed", "prismatic", "coupled"), ARMS)
+def test_sdf_and_ros2_describe_the_arm_of_the_urdf(n: int, seed: int, prismatic: float, coupled: bool) -> None:
+    """Poses, axes and inertials mean the same in SDF as in URDF, where a joint's frame is its child's."""
+    found = model_file(random_arm(n, seed, prismatic=prismatic, coupled=coupled))
+    urdf, warnings = to_urdf(found)
+    assert export_urdf.to_sdf(found)[1] == warnings == []
+    (parameters,) = yaml.safe_load(export_urdf.to_ros2(found)[0])["/**"].values()
+    assert parameters["robot_description"] == urdf
+    gravity = [float(g) for g in found.robot.model.gravity]
+    assert parameters["kdl"] == {"root": "base_link", "tip": "tip_link", "gravity": gravity}
+    (sdf,) = ET.fromstring(export_urdf.to_sdf(found)[0]).findall("model")
+    assert [sdf.findtext(f"joint[@type='fixed']/{end}") for end in ("parent", "child")] == ["world", "base_link"]
+    *joints, last = ET.fromstring(urdf).findall("joint")
+    links = {link.get("name"): link for link in ET.fromstring(urdf).findall("link")}
+    for joint in joints:
+        parent, child = (joint.find(end).get("link") for end in ("parent", "child"))
+        link, body = sdf.find(f"link[@name='{child}']"), links[child].find("inertial")
+        assert link.find("pose").attrib == {"relative_to": parent}
+        wanted = [joint.get("type"), parent, child, joint.find("axis").get("xyz"), place(joint), place(body)]
+        wanted += [body.find("mass").get("value"), *body.find("inertia").attrib.values()]
+        wanted += [*joint.find("dynamics").attrib.values(), joint.find("limit").get("lower")]
+        same = sdf.find(f"joint[@name='{joint.get('name')}']")
+        written = [same.get("type"), *(same.findtext(tag) for tag in ("parent", "child", "axis/xyz"))]
+        written += [link.findtext("pose"), link.findtext("inertial/pose"), link.findtext("inertial/mass")]
+        written += [value.text for value in (*link.find("inertial/inertia"), *same.find("axis/dynamics"))]
+        assert [*written, same.findtext("axis/limit/lower")] == wanted
+    assert sdf.find("frame").get("attached_to") == last.find("parent").get("link")
+    assert sdf.findtext("frame/pose") == place(last)
+
+
+def place(element: ET.Element) -> str:
+    return " ".join(element.find("origin").get(key) for key in ("xyz", "rpy"))
+
+
 def tip_of(model: RobotModel, q: np.ndarray) -> np.ndarray:
     pinned = twin(model)
     store = pinned.createData()
@@ -249,10 +296,10 @@ def test_a_consistent_model_is_written_as_it_is(tmp_path: Path) -> None:
     np.testing.assert_allclose(links, model.inertial, rtol=1e-9, atol=1e-12)
     assert warnings == []
     states = random_states(model)
-    source = to_python(found)
+    source = to_code(found, "python")
     close(run_bare(source, states), expected(found, states))
     assert "each a possible body" in source
-    assert "not meaningful link by link" in to_python(exact)
+    assert "not meaningful link by link" in to_code(exact, "python")
     with pytest.raises(ModelFileError, match="standard does not belong to theta"):
         to_urdf(replace(found, standard=1.001 * truth))
 
@@ -302,8 +349,10 @@ def test_an_arm_without_link_figures_gets_an_assumed_mass(n: int, inertial: str 
 def test_names_from_outside_do_no_harm(name: str) -> None:
     model = random_arm(2, 11)
     found = model_file(model, data={"recording": name}, method=name)
-    c_torque(to_c(found), *random_states(model))
-    source = to_python(found)
+    c_torque(to_code(found, "c"), *random_states(model))
+    st_torque(to_code(found, "st"), *random_states(model))
+    ast.parse(to_code(found, "casadi"))
+    source = to_code(found, "python")
     tree = ast.parse(source)
     assert all(isinstance(node, ast.FunctionDef | ast.Assign | ast.ImportFrom | ast.Expr) for node in tree.body)
     assert [type(node) for node in tree.body if isinstance(node, ast.Expr)] == [ast.Expr]
@@ -329,8 +378,10 @@ def test_commands(space6_model: Path, tmp_path: Path) -> None:
     done = thetad("models", "export", space6_model, "--format", "urdf", "--allow-impossible")
     assert (done.code, done.out) == (0, to_urdf(model, allow_impossible=True)[0])
     assert "Ia1 = " in text
-    assert thetad("models", "export", space6_model, "--format", "mjcf").out == to_mjcf(model)[0]
-    assert thetad("models", "export", space6_model, "--format", "c").out == to_c(model)
+    for kind, describe in (("mjcf", to_mjcf), ("sdf", export_urdf.to_sdf), ("ros2", export_urdf.to_ros2)):
+        assert thetad("models", "export", space6_model, "--format", kind).out == describe(model)[0]
+    for language in ("c", "st", "casadi"):
+        assert thetad("models", "export", space6_model, "--format", language).out == to_code(model, language)
 
     assert thetad("models", "export", space6_model, "--format", "yaml").out == space6_model.read_text()
     thetad("models", "export", space6_model, "--format", "python", "-o", space6_model / "x.py").refused("x.py")
