@@ -6,7 +6,7 @@ from pathlib import Path
 from rt_core.model.ranges import LEAVES
 from service.models.document import ModelFile
 from service.models.export_python import BODIES, FORMULAS, NOT_BODIES, tables
-from service.models.export_urdf import plain_text
+from service.models.export_urdf import plain_text, springs_text
 
 #: The file, as `str.format` takes it.
 _TEMPLATE = Path(__file__).with_name("exported_model.c.template")
@@ -54,6 +54,7 @@ def to_c(model_file: ModelFile) -> str:
         temperatures = _TEMPERATURES.format(coldest=coldest, warmest=warmest)
     ranges = model_file.ranges
     text = "" if ranges is None else f"\n * Its {plain_text(ranges.text(model))}."
+    text += f"\n * Its {springs_text(model_file)}." if model_file.springs else ""
     return _TEMPLATE.read_text(encoding="utf-8").format(
         robot=plain_text(model.name), kind=document["kind"], method=plain_text(document["method"]),
         recording=plain_text(model_file.origin), verdict=document["verdict"], ranges=text, n=model.n,

@@ -12,7 +12,7 @@ from rt_core.model import friction as laws
 from rt_core.model.ranges import LEAVES
 from rt_core.types import FloatArray
 from service.models.document import ModelFile
-from service.models.export_urdf import plain_text
+from service.models.export_urdf import plain_text, springs_text
 
 #: The module, as `str.format` takes it.
 _TEMPLATE = Path(__file__).with_name("exported_model.py.template")
@@ -94,6 +94,8 @@ def to_python(model_file: ModelFile) -> str:
         words["imports"] = "from warnings import warn\n"
         words["range"] += "# Per joint, the speed that friction was identified up to.\n"
         words["range"] += f"SPEEDS = {_numbers(ranges.speed)}\n"
+    if model_file.springs:
+        fast["ranges"] += f"\nIts {springs_text(model_file)}."
     document = model_file.document
 
     def block(rows: Sequence[tuple[object, ...]]) -> str:
