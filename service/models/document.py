@@ -37,8 +37,6 @@ from service.models._schema import SIZE_LIMIT, RangesTable, SettingsTable, Tempe
 from service.models.origin import origin_of
 
 FORMAT, ELASTIC_FORMAT = "thetad-model/1", "thetad-model/2"
-#: Of earlier versions: neither the robot nor the covariance is in it.
-_ELASTIC_ARM = "thetad-elastic-arm/1"
 #: Statuses of a batch model whose value is hidden: the data do not support it.
 HIDDEN = ("undetermined", "prior")
 _ASYMMETRY = 1e-9  # of a covariance, relative to its largest entry
@@ -197,10 +195,7 @@ def batch_document(
     result: Identification, robot: RobotFile, recording: Recording, settings: SignalSettings, span: Span | None,
     created: str | None = None, springs: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the model file of a batch identification, as plain data; `created` (ISO 8601, UTC) is now by default.
-
-    `springs` are the entries of elastic joints.
-    """
+    """Return the file of a batch identification, with `springs` if any; `created` (ISO 8601, UTC) is now by default."""
     chosen = settings_document(replace(settings, velocity=result.velocity))
     solution, method = result.solution, result.options.method
     consistent = result.estimate.consistent
@@ -414,7 +409,7 @@ def load_model(path: str | Path) -> ModelFile:
     except ValueError as error:
         raise ModelFileError(f"{path}: {error}") from error
     found = document.get("format") if isinstance(document, dict) else None
-    if found == _ELASTIC_ARM:
+    if found == "thetad-elastic-arm/1":  # has neither the robot nor the covariance
         raise ModelFileError(f"{path}: {found} is of an earlier version and no model file: identify again for one")
     if not isinstance(document, dict) or found not in (FORMAT, ELASTIC_FORMAT):
         shown = f"format is {found!r:.60}" if found is not None else "there is no format"

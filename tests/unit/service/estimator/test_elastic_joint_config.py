@@ -59,8 +59,7 @@ def test_an_estimate_starts_from_the_active_model_and_goes_on_with_it(rig: Path,
     document = json.loads((rig / "elastic.json").read_text())
     springs = [{key: document[key] for key in ("joint", "drive", "online_start")}]
     found = tracking()
-    (tracker,) = found.trackers
-    frames = list(recording.frames())[: recording.samples // 2]
+    (tracker,), frames = found.trackers, list(recording.frames())[: recording.samples // 2]
     for block in Inputs(model, has_dq=False).blocks(frames[:100]):
         tracker.push(block)
     assert found.documents() == {}

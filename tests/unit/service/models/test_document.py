@@ -125,7 +125,6 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "springs of rigid joints": (lambda d: d.update(elastic=[SPRING]), "elastic: it belongs to models of format"),
     "elastic without springs": (lambda d: d.update(format="thetad-model/2"), "elastic: it belongs to models of format"),
     "springs of another": (lambda d: d.update(format="thetad-model/2", elastic=[SPRING]), "its joints are not those"),
-    "stiffness text": (lambda d: d.update(elastic=[SPRING | {"unit": 1}]), "elastic[0].unit"),
     "an arm of before": (lambda d: d.update(format="thetad-elastic-arm/1"), "earlier version"),
     "unknown key": (lambda d: d.update(thetta=[1.0]), "thetta"),
 }
