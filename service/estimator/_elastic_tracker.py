@@ -25,7 +25,7 @@ _SAME = 1e-6
 
 
 class ElasticTracker(FrameConsumer):
-    """The online estimate of the joint of one `[[arm.elastic]]`; none before `begin` where that names no file.
+    """The online estimate of the joint of one `[[arm.elastic]]`; without a file none until a model is active.
 
     Frames are gathered and taken together at the update rate, because a call for each would cost more than its work.
     Raises `ConfigError` if joint, frames or file do not fit.

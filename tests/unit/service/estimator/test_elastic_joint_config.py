@@ -62,6 +62,7 @@ def test_an_estimate_starts_from_the_active_model_and_goes_on_with_it(rig: Path,
     (tracker,), frames = found.trackers, list(recording.frames())[: recording.samples // 2]
     for block in Inputs(model, has_dq=False).blocks(frames[:100]):
         tracker.push(block)
+    found.warm_up()
     assert found.documents() == {}
     with pytest.raises(ConfigError, match=r"joints are rigid, and .* elbow starts from the active model"):
         found.prepared([])
