@@ -59,6 +59,7 @@ def _table(rows: list[dict[str, Any]]) -> Any:
 class Model:
     """An identified model, from `identify` or a model file (.yaml); `ModelFileError` if it cannot be read.
 
+    Where its joints are elastic, `regressor`, `torque` and exports have the motors move as the links do.
     `theta` (p,) are the base parameters `names`, with `covariance` (p, p); both cannot be written to, and are NaN where
     `parameters` has no value or no standard deviation.  `file` has everything of it, also what torque is computed with.
     """
@@ -216,11 +217,9 @@ class Identification(Validation):
 
     @cached_property
     def model(self) -> Model:
-        """The model; `ValueError` if it does not explain the recording, or joints are elastic."""
+        """The model; `ValueError` if it does not explain the recording."""
         if not self.found.accepted:
             raise ValueError(f"the model does not explain the recording: {'; '.join(self.reasons)}")
-        if self.found.file_name != "model.yaml":
-            raise ValueError("joints are elastic: prediction and export are for rigid ones; see `found.document`")
         return Model(model_from_document(Path("model.yaml"), self.found.document))
 
 

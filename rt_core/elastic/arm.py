@@ -152,6 +152,8 @@ class ArmRows:
         Rows with `start_s <= t < stop_s` are used.
     measured : Signals or None
         Of the links, with the measured velocity, at the times of `links`: the motion of the rigid model.
+    slow : bool
+        As of `build_rows`.
 
     Raises
     ------
@@ -161,16 +163,17 @@ class ArmRows:
 
     def __init__(
         self, model: RobotModel, links: Signals, motors: Signals, settings: SignalSettings, start_s: float = -np.inf,
-        stop_s: float = np.inf, measured: Signals | None = None,
+        stop_s: float = np.inf, measured: Signals | None = None, *, slow: bool = True,
     ) -> None:  # fmt: skip
         self.model, self.settings = model, settings
         self.bases: dict[Motions, BaseParameters] = {"both": elastic_base(model)}
         self.bases["link"] = self.bases["motor"] = base_parameters(model)
         rigid = links if measured is None else measured
-        links, motors, rigid = _standing_together(model, links, motors, rigid, settings)
+        limit = standing_velocity(model, settings, slow=slow)
+        links, motors, rigid = _standing_together(links, motors, rigid, limit)
 
         def built(base: BaseParameters, signals: Signals) -> Rows:
-            return build_rows(model, base, signals, settings).select(start_s, stop_s)
+            return build_rows(model, base, signals, settings, slow=slow).select(start_s, stop_s)
 
         rows: dict[Motions, Rows] = {
             "link": built(self.bases["link"], rigid),
@@ -225,10 +228,9 @@ class ArmRows:
 
 
 def _standing_together(
-    model: RobotModel, links: Signals, motors: Signals, measured: Signals, settings: SignalSettings
+    links: Signals, motors: Signals, measured: Signals, limit: FloatArray
 ) -> tuple[Signals, Signals, Signals]:
     """Set all motions of a joint to standstill wherever one of them is, so that all leave out the same samples."""
-    limit = standing_velocity(model, settings)
     pieces: tuple[list[SignalPiece], ...] = ([], [], [])
     for together in zip(links.pieces, motors.pieces, measured.pieces, strict=True):
         still = np.any([np.abs(piece.dq) < limit for piece in together], axis=0)

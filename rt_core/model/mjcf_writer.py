@@ -3,7 +3,7 @@
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +35,8 @@ class CoupledMotor:
 
 
 def mjcf_from_model(
-    model: RobotModel, inertial: FloatArray, dynamics: JointDynamics, motors: Sequence[CoupledMotor] = (), *,
-    comment: str = "",
+    model: RobotModel, inertial: FloatArray, dynamics: JointDynamics, motors: Sequence[CoupledMotor] = (),
+    springs: Mapping[str, float | None] | None = None, *, comment: str = "",
 ) -> str:  # fmt: skip
     """Write a chain as MJCF: a body for each moving link in the frame of its joint, a motor for each joint, a tip site.
 
@@ -52,6 +52,9 @@ def mjcf_from_model(
         None of it negative.
     motors : sequence of CoupledMotor
         None of what acts there negative.
+    springs : mapping of str to float or None
+        Stiffness of joints [N*m/rad or N/m].  Where there is one, and rotor inertia, the body has a joint NAME_spring
+        behind the motor's: the sum of both is the joint's position.
     comment : str
         Comment at the top of the file.
     """
@@ -69,10 +72,13 @@ def mjcf_from_model(
         ET.SubElement(parent, "inertial", pos=_numbers(com), mass=_numbers(mass), fullinertia=full)
         at_joint = {"armature": dynamics.armature, "damping": dynamics.viscous, "frictionloss": dynamics.coulomb}
         attributes = {key: _numbers(values[i]) for key, values in at_joint.items()}
-        attributes |= {"name": joint.name, "type": _TYPES[joint.kind], "axis": _numbers(joint.axis)}
-        element = ET.SubElement(parent, "joint", attributes)
+        moves = {"type": _TYPES[joint.kind], "axis": _numbers(joint.axis)}
+        element = ET.SubElement(parent, "joint", attributes | {"name": joint.name} | moves)
         if math.isfinite(joint.lower) and math.isfinite(joint.upper):
             element.set("range", _numbers(joint.lower, joint.upper))
+        stiffness = (springs or {}).get(joint.name)
+        if stiffness is not None and dynamics.armature[i] > 0.0:  # a rotor without inertia would be singular
+            ET.SubElement(parent, "joint", {"name": f"{joint.name}_spring", "stiffness": _numbers(stiffness)} | moves)
         motor = ET.SubElement(actuator, "motor", name=joint.name, joint=joint.name)
         if math.isfinite(joint.effort):
             motor.set("ctrlrange", _numbers(-joint.effort, joint.effort))

@@ -10,6 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from service.protocol.json_values import json_values
@@ -119,6 +120,17 @@ def one_line(error: BaseException) -> str:
 def fail(message: str) -> None:
     """Print `thetad: message` on stderr."""
     sys.stderr.write(f"thetad: {message}\n")
+
+
+def write_accepted(args: argparse.Namespace, accepted: bool, write: Callable[[Path], object], why: str) -> str | None:
+    """Write a result to --output, unless it is not `accepted` and --force is missing; return the path if written."""
+    if args.output is None:
+        return None
+    if not (accepted or args.force):
+        fail(f"{args.output} is not written: {why} (--force writes it anyway)")
+        return None
+    write(args.output)
+    return str(args.output)
 
 
 def print_verdict(verdict: str, text: str, reasons: Iterable[str], facts: Iterable[tuple[str, str]]) -> None:

@@ -139,12 +139,17 @@ class RealtimeConfig(StrictTable):
 
 
 class ElasticConfig(StrictTable):
-    """One `[[arm.elastic]]`: a joint and its off-line result."""
+    """One `[[arm.elastic]]`: a joint, and what its estimate starts from."""
 
     joint: str = Field(min_length=1)  # name in the robot file
-    model: Path  # elastic.json of `thetad identify --model elastic_joint -o`
+    model: Path | None = None  # elastic.json of `thetad identify --model elastic_joint -o`; None: the active model
     forgetting: float | None = Field(None, ge=0.5, le=1.0)  # a constant factor per update; None: the variable one
     top_velocity: float | None = Field(None, gt=0.0)  # of a frame, at most [rad/s]; None: by the file and the robot
+
+    @property
+    def origin(self) -> str:
+        """What the estimate starts from, in words."""
+        return "the active model" if self.model is None else str(self.model)
 
 
 class ReidentifyConfig(StrictTable):

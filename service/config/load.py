@@ -94,6 +94,8 @@ class ArmConfig(StrictTable):
         twice = sorted({joint for joint in joints if joints.count(joint) > 1})
         if twice:
             raise ValueError(f"elastic: two tables are of joint {', '.join(twice)}; keep one")
+        if self.reidentify is not None and self.reidentify.promote and not all(s.model for s in self.elastic):
+            raise ValueError("reidentify: promotes rigid joints; name a file in `model` of [[arm.elastic]]")
         return self
 
     @field_validator("name")

@@ -22,6 +22,7 @@ from rt_core.online.report import EstimateReport
 from rt_core.types import FloatArray
 from service.config.load import ConfigError
 from service.estimator._frame_consumer import FrameConsumer, part, prefixed
+from service.estimator.elastic_tracking import ElasticTracking
 from service.protocol.control import ControlError
 
 #: Takes the kind of an event, a text for people, and plain data.
@@ -41,14 +42,17 @@ class ActiveModel(FrameConsumer):
         Of the frames' clock between two calls of `observe` [s].
     invalid_reason : callable
         Why no result of the frames is valid at present; empty if they are.
+    springs : ElasticTracking
+        Estimates of elastic joints, which may start from the active model; none by default.
     """
 
     prefix, required = "active_", True
 
     def __init__(
         self, estimator: OnlineEstimator, robot: RobotFile, report_event: ReportEvent, look_s: float = 1.0,
-        invalid_reason: Callable[[], str] = str,
+        invalid_reason: Callable[[], str] = str, springs: ElasticTracking | None = None,
     ) -> None:  # fmt: skip
+        self.springs = ElasticTracking((), 1.0) if springs is None else springs
         self.estimator, self.robot, self.look_s = estimator, robot, look_s
         self.report_event, self.frames_invalid_reason = report_event, invalid_reason
         self.model: str | None = None  # its id, if it has one
@@ -105,12 +109,15 @@ class ActiveModel(FrameConsumer):
             self._adopted, self.model, self._compared = saved["adopted"], saved["model"] or None, saved["compared"]
             self._predict_by(saved["theta"], saved["constants"], saved["temperatures"], saved["speeds"])
         elif configured is not None:
-            constants, ranges = configured.base.layout.shape[:, 0], configured.ranges
+            try:
+                self.springs.prepared(configured.springs)()
+            except ConfigError as error:
+                raise ConfigError(f"{path}: {error}") from error
+            (base, theta, covariance), ranges = configured.rigid, configured.ranges
+            constants = base.layout.shape[:, 0]
             self.model = self._configured
-            self._predict_by(
-                configured.theta, constants, configured.temperatures, None if ranges is None else ranges.speed
-            )
-            self._compare(configured.theta, constants, configured.covariance)
+            self._predict_by(theta, constants, configured.temperatures, None if ranges is None else ranges.speed)
+            self._compare(theta, constants, covariance)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Check a saved state, and keep it for `start` and `activate`; an empty one has no model."""
@@ -188,13 +195,14 @@ class ActiveModel(FrameConsumer):
             theta, constants, covariance = (_array(args.get(name)) for name in ("theta", "constants", "covariance"))
             seen, speeds = self._range(args.get("temperatures")), self.speeds_of(args)
             self._check(theta, covariance, seen)
+            begin = self.springs.prepared(None if theta is None else args.get("elastic") or ())
             adopted = adopt and self._take(theta, constants, covariance, seen, speeds, model)
             if not adopt:
                 self._predict_by(theta, constants, seen, speeds)
+            begin()
         except (ValueError, TypeError) as error:
-            raise ControlError(
-                "bad_argument", f"theta, constants, covariance, temperatures or speeds: {error}"
-            ) from error
+            names = "theta, constants, covariance, temperatures, speeds or elastic"
+            raise ControlError("bad_argument", f"{names}: {error}") from error
         if not adopt:
             self._compare(theta, constants, covariance)
             self._saved, self._adopted = {}, ""

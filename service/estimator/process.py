@@ -68,7 +68,9 @@ class EstimatorProcess:
         look_s = max(1e-9 * WATCH_NS, 1.0 / self.arm.publish.estimate_hz)
         self.consumers: list[FrameConsumer] = []  # in the order in which they take a block
         self.encoders = EncoderMonitor(self.estimator, self._on_event, self.consumers, self._rolled_back)
-        self.active = ActiveModel(self.estimator, robot, self._on_event, look_s, lambda: self.encoders.invalid_reason)
+        self.active = ActiveModel(
+            self.estimator, robot, self._on_event, look_s, lambda: self.encoders.invalid_reason, self.elastic
+        )
         self.breakaway = BreakawayTracking(
             self.estimator, lambda: self.active.settled and not self.encoders.stuck, self._on_event
         )

@@ -298,7 +298,8 @@ class AutoIdentification:
             ("validate", {"model": "job:0", "span": test}),
         ]
         if promote:
-            kinds.append(("promote", {"robot": robot, "model": "job:0", "span": test}))
+            given = {"robot": robot, "model": "job:0", "span": test, "springs": springs_of(arm)}
+            kinds.append(("promote", given))
         limits = Limits(self.config.jobs.time_s, self.config.jobs.memory_mb)
         chain = []
         for kind, parameters in kinds:
@@ -331,6 +332,11 @@ def _hold(trigger: Trigger, event: Event) -> None:
             trigger.release("payload")
         else:
             trigger.hold("payload")
+
+
+def springs_of(arm: ArmConfig) -> list[str] | None:
+    """Return the elastic joints of an arm that start from its active model; None if none is estimated."""
+    return [spring.joint for spring in arm.elastic if spring.model is None] if arm.elastic else None
 
 
 def robot_text(arm: ArmConfig, config: Config) -> str:

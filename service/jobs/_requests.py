@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from drivers.files.table import StrictTable, describe
 from service.config.load import Config
 from service.io.state_file import FILE_NAME as STATE_FILE
-from service.jobs._auto_identification import AutoIdentification, robot_text
+from service.jobs._auto_identification import AutoIdentification, robot_text, springs_of
 from service.jobs._backup import back_up
 from service.jobs._job_storage import JobStorage
 from service.jobs._path_policy import PathPolicy
@@ -183,6 +183,7 @@ class Requests:
                 parameters[name] = self._robot(parameters.get(name), name, arm, storage.references.path_policy)
         if kind.uses_active and arm is not None:
             parameters["robot"] = self._own_robot(parameters["robot"], arm)
+            parameters["springs"] = springs_of(self.config.find(arm))
         checked = kind.read(parameters)
         large = self._large_files(kind, checked, storage.references)
         if not large:

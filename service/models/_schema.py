@@ -90,6 +90,26 @@ class JointEntry(_Table):
     reason: str
 
 
+class StiffnessEntry(_Table):
+    """Stiffness of a spring; without a value where the data do not determine it."""
+
+    value: Finite | None
+    std: NonNegative | None
+    status: str
+    reason: str
+
+
+class SpringEntry(_Table):
+    """An elastic joint; `drive` and `online_start` are those of `elastic.json`."""
+
+    joint: str
+    unit: str
+    stiffness: StiffnessEntry
+    stiffness_cubic: Finite | None
+    drive: dict[str, JsonValue]
+    online_start: dict[str, JsonValue]
+
+
 class MetricsTable(_Table):
     """Figures of the fit; only this one is used again."""
 
@@ -126,6 +146,7 @@ class ModelDocument(_Table):
     temperature: TemperatureTable | None = None
     ranges: RangesTable | None = None
     needs_gravity: list[str] = []
+    elastic: list[SpringEntry] = []
     standard: list[Finite] | None = None
     parameters: list[ParameterEntry]
     theta: list[Finite]

@@ -105,6 +105,9 @@ def _check(a: ModelFile, b: ModelFile) -> None:
         raise ModelDiffError(
             f"{a.path} is a model of {names[0]}, {b.path} one of {names[1]}: only models of one robot can be compared"
         )
+    if bool(a.springs) != bool(b.springs):
+        rigid, elastic = (b, a) if a.springs else (a, b)
+        raise ModelDiffError(f"{elastic.path} has elastic joints, {rigid.path} rigid ones: they have other parameters")
     same = a.base.names == b.base.names and a.base.standard.names == b.base.standard.names
     if not same or not np.allclose(a.base.mapping, b.base.mapping, rtol=_SAME, atol=_SAME):
         raise ModelDiffError(

@@ -1,14 +1,16 @@
 """The model file: a YAML document with everything that a prediction needs, and the model's origin.
 
 The robot description is embedded, so that a model file stands alone. `theta` and `covariance` hold the full estimate;
-in `parameters`, which people read, a value that the data do not determine is null.
+in `parameters`, which people read, a value that the data do not determine is null. A model with elastic joints has a
+format of its own, so that versions that know rigid joints alone refuse it.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import yaml
 from drivers.files.atomic_write import write_text as write_text
 from drivers.files.recordings.recording import Recording, Span
 from drivers.files.robots.file import RobotFile, robot_from_source
+from rt_core.elastic.arm import elastic_base
 from rt_core.identification.identify import Identification, finding_text
 from rt_core.identification.joint_verdict import verdicts_of
 from rt_core.identification.preprocess import SignalSettings
@@ -33,7 +36,7 @@ from rt_core.types import FloatArray
 from service.models._schema import SIZE_LIMIT, RangesTable, SettingsTable, TemperatureTable, check_document, read_yaml
 from service.models.origin import origin_of
 
-FORMAT = "thetad-model/1"
+FORMAT, ELASTIC_FORMAT = "thetad-model/1", "thetad-model/2"
 #: Statuses of a batch model whose value is hidden: the data do not support it.
 HIDDEN = ("undetermined", "prior")
 _ASYMMETRY = 1e-9  # of a covariance, relative to its largest entry
@@ -73,10 +76,32 @@ class ModelFile:
         return None if value is None else float(value)
 
     @property
-    def limits(self) -> dict[str, Any]:
-        """Temperatures, where friction follows them, and speeds, where known, as arguments for an estimator."""
-        seen = {} if self.temperatures is None else {"temperatures": self.temperatures.plain}
-        return seen if self.ranges is None else seen | {"speeds": self.ranges.speed.tolist()}
+    def values(self) -> dict[str, Any]:
+        """Parameters of `rigid`, constants and, where known, temperatures and speeds, as arguments for an estimator."""
+        base, theta, _ = self.rigid
+        values = {"theta": theta.tolist(), "constants": base.layout.shape[:, 0].tolist()}
+        values |= {} if self.temperatures is None else {"temperatures": self.temperatures.plain}
+        return values if self.ranges is None else values | {"speeds": self.ranges.speed.tolist()}
+
+    @property
+    def springs(self) -> list[dict[str, Any]]:
+        """Entries of the elastic joints; empty where joints are rigid."""
+        return list(self.document.get("elastic", ()))
+
+    @cached_property
+    def rigid(self) -> tuple[BaseParameters, FloatArray, FloatArray]:
+        """Base parameters, their values (p,) and covariance (p, p), where the motors move as the links do.
+
+        A value that rests on one that the data leave open has zeros in the covariance.
+        """
+        if not self.springs:
+            return self.base, self.theta, self.covariance
+        base = base_parameters(self.robot.model)
+        mapping = base.mapping[:, self.base.independent]
+        covariance = mapping @ self.covariance @ mapping.T
+        open_ = np.asarray(mapping[:, np.diag(self.covariance) == 0.0].any(axis=1))
+        covariance[open_] = covariance[:, open_] = 0.0
+        return base, mapping @ self.theta, 0.5 * (covariance + covariance.T)
 
     @property
     def origin(self) -> str:
@@ -168,9 +193,9 @@ def estimator_document(result: Identification) -> dict[str, Any]:
 
 def batch_document(
     result: Identification, robot: RobotFile, recording: Recording, settings: SignalSettings, span: Span | None,
-    created: str | None = None,
+    created: str | None = None, springs: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the model file of a batch identification, as plain data; `created` (ISO 8601, UTC) is now by default."""
+    """Return the file of a batch identification, with `springs` if any; `created` (ISO 8601, UTC) is now by default."""
     chosen = settings_document(replace(settings, velocity=result.velocity))
     solution, method = result.solution, result.options.method
     consistent = result.estimate.consistent
@@ -178,7 +203,7 @@ def batch_document(
     where = friction_constants(result.model)
     return with_digest(
         {
-            "format": FORMAT, "kind": "batch",
+            "format": ELASTIC_FORMAT if springs else FORMAT, "kind": "batch",
             "created": datetime.now(UTC).isoformat(timespec="seconds") if created is None else created,
             "thetad": version("thetad"), "verdict": result.verdict, "reasons": list(result.reasons),
             "notes": list(result.notes), "findings": findings_document(result),
@@ -210,7 +235,7 @@ def batch_document(
             ],
             "standard": None if consistent is None else [float(v) for v in consistent.phi],
             **temperature_table(result.temperatures), "ranges": ranges_of(result.rows, recording).plain,
-            **_without_gravity(result.model, result.base),
+            **_without_gravity(result.model, result.base), **({"elastic": list(springs)} if springs else {}),
             "parameters": parameter_table(result.base, result.theta, result.std, result.status, HIDDEN),
             "theta": [float(v) for v in result.theta],
             "covariance": [[float(v) for v in row] for row in finite_covariance(result.uncertainty.covariance)],
@@ -233,7 +258,7 @@ def findings_document(result: Identification) -> list[dict[str, Any]]:
 
 
 #: What predictions and readers use; its digest shows a change.
-_VALUES = ("parameters", "theta", "covariance", "standard", "constants", "temperature", "ranges")
+_VALUES = ("parameters", "theta", "covariance", "standard", "constants", "temperature", "ranges", "elastic")
 
 
 def with_digest(document: dict[str, Any]) -> dict[str, Any]:
@@ -384,7 +409,9 @@ def load_model(path: str | Path) -> ModelFile:
     except ValueError as error:
         raise ModelFileError(f"{path}: {error}") from error
     found = document.get("format") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or found != FORMAT:
+    if found == "thetad-elastic-arm/1":  # has neither the robot nor the covariance
+        raise ModelFileError(f"{path}: {found} is of an earlier version and no model file: identify again for one")
+    if not isinstance(document, dict) or found not in (FORMAT, ELASTIC_FORMAT):
         shown = f"format is {found!r:.60}" if found is not None else "there is no format"
         raise ModelFileError(f"{path}: {shown}, expected {FORMAT!r}: not a model file of this version")
     try:
@@ -409,7 +436,11 @@ def model_from_document(path: Path, document: dict[str, Any]) -> ModelFile:
             f"settings.min_velocity has {settings.min_velocity.size} values for {robot.model.n} joints; identify again"
         )
     robot = replace(robot, model=with_constants(robot.model, {row.name: row.used for row in table.constants}))
-    base = base_parameters(robot.model)
+    if (table.format == ELASTIC_FORMAT) != bool(table.elastic):
+        raise ValueError(f"elastic: it belongs to models of format {ELASTIC_FORMAT}, and to all of those")
+    if table.elastic and [row.joint for row in table.elastic] != [joint.name for joint in robot.model.joints]:
+        raise ValueError("elastic: its joints are not those of the embedded robot; identify again")
+    base = elastic_base(robot.model) if table.elastic else base_parameters(robot.model)
     if base.names != tuple(row.name for row in table.parameters):
         raise ValueError("parameters are not the base parameters of the embedded robot; identify again")
     p = len(base)

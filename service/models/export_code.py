@@ -19,7 +19,7 @@ from rt_core.model.parameters import ParameterLayout
 from rt_core.model.ranges import LEAVES
 from rt_core.types import FloatArray
 from service.models.document import ModelFile
-from service.models.export_urdf import plain_text
+from service.models.export_urdf import plain_text, springs_text
 
 Language = Literal["python", "c", "st", "casadi"]
 _TEMPLATES: dict[Language, str] = {
@@ -61,6 +61,7 @@ def to_code(model_file: ModelFile, language: Language) -> str:
         warm=seen is not None, lower=lower, upper=upper, leaves=f"{LEAVES:g}",
         ranges=None if ranges is None else plain_text(ranges.text(model)),
         speeds=None if ranges is None else _numbers(ranges.speed),
+        springs=springs_text(model_file) if model_file.springs else None,
     )  # fmt: skip
 
 

@@ -163,8 +163,9 @@ def _ends(model_file: ModelFile, urdf: str) -> dict[str, str | None]:
 
 def to_mjcf(model_file: ModelFile) -> tuple[str, list[str]]:
     """Return the MJCF of an identified arm, and warnings as of `to_urdf`; its links are always possible."""
-    d = _of_bodies(model_file, "MJCF", "MuJoCo needs")
-    return mjcf_from_model(model_file.robot.model, d.links, d.effects, d.motors, comment=d.comment), d.warnings
+    d, model = _of_bodies(model_file, "MJCF", "MuJoCo needs"), model_file.robot.model
+    springs = {spring["joint"]: spring["stiffness"]["value"] for spring in model_file.springs}
+    return mjcf_from_model(model, d.links, d.effects, d.motors, springs, comment=d.comment), d.warnings
 
 
 def to_sdf(model_file: ModelFile) -> tuple[str, list[str]]:
@@ -234,6 +235,8 @@ def _description(model_file: ModelFile, kind: str, allow_impossible: bool) -> _D
         f"gravity in the base frame {' '.join(f'{g:.9g}' for g in model.gravity)}; "
         f"not in this file: {', '.join(rest) or 'nothing'}"
     )
+    if model_file.springs:
+        comment += f"; its {springs_text(model_file, written=kind == 'MJCF')}"
     if model_file.ranges is not None:
         comment += f"; {plain_text(model_file.ranges.text(model))}"
     effects = joint_effects(model, base, phi)
@@ -264,6 +267,18 @@ def _coupled_motors(base: BaseParameters, phi: FloatArray) -> list[CoupledMotor]
         found.setdefault(motor, {})[law] = max(float(phi[c]), 0.0)
     laws = (LAW_ARMATURE, LAW_VISCOUS, LAW_COULOMB)
     return [CoupledMotor(f"motor_{m + 1}", weights[m], *(of.get(k, 0.0) for k in laws)) for m, of in found.items()]
+
+
+def springs_text(model_file: ModelFile, *, written: bool = False) -> str:
+    """Return a sentence on the springs of a model, for a format without them; `written`: it has linear ones."""
+    found = [
+        f"{plain_text(spring['joint'])} {value:.9g} {spring['unit']}{power}"
+        for spring in model_file.springs
+        for value, power in ((spring["stiffness"]["value"], ""), (spring["stiffness_cubic"], "^3"))
+        if value is not None
+    ]
+    where = "with linear springs NAME_spring where rotors have inertia" if written else "here links move as motors do"
+    return f"joints are elastic, {where}: {', '.join(found) or 'no stiffness is known'}"
 
 
 def plain_text(text: str) -> str:

@@ -351,35 +351,25 @@ class Validation:
 def validate_recording(
     recording: Recording, model: RobotModel, base: BaseParameters, theta: FloatArray, settings: SignalSettings, *,
     span: Span | None = None, fit_error: float | None = None, temperatures: TemperatureRange | None = None,
+    rows: Rows | None = None,
 ) -> Validation:  # fmt: skip
     """Predict the torque of a span of a recording with base parameters `theta`, and compare.
 
     `fit_error` is the relative error of the identification, for the verdict; `temperatures` are those that its friction
-    was identified at.
+    was identified at. `rows` are those to predict, where motors and links move apart.
     """
     dead = () if settings.velocity == "position" else dead_velocities(recording, model)
     settings = replace(settings, velocity="position") if dead else settings
-    signals = prepare_recording(recording, model, settings)
-    start, stop = span_bounds(recording, span)
-    rows = build_rows(model, base, signals, settings, load_theta=theta, slow=False).select(start, stop)
+    if rows is None:
+        signals = prepare_recording(recording, model, settings)
+        start, stop = span_bounds(recording, span)
+        rows = build_rows(model, base, signals, settings, load_theta=theta, slow=False).select(start, stop)
     if rows.t.size == 0:
         raise DataError(f"{recording.path}: no rows within the span: it is shorter than the filters, or trimmed away")
     predicted = rows.predict(theta)
     metrics = torque_metrics(rows.tau, predicted, rows.use)
     verdict: ValidationVerdict = "ok"
-    reasons: list[str] = []
-    small: list[str] = []
-    for j, joint in enumerate(model.joints):
-        if metrics.count[j] and not metrics.explained[j] >= EXPLAINED_LIMIT:
-            explained = metrics.explained[j]
-            share = (
-                "no signal" if np.isnan(explained) else f"{100 * max(explained, 0.0):.0f} % of the variance explained"
-            )
-            (reasons if weighs(metrics, j) else small).append(
-                f"joint {joint.name}: {share}, error {metrics.rmse[j]:.3g} rms"
-            )
-    if not metrics.relative_error <= RELATIVE_ERROR_LIMIT:
-        reasons.append(f"the relative torque error is {100 * metrics.relative_error:.1f} %")
+    reasons, small = unexplained(metrics, model)
     colder = () if temperatures is None else outside_reasons(model, temperatures, rows)
     if reasons:
         verdict = "not_explained"
@@ -394,6 +384,24 @@ def validate_recording(
     notes = (*((_dead_text(dead),) if dead else ()), *recording.notes)
     outside = np.zeros(model.n) if temperatures is None else share_outside(model, temperatures, rows)
     return Validation(rows, predicted, metrics, verdict, (*reasons, *colder, *small), outside, settings, notes)
+
+
+def unexplained(metrics: Metrics, model: RobotModel) -> tuple[list[str], list[str]]:
+    """Return why a prediction does not explain the torque, and where a joint has too little torque to count."""
+    reasons: list[str] = []
+    small: list[str] = []
+    for j, joint in enumerate(model.joints):
+        explained = metrics.explained[j]
+        if metrics.count[j] and not explained >= EXPLAINED_LIMIT:
+            share = (
+                "no signal" if np.isnan(explained) else f"{100 * max(explained, 0.0):.0f} % of the variance explained"
+            )
+            (reasons if weighs(metrics, j) else small).append(
+                f"joint {joint.name}: {share}, error {metrics.rmse[j]:.3g} rms"
+            )
+    if not metrics.relative_error <= RELATIVE_ERROR_LIMIT:
+        reasons.append(f"the relative torque error is {100 * metrics.relative_error:.1f} %")
+    return reasons, small
 
 
 def span_text(span: Span | None) -> str:

@@ -197,6 +197,7 @@ def load_after(path: Path, before: ModelFile) -> tuple[FloatArray, FloatArray]:
         )
     if after.document["verdict"] == "not_explained":
         raise PayloadError(f"{path}: does not explain its own recording: identify again")
+    _check_rigid(after)
     _check_constants(path, after.base.layout.shape[:, 0], before)
     return after.theta, after.covariance
 
@@ -238,7 +239,13 @@ def _check_constants(path: Path, constants: FloatArray, before: ModelFile) -> No
         )
 
 
+def _check_rigid(model: ModelFile) -> None:
+    if model.springs:
+        raise PayloadError(f"{model.path}: its joints are elastic: identify with --joints rigid to find a payload")
+
+
 def _check_before(before: ModelFile) -> None:
+    _check_rigid(before)
     if before.document["verdict"] == "not_explained":
         raise PayloadError(f"{before.path}: does not explain its own recording: identify the arm without payload again")
     open_ = [name for name, v in zip(before.base.names, np.diag(before.covariance), strict=True) if not v > 0.0]

@@ -85,7 +85,8 @@ VERBS: Mapping[str, Verb] = {
     "reset_estimator": Verb("estimator", "operate", "forget everything that was estimated"),
     "activate": Verb(
         "estimator", "motion", "predict torque by a batch model, and watch for drift from it; null: by the estimate",
-        ("theta", "constants", "covariance", "model", "adopt", "robot", "temperatures", "speeds"), standing=True,
+        ("theta", "constants", "covariance", "model", "adopt", "robot", "temperatures", "speeds", "elastic"),
+        standing=True,
     ),
     "guiding_model": Verb(
         "estimator", "operate", "the active model, or a given one, as zero-force control takes it",

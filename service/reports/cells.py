@@ -1,6 +1,7 @@
 """Cells of tables, and words of verdicts, in reports and on the command line; draws nothing."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
@@ -49,3 +50,10 @@ def parameter_row(p: dict[str, Any]) -> tuple[str, ...]:
 def estimate_row(q: Any) -> tuple[str, ...]:
     """Return the cells of `ESTIMATES` of a quantity with an interval, a status and the reason for it."""
     return (q.name, *(number(x, 5) for x in (q.value, q.lower, q.upper)), q.unit, q.status, q.reason or "")
+
+
+def stiffness_text(spring: Mapping[str, Any]) -> str:
+    """Return the stiffness of a joint, by its entry in a model file, in words."""
+    k = spring["stiffness"]
+    value = "" if k["value"] is None else f"{k['value']:.4g} {spring['unit']}, "
+    return f"{value}{k['status']}: {k['reason']}"

@@ -1,19 +1,12 @@
-"""Report of an elastic joint or arm as a self-contained HTML page: verdict, parameters, figures."""
+"""Report of an elastic joint as a self-contained HTML page: verdict, parameters, figures."""
 
 import itertools
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
 
-from drivers.files.atomic_write import write_text
 from rt_core.elastic.hysteresis import hysteresis
 from rt_core.elastic.identify import ElasticParameter
-from service.operations.elastic.arm import ElasticArm
 from service.operations.elastic.joint import VERDICT_TEXT, ElasticIdentification
 from service.operations.elastic.online import OnlineResult
-from service.protocol.json_values import json_values
 from service.reports.cells import ESTIMATES, estimate_row, percent
 from service.reports.figures.elastic import (
     elastic_cyclic_figure,
@@ -22,7 +15,6 @@ from service.reports.figures.elastic import (
     elastic_residual_figure,
     stiffness_figure,
 )
-from service.reports.identification import html_report
 from service.reports.page import Section, embedded_figure, fact_table, render_page, table, text
 
 CYCLIC = ("A1", "A2")
@@ -88,43 +80,6 @@ def elastic_page(result: ElasticIdentification, online: OnlineResult | None = No
         [*itertools.chain(*tables), *fact_table("What was done", facts), *figures], verdict=fit.verdict,
         verdict_text=VERDICT_TEXT[fit.verdict], reasons=fit.reasons, facts=facts,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ElasticArmReport:
-    """An arm identified with elastic joints, used as an `IdentificationReport`; `joint_model` says why they are."""
-
-    result: ElasticArm
-    joint_model: dict[str, Any]
-    file_name: ClassVar[str] = "arm.json"
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the model explains the recording."""
-        return self.result.accepted
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """The content of the file."""
-        return self.result.document
-
-    def html(self) -> str:
-        """Render the report."""
-        found = self.result
-        name = found.recording.file_name or "a recording"
-        return html_report(
-            f"{found.robot.model.name}: elastic joints from {name}", found.robot.model, found.fit.rows,
-            found.fit.rows.predict(found.fit.solution.theta), found.metrics, found.verdict, found.reasons,
-            found.facts(), found.document["parameters"] if found.accepted else (),
-        )  # fmt: skip
-
-    def summary(self) -> dict[str, Any]:
-        """Return the `--json` result."""
-        return self.document | {"joint_model": self.joint_model}
-
-    def write(self, path: Path) -> None:
-        """Write the file."""
-        write_text(path, json.dumps(json_values(self.document), allow_nan=False, indent=1) + "\n")
 
 
 def _table(heading: str, parameters: Sequence[ElasticParameter], note: str) -> list[Section]:

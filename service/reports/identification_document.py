@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from drivers.files.recordings.recording import Recording, Span
 from drivers.files.robots.file import RobotFile
@@ -15,6 +15,7 @@ from rt_core.types import FloatArray
 from rt_core.validation import torque_metrics
 from service.models.document import batch_document, write_model
 from service.operations.identify import band_text, identify_recording, selection_text, span_text
+from service.reports.cells import stiffness_text
 
 #: Keys of a model file that a summary leaves out: only predictions need them.
 _BULK = ("theta", "covariance", "robot", "metrics", "format")
@@ -25,10 +26,8 @@ class IdentificationReport:
     """An identification and its input.
 
     `document` is the model file; of a model that does not explain its recording, without the values that people read.
-    `joint_model` says why joints are rigid, where they need not have been.
+    `joint_model` says why joints are elastic, or rigid where they need not have been.
     """
-
-    file_name: ClassVar[str] = "model.yaml"
 
     result: Identification
     robot: RobotFile
@@ -74,6 +73,9 @@ class IdentificationReport:
             ("condition number", f"{plain:.0f}, {scaled:.0f} with unit columns"),
             ("relative torque error", f"{100 * result.metrics.relative_error:.2f} %"),
         ]
+        if springs := self.document.get("elastic", ()):
+            facts.append(("joints", "elastic: rotors and their friction move as motors' encoders say, links as theirs"))
+        facts += [(f"stiffness {spring['joint']}", stiffness_text(spring)) for spring in springs]
         if result.temperatures is not None:
             pairs = zip(result.temperatures.lower, result.temperatures.upper, strict=True)
             facts.append(("temperatures", ", ".join(f"{low:.1f} to {high:.1f}" for low, high in pairs) + " degC"))
@@ -115,6 +117,9 @@ class IdentificationReport:
         robot = {k: v for k, v in document["robot"].items() if k != "source"}
         metrics: dict[str, Any] = document["metrics"]
         choice = {} if self.joint_model is None else {"joint_model": self.joint_model}
+        if springs := document.get("elastic"):  # as in `arm.json` of earlier versions, for one version more
+            same = [{name: spring[name] for name in ("unit", "stiffness", "stiffness_cubic")} for spring in springs]
+            kept["joints"] = [joint | spring for joint, spring in zip(document["joints"], same, strict=True)]
         return metrics | kept | {"robot": robot} | choice
 
     def write(self, path: Path) -> None:
@@ -128,8 +133,16 @@ def report_identification(
 ) -> IdentificationReport:  # fmt: skip
     """Identify as `identify_recording` does, and make the model file; `created` as in `batch_document`."""
     result = identify_recording(recording, robot, settings, options=options, span=span, callback=callback)
+    return report_of(result, robot, recording, settings, span, created)
+
+
+def report_of(
+    result: Identification, robot: RobotFile, recording: Recording, settings: SignalSettings, span: Span | None,
+    created: str | None, springs: Sequence[dict[str, Any]] = (),
+) -> IdentificationReport:  # fmt: skip
+    """Return the report of an identification; `created` and `springs` as in `batch_document`."""
     settings = replace(settings, velocity=result.velocity)
-    document = batch_document(result, robot, recording, settings, span, created)
+    document = batch_document(result, robot, recording, settings, span, created, springs)
     if result.verdict == "not_explained":
         for row in document["parameters"]:
             row.update(value=None, status="invalid")

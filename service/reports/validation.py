@@ -7,7 +7,8 @@ from drivers.files.recordings.recording import Recording, Span
 from rt_core.identification.temperature import temperatures_of
 from service.models.document import ModelFile, ranges_of, settings_document
 from service.models.origin import share_seen
-from service.operations.identify import Validation, band_text, selection_text, span_text, validate_recording
+from service.operations.identify import Validation, band_text, selection_text, span_text
+from service.operations.validate import validate_model
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,5 @@ class ValidationReport:
 
 def report_validation(model: ModelFile, recording: Recording, span: Span | None = None) -> ValidationReport:
     """Validate a model file on a span of a recording, whose signals are prepared as for the identification."""
-    result = validate_recording(
-        recording, model.robot.model, model.base, model.theta, model.settings, span=span, fit_error=model.fit_error,
-        temperatures=model.temperatures,
-    )  # fmt: skip
+    result = validate_model(model, recording, model.settings, span, model.fit_error)
     return ValidationReport(result, model, recording, span)

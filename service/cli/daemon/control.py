@@ -35,9 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         from service.models.document import load_model
 
         model = load_model(str(values.pop("model")))
-        values["theta"] = model.theta.tolist()
-        values["constants"] = model.base.layout.shape[:, 0].tolist()
-        values |= model.limits
+        values |= model.values | ({"elastic": model.springs} if model.springs else {})
     if arguments.timeout == ANSWER_S and arguments.verb in VERBS and VERBS[arguments.verb].within_s > ANSWER_S:
         request(arguments, "ping")  # first check that a daemon is there, because the request itself may take long
         arguments.timeout = VERBS[arguments.verb].within_s

@@ -1,16 +1,25 @@
 """`thetad identify --model elastic_joint`: stiffness and friction of joints with encoders on motor and link."""
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from drivers.files.atomic_write import write_text
 from drivers.files.recordings.recording import Recording, read_recording
 from drivers.files.robots.file import load_robot
 from rt_core.elastic.identify import ElasticParameter
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, columns, fail, json_text, print_verdict, printed_json
+from service.cli._common import (
+    EXIT_NO,
+    EXIT_OK,
+    CliError,
+    columns,
+    fail,
+    json_text,
+    print_verdict,
+    printed_json,
+    write_accepted,
+)
 from service.cli._options import given
 from service.cli._progress import Progress
 from service.jobs.kinds.elastic_joint import KIND
@@ -111,17 +120,6 @@ def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:
     if not printed_json(args, found.document()):
         _print(found)
     return EXIT_OK if found.accepted else EXIT_NO
-
-
-def write_accepted(args: argparse.Namespace, accepted: bool, write: Callable[[Path], object], why: str) -> str | None:
-    """Write a result to --output, unless it is not `accepted` and --force is missing; return the path if written."""
-    if args.output is None:
-        return None
-    if not (accepted or args.force):
-        fail(f"{args.output} is not written: {why} (--force writes it anyway)")
-        return None
-    write(args.output)
-    return str(args.output)
 
 
 def option(name: str, parameters: type[Parameters]) -> str:

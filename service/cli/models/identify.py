@@ -8,12 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_json_flag, columns, print_json, print_verdict
+from service.cli._common import (
+    EXIT_NO,
+    EXIT_OK,
+    CliError,
+    add_json_flag,
+    columns,
+    print_json,
+    print_verdict,
+    write_accepted,
+)
 from service.reports.cells import VERDICT_TEXT, number
 
 if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
-    from service.operations.elastic.arm import ElasticArm
     from service.operations.kind import Parameters
     from service.reports.identification_document import IdentificationReport
 
@@ -56,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     foreign = [name for name in sorted({*more, *other.model_fields} - {*own.model_fields}) if _given(args, name, other)]
     what = f"for --model {args.model}"
     if not foreign and args.joints in ("elastic", "auto"):
-        foreign = [name for name in (*RIGID_ONLY, *_RIGID) if _given(args, name, own)]
+        foreign = [name for name in RIGID_ONLY if _given(args, name, own)]
         what = f"with --joints {args.joints}"
     if foreign:
         options = ", ".join(option(name, other if name in other.model_fields else own) for name in foreign)
@@ -78,21 +86,19 @@ def run_rigid(args: argparse.Namespace) -> int:
     from drivers.files.atomic_write import write_bytes, write_text
     from service.cli._options import given
     from service.cli._progress import Progress
-    from service.cli.models._identify_elastic import write_accepted
     from service.jobs.kinds.identify import KIND, identified, with_joints
     from service.operations.inputs import open_robot
-    from service.reports.identification_document import IdentificationReport
 
     p = KIND.read(given(args, KIND) | {"recording": str(args.recording[0])}, flags=True)
     robot = open_robot(p.robot)
     recording = _read(args)
     with Progress("identify") as progress:
         rigid = identified(p, robot, recording, progress.share)
-        each = rigid.errors_within(recording.spans) if recording.parts else []
+        report = with_joints(p, rigid)
+        each = report.errors_within(recording.spans) if recording.parts else []
         for path, error in zip(args.recording, each, strict=False):
             if not error["rows"]:
                 raise CliError(f"{path}: nothing of it can be used: it is shorter than filters and --trim cut off")
-        report = with_joints(p, rigid)
     written = write_accepted(args, report.accepted, report.write, "the model does not explain the recording")
     if args.report is not None:
         write_text(args.report, report.html())
@@ -100,19 +106,17 @@ def run_rigid(args: argparse.Namespace) -> int:
         from service.reports.figures import torque_figure
 
         title = f"{robot.model.name}: {recording.path}"
-        write_bytes(args.plot, torque_figure(robot.model, rigid.result.rows, rigid.predicted, title))
+        write_bytes(args.plot, torque_figure(robot.model, report.result.rows, report.predicted, title))
     if args.json:
         paired = [{"path": str(path)} | error for path, error in zip(args.recording, each, strict=False)]
-        more = {"recordings": paired} if each and isinstance(report, IdentificationReport) else {}
+        more = {"recordings": paired} if each else {}
         print_json(report.summary() | {"model": written} | more)
-    elif not isinstance(report, IdentificationReport):
-        print_arm(report.result)
     else:
         print_result(report)
         for path, error in zip(args.recording, each, strict=False):
             sys.stdout.write(f"{path}: relative torque error {100 * error['relative_error']:.2f} %\n")
         if report.joint_model is not None:
-            sys.stdout.write(f"joints: rigid; {report.joint_model['reason']}\n")
+            sys.stdout.write(f"joints: {report.joint_model['chosen']}; {report.joint_model['reason']}\n")
     return EXIT_OK if report.accepted else EXIT_NO
 
 
@@ -151,15 +155,3 @@ def print_result(report: IdentificationReport) -> None:
         half = None if p["std"] is None or p["status"] == "dropped" else NORMAL_QUANTILE_95 * p["std"]
         rows.append((p["name"], number(p["value"], 5), number(half, 2), p["unit"], p["status"], p["expression"]))
     print(columns(("parameter", "value", "±95 %", "unit", "status", "stands for"), rows))
-
-
-def print_arm(arm: ElasticArm) -> None:
-    """Print an arm with elastic joints, verdict first."""
-    print_verdict(arm.verdict, VERDICT_TEXT[arm.verdict], arm.reasons, arm.facts())
-    if not arm.accepted:
-        return
-    rows = []
-    for p in arm.document["parameters"]:
-        std = None if p["value"] is None else p["std"]
-        rows.append((p["name"], number(p["value"], 5), number(std, 2), p["unit"], p["status"], p["expression"]))
-    print(columns(("parameter", "value", "std", "unit", "status", "stands for"), rows))

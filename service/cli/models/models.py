@@ -75,7 +75,7 @@ def _add_changes(actions: argparse._SubParsersAction[Any]) -> None:
 def run_show(args: argparse.Namespace) -> int:
     """Print a model."""
     from service.models.document import load_model
-    from service.reports.cells import number
+    from service.reports.cells import number, stiffness_text
 
     model = load_model(model_path(args.model, args))
     document = {k: v for k, v in model.document.items() if k not in ("theta", "covariance", "format")}
@@ -102,6 +102,8 @@ def run_show(args: argparse.Namespace) -> int:
             f"{p['name']:10s}{number(p['value'], 6):>13s}{number(half, 2):>11s}  {p['unit']:11s}{p['status']:14s}"
             f"{p['expression']}"
         )
+    for spring in model.springs:
+        print(f"stiffness {spring['joint']}: {stiffness_text(spring)}")
     return EXIT_OK
 
 

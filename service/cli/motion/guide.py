@@ -56,8 +56,7 @@ def _model(path: Path) -> dict[str, Any]:
     verdict = file.document["verdict"]
     if verdict != "ok":
         raise CliError(f"{path}: its verdict is {verdict!r}, and only one that is ok may carry an arm: identify again")
-    values = {"theta": file.theta.tolist(), "constants": file.base.layout.shape[:, 0].tolist()}
-    return values | {"robot": file.robot.sha256, "name": path.name} | file.limits
+    return file.values | {"robot": file.robot.sha256, "name": path.name}
 
 
 def _run(args: argparse.Namespace, control: Control, model: Mapping[str, Any] | None) -> int:

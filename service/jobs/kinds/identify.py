@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from rt_core.identification.methods import SEARCHES, Constants, Formulation, Method
+from service.operations.elastic.parameters import Lag
 from service.operations.errors import OperationError
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
 from service.operations.parameter_types import (
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from drivers.files.recordings.recording import Recording
     from drivers.files.robots.file import RobotFile
     from rt_core.optimise.run import SearchProgress
-    from service.reports.elastic import ElasticArmReport
     from service.reports.identification_document import IdentificationReport
 
 
@@ -49,6 +49,7 @@ class Identify(Parameters):
     joints: Literal["rigid", "elastic", "auto"] = option(
         "rigid", "whether the whole arm's joints give way; auto: as the data call for"
     )
+    lag: Lag = option("estimate", "elastic joints: how late the link encoders are", "S")
     method: Method = option("wls", "estimator")
     span: SpanText | None = option(None, SPAN, "A:B")
     loss: Literal["bisquare", "huber", "none"] = option("bisquare", "iwls: how outliers lose weight", group=_FIT)
@@ -80,6 +81,8 @@ class Identify(Parameters):
         foreign = [name for name in RIGID_ONLY if getattr(self, name) != type(self).model_fields[name].default]
         if self.joints != "rigid" and foreign:
             raise ValueError(f"{', '.join(foreign)}: not with joints {self.joints}")
+        if self.joints == "rigid" and self.lag != "estimate":
+            raise ValueError("lag: is of elastic joints; set joints")
         return self
 
 
@@ -125,18 +128,18 @@ def identified(
     return report
 
 
-def with_joints(p: Identify, rigid: IdentificationReport) -> IdentificationReport | ElasticArmReport:
+def with_joints(p: Identify, rigid: IdentificationReport) -> IdentificationReport:
     """Return the result for the joints that `p` asks for; `rigid` is that of `identified`."""
     if p.joints == "rigid":
         return rigid
     from service.operations.elastic.arm import choose_joints
-    from service.reports.elastic import ElasticArmReport
+    from service.reports.identification_document import report_of
 
-    created = str(rigid.document["created"])
-    arm, choice = choose_joints(
-        p.joints, rigid.recording, rigid.robot, rigid.result, rigid.settings, rigid.span, created
-    )
-    return replace(rigid, joint_model=choice) if arm is None else ElasticArmReport(arm, choice)
+    found, springs, choice = choose_joints(p.joints, rigid.recording, rigid.result, rigid.settings, rigid.span, p.lag)
+    if springs:
+        created = rigid.document["created"]
+        rigid = report_of(found, rigid.robot, rigid.recording, rigid.settings, rigid.span, created, springs)
+    return replace(rigid, joint_model=choice)
 
 
 def _fit(p: Identify, seed: int, ws: Workspace) -> IdentificationReport:
@@ -154,7 +157,7 @@ def _finished(p: Identify, rigid: IdentificationReport, more: dict[str, Any], ws
     ws.write("report.html", report.html())
     ws.write_json("metrics.json", metrics)
     if report.accepted:
-        report.write(ws.folder / report.file_name)
+        report.write(ws.folder / "model.yaml")
         summary = f"{result.verdict}: relative torque error {100 * result.metrics.relative_error:.2f} %"
     else:
         summary = f"{result.verdict}: {'; '.join(result.reasons)}"

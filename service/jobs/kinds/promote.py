@@ -30,13 +30,17 @@ class Promote(Parameters):
     model: Reference
     recording: Reference
     span: SpanText | None = None
-    robot: RobotText | None = None  # of the arm; set by the queue
+    robot: RobotText | None = None  # of the arm; set by the queue, as is the following
+    springs: list[str] | None = None  # joints whose springs start from the active model; None: none is estimated
 
 
 def _run(p: Promote, ws: Workspace) -> Outcome:
     from rt_core.identification.model_comparison import BLOCK_S, compare_residuals
-    from service.operations.identify import signal_settings, validate_recording
+    from service.config.load import ConfigError
+    from service.operations.elastic.file import known_springs
+    from service.operations.identify import signal_settings
     from service.operations.inputs import open_robot, span_of
+    from service.operations.validate import validate_model
 
     ws.progress(0.05, "reading the models")
     candidate = ws.model()
@@ -45,15 +49,18 @@ def _run(p: Promote, ws: Workspace) -> Outcome:
     span = span_of(p.span)
     robot = open_robot(p.robot)
     _check(candidate, robot)
+    try:
+        known_springs(candidate.springs, p.springs)
+    except ConfigError as wrong:
+        raise OperationError(f"model {candidate.path.name}: {wrong}") from wrong
     if present is not None:
         _check(present, robot)
     settings = signal_settings(robot)  # the arm's own, so that no model is judged by settings that suit it
 
     def residuals(model: ModelFile) -> Validation:
-        return validate_recording(
-            recording, model.robot.model, model.base, model.theta, settings, span=span,
-            fit_error=candidate.fit_error if model is candidate else None, temperatures=model.temperatures,
-        )  # fmt: skip
+        fit_error = candidate.fit_error if model is candidate else None
+        both = bool(candidate.springs or (present is not None and present.springs))
+        return validate_model(model, recording, settings, span, fit_error, both_encoders=both)
 
     ws.progress(0.2, "predicting with the candidate")
     new = residuals(candidate)
@@ -88,10 +95,8 @@ def _run(p: Promote, ws: Workspace) -> Outcome:
 
 def estimator_values(model: ModelFile) -> dict[str, Any]:
     """Return the values of a model that an estimator adopts, as plain JSON."""
-    return {
-        "theta": model.theta.tolist(), "constants": model.base.layout.shape[:, 0].tolist(),
-        "covariance": model.covariance.tolist(), "robot": model.robot.sha256, **model.limits,
-    }  # fmt: skip
+    values = model.values | {"covariance": model.rigid[2].tolist(), "robot": model.robot.sha256}
+    return values | ({"elastic": model.springs} if model.springs else {})
 
 
 def _check(model: ModelFile, robot: RobotFile) -> None:

@@ -1,144 +1,30 @@
 """Whole arms with encoders on motors and links: elasticity of the joints, torque model, spring of each joint."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 
 from drivers.files.recordings.recording import Recording, Span
-from drivers.files.robots.file import RobotFile
 from rt_core.elastic import separability
 from rt_core.elastic.arm import ArmFit, ArmRows, Comparison, in_step, sides
 from rt_core.elastic.identify import ElasticFit
-from rt_core.identification.identify import (
-    DOUBTFUL_ERROR,
-    EXPLAINED_LIMIT,
-    RELATIVE_ERROR_LIMIT,
-    Identification,
-    Verdict,
-)
+from rt_core.identification.estimate import Estimate
+from rt_core.identification.identify import DOUBTFUL_ERROR, Identification, Verdict
 from rt_core.identification.preprocess import DataError, Signals, SignalSettings, prepare
-from rt_core.identification.status import ParameterStatus
 from rt_core.identification.temperature import narrow_reasons, temperatures_of, unseen
 from rt_core.identification.total_least_squares import encoder_noise
 from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import TemperatureRange
 from rt_core.types import FloatArray
-from rt_core.validation import Metrics
-from service.models.document import parameter_table
 from service.operations.elastic.joint import ElasticJointError, identify_joint
 from service.operations.elastic.parameters import read_elastic_joint
 from service.operations.errors import OperationError
-from service.operations.identify import band_text, check_recording, nominal_rate_of, span_bounds, span_text
+from service.operations.identify import check_recording, nominal_rate_of, span_bounds, unexplained
 
-FORMAT = "thetad-elastic-arm/1"
 _APART = {"open": "cannot be told apart", "doubtful": "are told apart with doubt"}
-_FIELDS = ("value", "status", "reason")
 _NO_INTERVAL = "no interval is stated: those of the joint alone were too narrow in simulated arms"
-
-
-class ElasticArmError(ValueError):
-    """An arm that cannot be identified with elastic joints from this recording; the message has the reason."""
-
-
-@dataclass(frozen=True)
-class Stiffness:
-    """Stiffness of one joint from a recording; without a value `reason` is set.
-
-    A value is never better than doubtful: intervals of one joint's fit hold the truth too seldom in whole arms
-    (docs/elastic-joint.md).
-    """
-
-    joint: str
-    value: float | None
-    status: ParameterStatus
-    reason: str
-    cubic: float | None = None
-    late: str = ""  # note on two encoders that are read at different times
-
-    def text(self, unit: str) -> str:
-        """Return the stiffness in words."""
-        if self.value is None:
-            return f"undetermined: {self.reason}"
-        return f"{self.value:.4g} {unit}, {self.status}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class ElasticArm:
-    """An arm identified with elastic joints; verdict and reasons as those of a rigid model."""
-
-    robot: RobotFile
-    recording: Recording
-    settings: SignalSettings
-    span: Span | None
-    fit: ArmFit  # torque at the motions of motors and links
-    comparison: Comparison | None  # beside the rigid models; None where the recording is too short to compare
-    stiffness: tuple[Stiffness, ...]  # of each joint
-    verdict: Verdict
-    reasons: tuple[str, ...]
-    temperatures: TemperatureRange | None  # of the rows
-    created: str  # ISO 8601, UTC
-
-    @property
-    def metrics(self) -> Metrics:
-        """Torque error on the rows that were fitted."""
-        return self.fit.metrics
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the model explains the recording."""
-        return self.verdict != "not_explained"
-
-    def facts(self) -> list[tuple[str, str]]:
-        """Return what was done, as pairs of name and value."""
-        fit, model = self.fit, self.robot.model
-        facts = [
-            ("robot", f"{model.name}, {model.n} joints, sha256 {self.robot.sha256[:12]}"),
-            ("recording", f"{self.recording.path}, span {span_text(self.span)}, sha256 {self.recording.sha256[:12]}"),
-            ("joints", "elastic: rotors and their friction move with the motor encoders, links with theirs"),
-            ("method", f"wls, {len(fit.base)} base parameters"),
-            ("band", band_text(self.settings, fit.rows.rate_hz, fit.rows.band_hz)),
-            ("rows", ", ".join(str(int(c)) for c in fit.metrics.count) + " per joint"),
-            ("relative torque error", f"{100 * fit.metrics.relative_error:.2f} %"),
-        ]
-        if self.comparison is not None:
-            facts.append(("beside rigid joints", self.comparison.reason))
-        facts += [
-            (f"stiffness {s.joint}", s.text("N*m/rad" if joint.kind == "revolute" else "N/m"))
-            for s, joint in zip(self.stiffness, model.joints, strict=True)
-        ]
-        return facts
-
-    @cached_property
-    def document(self) -> dict[str, Any]:
-        """What the command prints and writes, as plain data."""
-        fit, seen = self.fit, self.temperatures
-        parameters = parameter_table(fit.base, fit.solution.theta, fit.std, fit.status, ("undetermined",))
-        if not self.accepted:
-            for row in parameters:
-                row.update(value=None, status="invalid")
-        joints = []
-        for j, (joint, spring) in enumerate(zip(self.robot.model.joints, self.stiffness, strict=True)):
-            joints.append(
-                {
-                    "name": joint.name, "unit": "N*m/rad" if joint.kind == "revolute" else "N/m",
-                    "stiffness": {key: getattr(spring, key) for key in _FIELDS}, "stiffness_cubic": spring.cubic,
-                    "rmse": float(fit.metrics.rmse[j]), "explained": float(fit.metrics.explained[j]),
-                }
-            )  # fmt: skip
-        rows = [int(c) for c in fit.metrics.count]
-        return {
-            "format": FORMAT, "created": self.created, "verdict": self.verdict,
-            "reasons": list(self.reasons), "robot": {"name": self.robot.model.name, "sha256": self.robot.sha256},
-            "data": {"sha256": self.recording.sha256, "span": span_text(self.span), "rows": rows},
-            "settings": {
-                "cutoff_hz": self.settings.cutoff_hz, "rate_hz": fit.rows.rate_hz, "band_hz": fit.rows.band_hz,
-            },
-            "temperatures": None if seen is None else seen.plain, "chosen": "elastic",
-            "comparison": None if self.comparison is None else comparison_document(self.comparison),
-            "relative_error": fit.metrics.relative_error, "joints": joints, "parameters": parameters,
-        }  # fmt: skip
 
 
 def why_not_elastic(recording: Recording, model: RobotModel) -> str | None:
@@ -160,15 +46,15 @@ def why_not_elastic(recording: Recording, model: RobotModel) -> str | None:
 
 
 def arm_rows(
-    recording: Recording, model: RobotModel, settings: SignalSettings, span: Span | None
+    recording: Recording, model: RobotModel, settings: SignalSettings, span: Span | None, *, fit: bool = True
 ) -> tuple[ArmRows, FloatArray]:
     """Prepare both sides of a recording alike; return rows, and the encoders' noise (n,) by `difference_noise`.
 
-    Raises `ElasticArmError` if the recording does not have both encoders, or the robot does not allow for springs;
-    `DataError` if the recording is not of this robot, or nothing of it can be used.
+    Without `fit` they are rows to score a prediction on, and the noise is zero. Raises `DataError` if the recording
+    does not have both encoders or is not of this robot, the robot does not allow for springs, or nothing can be used.
     """
     if reason := why_not_elastic(recording, model):
-        raise ElasticArmError(reason)
+        raise DataError(reason)
     check_recording(recording, model)
     channels, gears = recording.channels, model.transmission
     assert gears is not None  # else there had been a reason
@@ -191,7 +77,9 @@ def arm_rows(
         measured = None
         if "dq" in channels:  # rigid joints are fitted with it, and elastic ones have to be better than that
             measured = in_step(links, prepared(dq=np.hstack((channels["dq"], np.zeros(channels["q"].shape))))[0])
-        rows = ArmRows(model, links, motors, settings, *span_bounds(recording, span), measured)
+        rows = ArmRows(model, links, motors, settings, *span_bounds(recording, span), measured, slow=fit)
+        if not fit:
+            return rows, np.zeros(model.n)
         noise = np.zeros(positions.shape)
         noise[valid] = encoder_noise(positions[valid], np.random.default_rng(0))
         return rows, separability.difference_noise((links, motors), prepared(noise), settings)
@@ -200,15 +88,15 @@ def arm_rows(
 
 
 def choose_joints(
-    asked: str, recording: Recording, robot: RobotFile, rigid: Identification, settings: SignalSettings,
-    span: Span | None, created: str,
-) -> tuple[ElasticArm | None, dict[str, Any]]:  # fmt: skip
+    asked: str, recording: Recording, rigid: Identification, settings: SignalSettings, span: Span | None,
+    lag: float | Literal["estimate"] = "estimate",
+) -> tuple[Identification, list[dict[str, Any]], dict[str, Any]]:  # fmt: skip
     """Identify with elastic joints if `asked` for ("elastic"), or if the data call for it ("auto").
 
-    Returns the arm if joints are elastic, and the choice, as plain data. `rigid` is an earlier fit, which gives the
-    velocity constants of friction: where it does not explain the recording, or is doubtful, so is the elastic one,
-    because the cause may be the springs, and may be a sign, a unit or a delay. Raises `DataError` if there are too few
-    rows for what was asked for.
+    Returns the model, the entries of its springs, none where joints are `rigid`, and the choice, as plain data. `lag`
+    is how late the link encoders are [s]. `rigid` is an earlier fit, which gives the velocity constants of friction:
+    where it does not explain the recording, or is doubtful, so is the elastic one, because the cause may be the
+    springs, and may be a sign, a unit or a delay. Raises `DataError` if there are too few rows for what was asked for.
     """
 
     def choice(chosen: str, reason: str, comparison: Comparison | None = None) -> dict[str, Any]:
@@ -217,13 +105,13 @@ def choose_joints(
 
     model = rigid.model
     if (reason := why_not_elastic(recording, model)) is not None:
-        return None, choice("rigid", reason)
+        return rigid, [], choice("rigid", reason)
     try:
         rows, noise = arm_rows(recording, model, settings, span)
     except DataError as error:
         if asked == "elastic":
             raise
-        return None, choice("rigid", f"elastic joints cannot be tried: {error}")
+        return rigid, [], choice("rigid", f"elastic joints cannot be tried: {error}")
     comparison = None
     try:
         comparison = rows.compare()
@@ -231,28 +119,27 @@ def choose_joints(
     except DataError as error:
         reason = f"too few data to compare: {error}"
     if asked == "auto" and (comparison is None or not comparison.elastic):
-        return None, choice("rigid", reason, comparison)
-    stiffness = tuple(_stiffness(recording, model, joint, settings, span) for joint in range(model.n))
-    fit, seen, verdict, reasons = _judged_fit(rows, noise, stiffness, rigid)
-    arm = ElasticArm(robot, recording, settings, span, fit, comparison, stiffness, verdict, reasons, seen, created)
-    return arm, choice("elastic", reason, comparison)
+        return rigid, [], choice("rigid", reason, comparison)
+    springs = [_spring(recording, model, joint, settings, span, lag) for joint in range(model.n)]
+    found = _judged_fit(rows, noise, springs, rigid)
+    return found, [entry for entry, _ in springs], choice("elastic", reason, comparison)
 
 
 def _judged_fit(
-    rows: ArmRows, noise: FloatArray, stiffness: tuple[Stiffness, ...], rigid: Identification
-) -> tuple[ArmFit, TemperatureRange | None, Verdict, tuple[str, ...]]:
-    """Fit the torque with elastic joints; return also temperatures of the rows, verdict and reasons.
+    rows: ArmRows, noise: FloatArray, springs: Sequence[tuple[dict[str, Any], str]], rigid: Identification
+) -> Identification:  # fmt: skip
+    """Fit the torque with elastic joints; tests of the data are those of the `rigid` fit.
 
     `rows` and `noise` are those of `arm_rows`; `DataError` if there are too few.
     """
     model = rigid.model
-    found = rows.fit("both")
-    share = separability.difference_share(found, noise)
-    apart = separability.separabilities(share, [spring.value is not None for spring in stiffness])
+    free = rows.fit("both")
+    share = separability.difference_share(free, noise)
+    apart = separability.separabilities(share, [entry["stiffness"]["value"] is not None for entry, _ in springs])
     # Motion between two readings looks like motion of the spring, and the link's inertia like the rotor's.
-    apart = tuple("doubtful" if a == "told" and s.late else a for a, s in zip(apart, stiffness, strict=True))
+    apart = tuple("doubtful" if a == "told" and late else a for a, (_, late) in zip(apart, springs, strict=True))
     rests = separability.rests_on_difference(rows.bases["link"], rows.bases["both"])
-    fit = separability.withhold(separability.widened(found, share), rests, apart)
+    fit = separability.withhold(separability.widened(free, share), rests, apart)
     seen = temperatures_of(model, fit.rows)
     cold = unseen(fit.base.layout, seen)
     fit = replace(fit, status=tuple("undetermined" if c else s for c, s in zip(cold, fit.status, strict=True)))
@@ -262,29 +149,28 @@ def _judged_fit(
     if verdict != "not_explained":
         reasons += tuple(
             f"joint {model.joints[j].name}: rotor and link {_APART[apart[j]]}: "
-            + ("its spring is undetermined" if spring.value is None else spring.late
+            + ("its spring is undetermined" if entry["stiffness"]["value"] is None else late
                or f"{100 * (1.0 - share[j]):.0f} % of what tells them apart is noise of the encoders")
-            for j, spring in enumerate(stiffness)
+            for j, (entry, late) in enumerate(springs)
             if rests[j].any() and apart[j] != "told"
         )  # fmt: skip
-    return fit, seen, verdict, reasons
+    found = Estimate(
+        model, fit.base, fit.rows, fit.solution, fit.uncertainty, fit.std, rigid.estimate.constants, search=None,
+        consistent=None, dropped=np.zeros(len(fit.base), dtype=np.bool_), weights=None,
+    )  # fmt: skip
+    return replace(
+        rigid, estimate=found, status=fit.status, metrics=fit.metrics, verdict=verdict, reasons=reasons,
+        velocity="position",
+    )  # fmt: skip
 
 
 def _judge(
     fit: ArmFit, model: RobotModel, seen: TemperatureRange | None, rigid: Identification
 ) -> tuple[Verdict, tuple[str, ...]]:
-    metrics = fit.metrics
-    reasons = []
-    for j, joint in enumerate(model.joints):
-        if metrics.count[j] == 0:
-            reasons.append(f"joint {joint.name} never moves faster than its min_velocity: it has no rows")
-        elif not metrics.explained[j] >= EXPLAINED_LIMIT:
-            share = "nothing" if np.isnan(metrics.explained[j]) else f"{100 * max(metrics.explained[j], 0.0):.0f} %"
-            reasons.append(f"joint {joint.name}: the model explains {share} of the torque's variance")
-    error = metrics.relative_error
-    if not error <= RELATIVE_ERROR_LIMIT:
-        reasons.append(f"the relative torque error is {100 * error:.1f} %")
-    if reasons:
+    error, still = fit.metrics.relative_error, np.flatnonzero(fit.metrics.count == 0)
+    reasons = [f"joint {model.joints[j].name} never moves faster than its min_velocity: it has no rows" for j in still]
+    large, small = unexplained(fit.metrics, model)
+    if reasons := [*reasons, *large, *small]:
         return "not_explained", tuple(reasons)
     if error > DOUBTFUL_ERROR:
         reasons.append(f"the relative torque error is {100 * error:.1f} %: something is not modelled")
@@ -300,44 +186,55 @@ def _judge(
     return "doubtful" if doubtful else "weak_excitation" if reasons else "ok", tuple(reasons)
 
 
-def _stiffness(
-    recording: Recording, model: RobotModel, joint: int, settings: SignalSettings, span: Span | None
-) -> Stiffness:
-    """Identify the spring of one joint; its links may be unknown."""
-    name = model.joints[joint].name
-    gears = model.transmission
-    assert gears is not None
-    ratio = float(gears.matrix[joint, joint])
+def _spring(
+    recording: Recording, model: RobotModel, joint: int, settings: SignalSettings, span: Span | None,
+    lag: float | Literal["estimate"],
+) -> tuple[dict[str, Any], str]:  # fmt: skip
+    """Return the entry of a joint's spring in a model file, and a note if its encoders are read at different times.
+
+    The links may be unknown. A value is never better than doubtful: intervals of one joint's fit hold the truth too
+    seldom in whole arms (docs/elastic-joint.md).
+    """
+    pairs = zip(model.joints, recording.joint_names, strict=True)
+    named = replace(model, joints=tuple(replace(described, name=name) for described, name in pairs))
     table: dict[str, Any] = {
         "recording": str(recording.path or "recording"), "joint": joint + 1, "cutoff_hz": settings.cutoff_hz,
-        "gear_ratio": ratio, "torque_constant": float(gears.torque_constant[joint]) if gears.known else None,
+        "lag": lag, "span": None if span is None else str(span),
     }  # fmt: skip
-    if model.dynamics is not None and model.dynamics.armature[joint] > 0.0:
-        table["rotor_inertia"] = float(model.dynamics.armature[joint]) / ratio**2
-    if span is not None:
-        table["span"] = str(span)
     try:
-        found = identify_joint(read_elastic_joint(table), recording, None, created="").answer
-    except ElasticJointError as error:
-        return Stiffness(name, None, "undetermined", error.message)
-    except OperationError as error:
-        return Stiffness(name, None, "undetermined", str(error))
-    k1 = found["k1"]
+        whole = identify_joint(read_elastic_joint(table), recording, named, created="")
+    except (ElasticJointError, OperationError) as error:
+        return _entry(model, joint, getattr(error, "message", str(error))), ""
+    found, k1 = whole.answer, whole.answer["k1"]
     if k1.value is None:
         reason = found.reasons[0] if found.verdict == "doubtful" else k1.reason
-        return Stiffness(name, None, k1.status, reason or "these data do not tell it")
+        return _entry(model, joint, reason or "these data do not tell it"), ""
     reasons = [*(found.reasons if found.verdict == "doubtful" else ()), _NO_INTERVAL]
-    return Stiffness(name, k1.value, "doubtful", "; ".join(reasons), found["k2"].value, _lateness(found))
+    entry = _entry(model, joint, "; ".join(reasons), k1.value, found["k2"].value)
+    return entry | {key: whole.document[key] for key in ("drive", "online_start")}, _lateness(found, lag)
 
 
-def _lateness(found: ElasticFit) -> str:
+def _entry(
+    model: RobotModel, joint: int, reason: str, k1: float | None = None, k2: float | None = None
+) -> dict[str, Any]:  # fmt: skip
+    """Return the entry of a spring in a model file, without a start of an online estimate."""
+    name, revolute = model.joints[joint].name, model.joints[joint].kind == "revolute"
+    status = "undetermined" if k1 is None else "doubtful"
+    return {
+        "joint": name, "unit": "N*m/rad" if revolute else "N/m", "stiffness_cubic": k2,
+        "stiffness": {"value": k1, "std": None, "status": status, "reason": reason},
+        "drive": {}, "online_start": {"reason": reason},
+    }  # fmt: skip
+
+
+def _lateness(found: ElasticFit, given: float | Literal["estimate"]) -> str:
     """Return a note if two encoders are read at different times, or may be; empty otherwise."""
+    late = 0.0 if given == "estimate" else given
     for lag in (p for p in found.parameters if p.name.startswith("lag")):
         if lag.value is None or lag.lower is None or lag.upper is None:
             return "it is not known whether its encoders are read at one time"
-        if not lag.lower <= 0.0 <= lag.upper:
-            return f"its encoders are read {abs(lag.value) * 1e3:.2g} ms apart, which is not made up for"
-    return ""
+        late = 0.0 if lag.lower <= 0.0 <= lag.upper else lag.value
+    return f"its encoders are read {abs(late) * 1e3:.2g} ms apart, which is not made up for" if late else ""
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:

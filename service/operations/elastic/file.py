@@ -1,6 +1,7 @@
-"""Reader of `elastic.json`: the joint, its drive, and the start of an online estimate."""
+"""Reader of `elastic.json` and of springs in model files: the joint, its drive, and the start of an online estimate."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,13 +51,39 @@ class ElasticFile(NamedTuple):
 
 def load_elastic(path: Path) -> ElasticFile:
     """Read a file; `ConfigError` if it is unreadable, no such file, or has no start for an online estimate."""
-    document = _read(path)
+    return _known(_read(path), str(path))
+
+
+def known_springs(springs: Sequence[Mapping[str, Any]], joints: Sequence[str] | None) -> list[ElasticFile]:
+    """Return what the estimates of `joints` start from, by the entries `springs` of a model file.
+
+    `joints` is None for an arm without estimates of springs. Raises `ConfigError` if that does not fit the model, or a
+    joint has no start.
+    """
+    if springs and joints is None:
+        raise ConfigError(
+            "the model's joints are elastic, and the arm has no [[arm.elastic]]: identify with --joints rigid, or add "
+            "a table for each joint whose spring is to be estimated"
+        )
+    if joints and not springs:
+        raise ConfigError(
+            f"the model's joints are rigid, and [[arm.elastic]] of {', '.join(joints)} starts from the active model: "
+            "identify with --joints elastic, or name a file in `model` of the table"
+        )
+    if not isinstance(springs, list | tuple) or not all(isinstance(entry, Mapping) for entry in springs):
+        raise ConfigError("springs of a model are a list of tables")
+    entries = {entry.get("joint"): entry for entry in springs}
+    return [_known(entries.get(joint, {}), "the model") for joint in joints or ()]
+
+
+def _known(document: Mapping[str, Any], path: str) -> ElasticFile:
+    start = document.get("online_start")
+    if isinstance(start, Mapping) and "reason" in start:
+        raise ConfigError(f"{path}: joint {document.get('joint')}: {start['reason']}")
     try:
         found = _Document.model_validate_json(json.dumps(document))
     except ValidationError as error:
         raise ConfigError(f"{path}: {describe(error, _Document)}") from error
-    if "reason" in found.online_start:
-        raise ConfigError(f"{path}: joint {found.joint}: {found.online_start['reason']}")
     try:
         drive = Drive(found.drive.gear_ratio, found.drive.rotor_inertia)
         begin = OnlineStart.model_validate_json(json.dumps(found.online_start))

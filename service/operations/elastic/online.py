@@ -35,8 +35,7 @@ class OnlineResult:
         if settings.constant is not None:
             rule = f"{settings.constant:g}, constant"
         counts = f"{last.updates} updates, {last.masked} frames masked, {last.gaps} gaps, {last.rejected} rows rejected"
-        facts = [("online: forgetting", rule), ("online: frames", f"{last.frames}: {counts}")]
-        return facts
+        return [("online: forgetting", rule), ("online: frames", f"{last.frames}: {counts}")]
 
     @property
     def warning(self) -> str | None:

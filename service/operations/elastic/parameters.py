@@ -10,6 +10,7 @@ from service.operations.parameter_types import ROBOT, SPAN, NotNegative, Referen
 
 _GROUP = "elastic joint (with --model elastic_joint; also --robot, --span, --cutoff, --min-velocity, -o, --report)"
 Estimated = Literal["estimate"]
+Lag = Estimated | Annotated[float, Field(ge=-0.02, le=0.02)]
 _Speed = Annotated[float, Field(ge=1e-6, le=1e6)]
 _Drive = Annotated[float, Field(ge=-1e6, le=1e6)]
 
@@ -37,9 +38,7 @@ class ElasticJointJob(Parameters):
     stage: Literal["stiffness", "coulomb", "viscous", "full"] = option("viscous", "friction", group=_GROUP)
     cubic: bool = option(True, "the spring's k2, not left out", flag="--linear", group=_GROUP, value=False)
     span: SpanText | None = option(None, SPAN, "A:B")
-    lag: Estimated | Annotated[float, Field(ge=-0.02, le=0.02)] = option(
-        "estimate", "how late the link encoder is", "S", _GROUP
-    )
+    lag: Lag = option("estimate", "how late the link encoder is", "S", _GROUP)
     zero: Estimated | Annotated[float, Field(ge=-1e4, le=1e4)] = option(
         "estimate", "zero of the deflection", "RAD", _GROUP
     )

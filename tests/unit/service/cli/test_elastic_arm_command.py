@@ -7,9 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drivers.files.recordings.recording import Recording, write_recording
+from drivers.files.recordings.recording import Recording, read_recording, write_recording
+from service.models.document import ModelFileError, load_model
+from service.operations.elastic.file import known_springs
+from service.operations.errors import OperationError
 from tests.lab.arms.small_elastic import arm, moved, write_robot
 from tests.lab.command_line import Outcome, thetad
+from tests.lab.jobs.job_run import run_here
 from tests.unit.service.reports.test_report import self_contained
 
 SIGNALS = ("--cutoff", 20, "--rate", 100)
@@ -46,21 +50,74 @@ def stiff(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_auto_chooses_elastic_joints_and_tells_their_stiffness(soft: Path, robot: Path, tmp_path: Path) -> None:
-    out, report = tmp_path / "arm.json", tmp_path / "arm.html"
+    out, report = tmp_path / "model.yaml", tmp_path / "arm.html"
     found = identify(soft, robot, "auto", "-o", out, "--report", report, "--json").ok().json
     assert found["joint_model"]["chosen"] == "elastic"
-    assert json.loads(out.read_text())["format"] == "thetad-elastic-arm/1"
+    document = load_model(out).document
+    assert (document["format"], len(document["elastic"])) == ("thetad-model/2", 3)
     dynamics = arm(elastic=True).dynamics
     for joint, truth in zip(found["joints"], dynamics.stiffness, strict=True):
         k = joint["stiffness"]
         assert k["value"] == pytest.approx(truth, rel=0.02)
         assert k["status"] == "doubtful", k  # intervals of one joint's fit do not hold here, and are not stated
         assert "no interval" in k["reason"]
-        assert not {"std", "lower", "upper"} & set(k)
+        assert k["std"] is None
     assert {p["name"]: p["status"] for p in found["parameters"]}["Ia2"] in ("determined", "doubtful")
     page = report.read_text(encoding="utf-8")
     self_contained(page)
     assert "stiffness joint_2" in page
+
+
+@pytest.fixture(scope="module")
+def models(soft: Path, robot: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Elastic and rigid joints, from the first part."""
+    folder = tmp_path_factory.mktemp("models")
+    for joints, more in (("elastic", ("--lag", 0)), ("rigid", ())):
+        identify(soft, robot, joints, "--span", "0:0.6", "-o", folder / f"{joints}.yaml", *more).ok()
+    return {joints: folder / f"{joints}.yaml" for joints in ("elastic", "rigid")}
+
+
+def test_a_model_with_elastic_joints_predicts_unseen_torque_to_the_noise(
+    soft: Path, models: dict[str, Path], tmp_path: Path
+) -> None:
+    elastic, rigid = (thetad("validate", p, soft, "--span", "0.65:1", "--json").ok().json for p in models.values())
+    assert elastic["relative_error"] < 0.0037, "the noise is 0.0035"
+    assert rigid["relative_error"] > elastic["relative_error"]
+    assert elastic["share_fitted"] == 0.0
+    recording = read_recording(soft)
+    channels = {name: values for name, values in recording.channels.items() if name != "q_motor"}
+    write_recording(tmp_path / "one.mcap", replace(recording, channels=channels))
+    thetad("validate", models["elastic"], tmp_path / "one.mcap").refused("one.mcap: no channel q_motor")
+    thetad("models", "diff", models["elastic"], models["rigid"]).refused("elastic.yaml has elastic joints")
+    thetad("payload", models["elastic"], soft).refused("its joints are elastic: identify with --joints rigid")
+
+
+def test_a_damaged_spring_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
+    text = models["elastic"].read_text(encoding="utf-8")
+    spring = load_model(models["elastic"]).springs[0]
+    (tmp_path / "model.yaml").write_text(text.replace(str(spring["stiffness"]["value"]), "1.0", 1), encoding="utf-8")
+    with pytest.raises(ModelFileError, match="values_sha256"):
+        load_model(tmp_path / "model.yaml")
+
+
+def test_elastic_joints_are_promoted_where_springs_are_estimated(
+    soft: Path, robot: Path, models: dict[str, Path], tmp_path: Path
+) -> None:
+    given = {"model": "m", "recording": "r", "robot": str(robot), "span": "0.65:1"}
+    files = {"model": models["elastic"], "recording": soft, "present": models["rigid"]}
+    with pytest.raises(OperationError, match=r"elastic.yaml: the model's joints are elastic, and the arm has no"):
+        run_here("promote", given, tmp_path / "a", **files)
+    tracked = given | {"springs": ["joint_3"]}
+    found = run_here("promote", tracked, tmp_path / "b", **files)
+    assert (found.verdict, found.accepted) == ("promoted", True)
+    active = json.loads((tmp_path / "b" / "active.json").read_text(encoding="utf-8"))
+    (known,) = known_springs(active["elastic"], ["joint_3"])
+    assert known.start.values["k1"] == pytest.approx(arm(elastic=True).dynamics.stiffness[2], rel=0.02)
+    p = len(load_model(models["rigid"]).theta)
+    assert np.shape(active["theta"]) == (p,)
+    assert np.shape(active["covariance"]) == (p, p)
+    with pytest.raises(OperationError, match=r"joints are rigid, and \[\[arm.elastic\]\] of joint_3 starts from"):
+        run_here("promote", tracked, tmp_path / "c", model=models["rigid"], recording=soft)
 
 
 def test_auto_keeps_rigid_joints_and_their_result(stiff: Path, robot: Path) -> None:

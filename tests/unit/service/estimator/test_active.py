@@ -53,6 +53,13 @@ def observe(active: ActiveModel, looks: range, factor: float) -> None:
         active.observe(report)
 
 
+def test_elastic_joints_are_refused_where_no_spring_is_estimated(made: Callable[[], ActiveModel]) -> None:
+    active = made()
+    with pytest.raises(ControlError, match=r"no \[\[arm.elastic\]\]: identify with --joints rigid"):
+        active.activate(values(active) | {"elastic": [{"joint": "joint_1"}]})
+    assert active.theta is None
+
+
 def restarted(active: ActiveModel, made: Callable[[], ActiveModel], folder: Path) -> ActiveModel:
     """Another one that goes on from what the state file holds."""
     save_state(folder / "state", active.state(), "owner")

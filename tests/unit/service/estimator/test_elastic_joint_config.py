@@ -13,7 +13,7 @@ from drivers.files.recordings.recording import read_recording
 from drivers.files.robots.file import load_robot
 from service.config.load import ConfigError, parse_config
 from service.estimator._rigid_estimate import Inputs
-from service.estimator.elastic_tracking import elastic_tracking
+from service.estimator.elastic_tracking import ElasticTracking, elastic_tracking
 from tests.lab.arms.elastic_rig import identified_rig, rig_arm
 from tests.lab.command_line import thetad
 from tests.lab.daemon.daemons import config
@@ -47,6 +47,47 @@ def test_an_estimate_goes_back_to_what_it_was_and_goes_on(rig: Path, tmp_path: P
         tracker.push(block)
     assert tracking.documents()["elbow"]["row_t"] > 1e-9 * frames[again].t_bus_ns
     assert not np.array_equal(tracker.estimator.theta, before)
+
+
+def test_an_estimate_starts_from_the_active_model_and_goes_on_with_it(rig: Path, tmp_path: Path) -> None:
+    arm = config(tmp_path, rig_arm(rig, "known.mcap") | {"elastic": [{"joint": "elbow"}]}).arm[0]
+    recording, model = read_recording(rig / "known.mcap"), load_robot(str(rig / "rig.toml")).model
+
+    def tracking() -> ElasticTracking:
+        return elastic_tracking(arm, model, tuple(recording.channels), recording.meta.rate_hz, "")
+
+    document = json.loads((rig / "elastic.json").read_text())
+    springs = [{key: document[key] for key in ("joint", "drive", "online_start")}]
+    found = tracking()
+    (tracker,), frames = found.trackers, list(recording.frames())[: recording.samples // 2]
+    for block in Inputs(model, has_dq=False).blocks(frames[:100]):
+        tracker.push(block)
+    found.warm_up()
+    assert found.documents() == {}
+    with pytest.raises(ConfigError, match=r"joints are rigid, and .* elbow starts from the active model"):
+        found.prepared([])
+    with pytest.raises(ConfigError, match="joint elbow: the lag is open"):
+        found.prepared([springs[0] | {"online_start": {"reason": "the lag is open"}}])
+    assert tracker.estimator is None
+    found.prepared(springs)()
+    start = tracker.estimator.theta
+    for block in Inputs(model, has_dq=False).blocks(frames):
+        tracker.push(block)
+    learned = tracker.estimator.theta
+    assert not np.allclose(learned, start, rtol=1e-3)
+    found.prepared(springs)()  # the same model again, as after a restart of the jobs' process
+    np.testing.assert_array_equal(tracker.estimator.theta, learned)
+
+    later = tracking()
+    later.trackers[0].restore(tracker.state())
+    later.prepared(springs)()  # the estimator's process has started anew, before it knew the model
+    np.testing.assert_array_equal(later.trackers[0].estimator.theta, learned)
+    begin = springs[0]["online_start"]
+    stiffer = begin | {"values": begin["values"] | {"k1": 2.0 * begin["values"]["k1"]}}
+    later.prepared([springs[0] | {"online_start": stiffer}])()
+    assert later.trackers[0].estimator.theta[0] == pytest.approx(2.0 * start[0])
+    later.prepared(None)()
+    assert later.documents() == {}
 
 
 def rewritten(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:

@@ -95,6 +95,10 @@ def test_hashes_tell_robot_data_and_settings(identified: tuple[dict[str, Any], I
     assert documents.digest({"a": 1, "b": [2.5]}) == documents.digest({"b": [2.5], "a": 1})
 
 
+SPRING = {
+    "joint": "another", "unit": "N*m/rad", "stiffness_cubic": None, "drive": {}, "online_start": {"reason": "none"},
+    "stiffness": {"value": 1e4, "std": None, "status": "doubtful", "reason": "none"},
+}  # fmt: skip
 Edit = Callable[[dict[str, Any]], object]
 
 EDITS: dict[str, tuple[Edit, str]] = {
@@ -118,6 +122,10 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "parameter renamed": (lambda d: d["parameters"][0].update(name="zz"), "not the base parameters"),
     "parameter value text": (lambda d: d["parameters"][0].update(value="much"), "parameters[0].value"),
     "verdict unknown": (lambda d: d.update(verdict="splendid"), "verdict"),
+    "springs of rigid joints": (lambda d: d.update(elastic=[SPRING]), "elastic: it belongs to models of format"),
+    "elastic without springs": (lambda d: d.update(format="thetad-model/2"), "elastic: it belongs to models of format"),
+    "springs of another": (lambda d: d.update(format="thetad-model/2", elastic=[SPRING]), "its joints are not those"),
+    "an arm of before": (lambda d: d.update(format="thetad-elastic-arm/1"), "earlier version"),
     "unknown key": (lambda d: d.update(thetta=[1.0]), "thetta"),
 }
 

@@ -8,7 +8,7 @@ import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import mujoco
 import numpy as np
@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from drivers.files.robots.file import IdentificationSettings, RobotFile, load_robot
+from rt_core.elastic.arm import elastic_base
 from rt_core.identification.preprocess import SignalSettings
 from rt_core.model.base import base_parameters, link_torque
 from rt_core.model.dynamics import inverse_dynamics
@@ -29,7 +30,7 @@ from rt_core.model.urdf import UrdfError, chain_from_urdf
 from rt_core.model.urdf_writer import urdf_from_model
 from service.models import export_urdf
 from service.models.document import ModelFile, ModelFileError, load_model
-from service.models.export_code import to_code
+from service.models.export_code import Language, to_code
 from service.models.export_urdf import joint_effects, possible_parameters, standard_from_base, to_mjcf, to_urdf
 from tests.lab.arms.simulated import random_arm, twin
 from tests.lab.command_line import thetad
@@ -258,6 +259,44 @@ def test_sdf_and_ros2_describe_the_arm_of_the_urdf(n: int, seed: int, prismatic:
 
 def place(element: ET.Element) -> str:
     return " ".join(element.find("origin").get(key) for key in ("xyz", "rpy"))
+
+
+def test_springs_go_to_mujoco_and_are_named_elsewhere() -> None:
+    """A joint without a stiffness stays rigid; each motor has its own motion, and a spring between it and the link."""
+    model, stiffness = random_arm(4, 3, prismatic=0.5), [2e3, None, 5e4, 1e3]
+    springs = [
+        {"joint": joint.name, "unit": "N", "stiffness": {"value": k}, "stiffness_cubic": 1.5}
+        for joint, k in zip(model.joints, stiffness, strict=True)
+    ]
+    base, rigid = elastic_base(model), model_file(model)
+    theta = base.theta(standard_parameters(model, base.standard))
+    found = replace(model_file(model, elastic=springs), base=base, theta=theta, covariance=np.eye(theta.size))
+    close(found.rigid[1], rigid.theta)
+    states = random_states(model)
+    close(expected(found, states), expected(rigid, states))
+    assert len(base) > len(rigid.base)
+    for text in (*(to_code(found, language) for language in get_args(Language)), to_urdf(found)[0]):
+        assert f"joints are elastic, here links move as motors do: {model.joints[0].name} 2000 N" in text
+    loaded = mujoco.MjModel.from_xml_string(to_mjcf(found)[0])
+    loaded.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_FRICTIONLOSS | mujoco.mjtDisableBit.mjDSBL_LIMIT
+    store, soft = mujoco.MjData(loaded), np.array([k is not None for k in stiffness])
+    motor = np.array([loaded.joint(joint.name).id for joint in model.joints])
+    behind = np.array([loaded.joint(f"{model.joints[j].name}_spring").id for j in np.flatnonzero(soft)])
+    assert loaded.njnt == motor.size + behind.size
+    k = np.array([value for value in stiffness if value])
+    for moved in zip(*states, strict=True):
+        bent = [0.1 * x[soft] for x in moved]
+        for into, x, s in zip((store.qpos, store.qvel, store.qacc), moved, bent, strict=True):
+            into[motor], into[behind] = x, s
+        link = [x + np.where(soft, 0.1 * x, 0.0) for x in moved]
+        mujoco.mj_inverse(loaded, store)
+        at_link, at_motor = (regressor(model, base.layout, *(x[None] for x in at))[0] * theta for at in (link, moved))
+        links = at_link[:, base.layout.is_link].sum(axis=1)
+        wanted = links + at_motor[:, ~base.layout.is_link].sum(axis=1)
+        lost = model.dynamics.coulomb * np.sign(moved[1]) + model.dynamics.offset
+        torque, near = store.qfrc_inverse, {"rtol": 1e-7, "atol": 1e-7 * np.abs(wanted).max()}
+        np.testing.assert_allclose(torque[motor] + lost, wanted, **near)
+        np.testing.assert_allclose(torque[behind], links[soft] + k * bent[0], **near)
 
 
 def tip_of(model: RobotModel, q: np.ndarray) -> np.ndarray:
