@@ -52,19 +52,20 @@ class History:
 
         All are empty before the first row.
         """
-        age = time_s - self._rows["time"]
-        rows = self._rows[(self._rows["key"] == self._key) & (age >= 0.0) & (age < HOUR)]
-        rows = rows[np.argsort(rows["time"])]
-        found = {"at": (now_s - time_s + rows["time"]).round(3).tolist()}
+        times = self._rows["time"]
+        age = time_s - times
+        order = np.flatnonzero((self._rows["key"] == self._key) & (age >= 0.0) & (age < HOUR))
+        order = order[np.argsort(times[order])]
+        found = {"at": (now_s - time_s + times[order]).round(3).tolist()}
         for name in names[:MAX_COLUMNS]:
             column, _, index = name.partition(".")
-            known = column in rows.dtype.names[2:] and index.isdecimal() and len(index) < 5
+            known = column in self._rows.dtype.names[2:] and index.isdecimal() and len(index) < 5
             if not self._key:
                 found[name] = []
-            elif not known or int(index) >= rows[column].shape[1]:
+            elif not known or int(index) >= self._rows[column].shape[1]:
                 raise ControlError("bad_argument", f"of: there is no column {name[:40]!r}; one is 'q.0', of joint 0")
             else:
-                found[name] = rows[column][:, int(index)].tolist()
+                found[name] = self._rows[column][order, int(index)].tolist()
         return found
 
     def _mapped(self, dtype: np.dtype[Any]) -> Any:

@@ -113,13 +113,16 @@ function one(content, id) {
   // What changes is apart from what has buttons and may have the focus.
   const [facts, list, promote, parameters] = [h("div"), h("ol", { class: "steps" }), h("div"), h("div")];
   const log = h("pre", { tabindex: 0, role: "region", "aria-label": "Log" });
-  const place = h("div", { class: "live" }, facts, h("h2", {}, "Steps"), list, promote, h("h2", {}, "Log"), log, h("h2", {}, "Parameters"), parameters);
+  const place = h("div", { class: "live" });
   content.append(h("h1", {}, `Job ${id}`), h("p", {}, h("a", { href: "#/jobs" }, "all jobs")), place);
   const seen = new Set();
   let jobs = [];
   let job = null;
   const show = () => {
     if (!job) return;
+    if (!place.firstChild) {
+      place.append(facts, h("h2", {}, "Steps"), list, promote, h("h2", {}, "Log"), log, h("h2", {}, "Parameters"), parameters);
+    }
     if (job.doing) seen.add(job.doing);
     facts.replaceChildren(pairs([
       ["kind", job.kind], ["arm", job.arm ?? "–"], ["state", state(job)], ["progress", h("span", {}, progress(job))],
