@@ -183,7 +183,10 @@ export function signals(place) {
   ask();
   const timer = setInterval(drawn, DRAW_MS);
   const asking = setInterval(ask, ASK_MS);
-  const end = listen((changed) => ["signals", "facts", "prior"].some((name) => changed.has(name)) && show());
+  const end = listen((changed) => {
+    if (["signals", "facts", "prior"].some((name) => changed.has(name))) show();
+    if (changed.has("facts")) ask();
+  });
   return () => {
     clearInterval(timer);
     clearInterval(asking);
