@@ -48,10 +48,7 @@ class History:
                     row[name][~np.isin(message.status, STATUSES_WITH_VALUE)] = np.nan
 
     def columns(self, names: Sequence[str], now_s: float, time_s: float) -> dict[str, list[float]]:
-        """Return `at` (CLOCK_MONOTONIC [s]) and columns such as "theta.3"; raises `ControlError` for unknown ones.
-
-        All are empty before the first row.
-        """
+        """Return `at` (CLOCK_MONOTONIC [s]) and columns such as "theta.3"; raises `ControlError` for unknown ones."""
         times = self._rows["time"]
         age = time_s - times
         order = np.flatnonzero((self._rows["key"] == self._key) & (age >= 0.0) & (age < HOUR))
@@ -60,12 +57,11 @@ class History:
         for name in names[:MAX_COLUMNS]:
             column, _, index = name.partition(".")
             known = column in self._rows.dtype.names[2:] and index.isdecimal() and len(index) < 5
-            if not self._key:
-                found[name] = []
-            elif not known or int(index) >= self._rows[column].shape[1]:
+            if self._key and (not known or int(index) >= self._rows[column].shape[1]):
                 raise ControlError("bad_argument", f"of: there is no column {name[:40]!r}; one is 'q.0', of joint 0")
-            else:
-                found[name] = self._rows[column][order, int(index)].tolist()
+            found[name] = (
+                self._rows[column][order, int(index)].tolist() if self._key else []
+            )  # none before the first row
         return found
 
     def _mapped(self, dtype: np.dtype[Any]) -> Any:

@@ -4,7 +4,7 @@ import { h, mark, svg } from "./dom.js";
 
 const SIDE = 300; // of the drawing
 const TILT = 0.35; // of the view from above [rad]
-const DISC = 7; // of a joint
+const DISC = 5; // of a joint
 const GRID = [0.5, 1.0]; // radii on the floor, in reaches
 
 const add = (a, b) => a.map((value, k) => value + b[k]);
@@ -102,7 +102,7 @@ export class Pose {
     }));
     this.joints.replaceChildren(...found.map(({ at, axis, revolute }, j) => {
       const [x, y] = project(at);
-      if (axis === null) return svg("circle", { class: "tip", cx: x, cy: y, r: DISC - 2 }, svg("title", {}, "flange"));
+      if (axis === null) return svg("circle", { class: "tip", cx: x, cy: y, r: DISC }, svg("title", {}, "flange"));
       const title = svg("title", {}, `joint ${j + 1}`);
       if (revolute) return svg("circle", { class: "joint", cx: x, cy: y, r: DISC }, title);
       return svg("rect", { class: "joint", x: x - DISC, y: y - DISC, width: 2 * DISC, height: 2 * DISC }, title);

@@ -167,14 +167,13 @@ def test_a_warning_colours_the_tile_and_a_roll_back_needs_something_before(view:
             const { standing } = await import("/static/views/fleet.js");
             const { before } = await import("/static/views/models.js");
             const { plain } = await import("/static/views/events.js");
-            const arm = { problems: [], trust: { reason: "torque is not explained" } };
+            const [good, doubted] = [{ problems: [] }, { problems: [], trust: { reason: "torque is not explained" } }];
             const up = (model, previous) => ({ action: "promoted", model, previous });
             const back = (model, previous) => ({ action: "rolled_back", model, previous });
             const text = "model 0123456789ab promoted after 123456789012 ns, not fedcba987654";
-            const arms = [arm, { problems: [] }, { ...arm, problems: ["silent"] }];
             const [first, second] = [up("a", null), up("b", "a")];
             return [
-                arms.map((each) => standing(each)[2]),
+                [doubted, good, { ...doubted, problems: ["silent"] }].map((each) => standing(each)[2]),
                 [before(null, []), before("a", [first]), before("b", [first, second]),
                  before("a", [first, second, back("a", "b")]), before(null, [first, back(null, "a")])],
                 plain(text, { "0123456789abcdef": 7 }),

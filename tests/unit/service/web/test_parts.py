@@ -136,23 +136,13 @@ async def test_a_process_that_was_started_again_tells_everything() -> None:
     assert "estimate" in await asked(live, clock, "a", first["turn"] + 1000)  # nobody can have a later turn
 
 
-@asynchronous
-async def test_of_several_frames_in_one_message_the_last_is_shown() -> None:
-    clock, cache, live = present()
-    cache.on_message([b"a/frames", *(frame(k, clock()) for k in range(3))])
-    signals = (await asked(live, clock, "a"))["signals"]
-    assert (signals["t"], signals["q"], signals["tau"], signals["status_word"]) == (2.0, [2.0], [None], [0x1237])
-    assert "current" not in signals
-
-
 # ---------------------------------------------------------------- the last hour
 
 META = {"hash": "h", "parameters": list("vwxyz"), "joints": ["j"]}
 
 
 def frame(seq: int, at_ns: int) -> bytes:
-    q, word = np.array([float(seq)]), np.array([0x1237])
-    given = JointFrame(seq, seq * S, at_ns, q=q, tau=np.array([np.nan]), status_word=word)
+    given = JointFrame(seq, seq * S, at_ns, q=np.array([float(seq)]))
     return encode(FrameMessage("a", Envelope("acquisition", 1, seq, seq * S, "sim", at_ns), given))[1]
 
 
@@ -164,7 +154,7 @@ def test_the_last_hour_is_kept_over_a_restart(tmp_path: Path) -> None:
     cache.on_message(encode(BodyMessage("a", "meta", Envelope("estimator", 1, 0, 0, "sim", clock()), META)))
     for k in range(3):
         cache.on_message(estimate(k, clock(), 1.5 + k))
-        cache.on_message([b"a/frame", frame(k, clock())])
+        cache.on_message([b"a/frames", frame(k - 1, clock()), frame(k, clock())])  # of several the last is kept
         cache.keep(clock(), 5000.0 + k)
         clock.now_ns += S
     clock.now_ns += FRESH_NS
