@@ -59,9 +59,7 @@ class History:
             known = column in self._rows.dtype.names[2:] and index.isdecimal() and len(index) < 5
             if self._key and (not known or int(index) >= self._rows[column].shape[1]):
                 raise ControlError("bad_argument", f"of: there is no column {name[:40]!r}; one is 'q.0', of joint 0")
-            found[name] = (
-                self._rows[column][order, int(index)].tolist() if self._key else []
-            )  # none before the first row
+            found[name] = self._rows[column][order, int(index)].tolist() if self._key else []
         return found
 
     def _mapped(self, dtype: np.dtype[Any]) -> Any:
