@@ -87,6 +87,7 @@ class Page:
             self.updates += 1
             if estimate["hash"] != self._hash and (facts := self._get(f"/api/arms/{quote(self.arm)}")) is not None:
                 self._hash = facts["hash"]
+                self._get(f"/api/arms/{quote(self.arm)}/history", "?of=theta.0,std.0")
         if time.monotonic() >= self._next_prior_s:
             self._next_prior_s = time.monotonic() + _PRIOR_S
             self._get(f"/api/arms/{quote(self.arm)}/prior")

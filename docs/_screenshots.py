@@ -68,6 +68,7 @@ def main() -> None:
 
             take(desk, "arm/snake/estimates", "estimates", ".chart canvas", 15.0)
             take(desk, "", "fleet", ".card")
+            take(desk, "arm/snake/signals", "signals", ".pose .tip", 16.0)
             take(desk, "arm/snake/friction", "friction", "[data-joint] canvas")
             take(desk, "arm/snake/learning", "learning", ".chart canvas", 10.0)
             take(phone, "arm/snake/estimates", "phone", ".chart canvas", 10.0, height=1000)

@@ -36,6 +36,7 @@ def prior_reply(estimator: OnlineEstimator, args: Mapping[str, Any]) -> dict[str
             "arm": args["arm"], "hash": str(estimator.meta["hash"]), "parameters": np.where(known, prior, np.nan),
             "temperature": REFERENCE_TEMPERATURE if base.layout.has_temperature else None,
             "friction": friction_curves(estimator, prior, known, report.theta, has_value),
+            "chain": model.geometry, "tip": model.tip_translation, "gravity": model.gravity,
         }
     )  # fmt: skip
     return found

@@ -9,8 +9,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.protocol.messages import BodyMessage, EstimateMessage, Message, TorqueMessage, WireError, decode
+from service.protocol.messages import BodyMessage, EstimateMessage, Message, WireError, decode
 from service.protocol.worker_messages import Status
+from service.web._history import History
 from service.worker.worker import process_name
 
 
@@ -28,22 +29,18 @@ class Arm:
     frames_ns: int = 0  # time of the last change of `frames`
     used_ns: int = 0
     seen: Counter[str] = field(default_factory=Counter)  # received messages, by kind
+    history: History = field(default_factory=History)
     _decoded: dict[str, Message] = field(default_factory=dict)
     _undecoded: dict[str, list[bytes]] = field(default_factory=dict)  # decoded on demand
 
     @property
     def estimate(self) -> EstimateMessage | None:
         """The latest estimate; None before the first."""
-        message = self._newest("estimate")
+        message = self.latest("estimate")
         return message if isinstance(message, EstimateMessage) else None
 
-    @property
-    def torque(self) -> TorqueMessage | None:
-        """The latest torque, received only while the arm is watched; None before the first."""
-        message = self._newest("torque")
-        return message if isinstance(message, TorqueMessage) else None
-
-    def _newest(self, kind: str) -> Message | None:
+    def latest(self, kind: str) -> Message | None:
+        """Return the latest "estimate", "torque" or "frame"; None before the first."""
         parts = self._undecoded.pop(kind, None)
         if parts is not None:
             with contextlib.suppress(WireError):
@@ -52,7 +49,9 @@ class Arm:
 
     def take(self, kind: str, parts: list[bytes]) -> None:
         """Store a message; raises `WireError`."""
-        if kind in ("estimate", "torque"):
+        if kind == "frames":  # of several in one message the last is the latest
+            kind, parts = "frame", [parts[0][:-1], parts[-1]]
+        if kind in ("estimate", "torque", "frame"):
             self.seen[kind] += 1
             self._undecoded[kind] = parts
             return
@@ -74,6 +73,12 @@ class Cache:
         self.arms = {name: Arm(name, frames_ns=now_ns, used_ns=now_ns) for name in arms}
         self.status = Status(now_ns)
         self.refused = 0
+
+    def keep(self, now_ns: int, time_s: float) -> None:
+        """Write the present into the history of each arm, as of a Unix time [s]."""
+        for arm in self.arms.values():
+            if (meta := arm.meta.get("estimator")) is not None:
+                arm.history.add(meta, [arm.latest(kind) for kind in ("estimate", "torque", "frame")], now_ns, time_s)
 
     def on_status(self, status: Status) -> None:
         """Store the daemon's status, with its own time, because this process may have been late to read it."""

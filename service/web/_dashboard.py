@@ -69,6 +69,10 @@ def api_routes(config: Config, cache: Cache, live: Live, request_proxy: RequestP
     async def prior(request: Request) -> dict[str, Any]:
         return await read(request, "prior", {"arm": arm_of(request, cache)})
 
+    async def history(request: Request) -> dict[str, Any]:
+        names = request.query_params.get("of", "").split(",")
+        return cache.arms[arm_of(request, cache)].history.columns(names, time.monotonic(), time.time())
+
     async def jobs(request: Request) -> dict[str, Any]:
         return await read(request, "jobs", {"limit": 100})
 
@@ -107,8 +111,8 @@ def api_routes(config: Config, cache: Cache, live: Live, request_proxy: RequestP
 
     paths: Mapping[str, Handler] = {
         "/api/session": session, "/api/now": now, "/api/arms/{arm:str}": facts, "/api/arms/{arm:str}/prior": prior,
-        "/api/jobs": jobs, "/api/jobs/{id:str}": job, "/api/models": models, "/api/events": events,
-        "/api/recordings": recordings,
+        "/api/arms/{arm:str}/history": history, "/api/jobs": jobs, "/api/jobs/{id:str}": job, "/api/models": models,
+        "/api/events": events, "/api/recordings": recordings,
     }  # fmt: skip
     routes = [Route(path, answering(handler), methods=["GET"]) for path, handler in paths.items()]
     return [*routes, Route("/api/do", answering(do), methods=["POST"])]

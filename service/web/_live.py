@@ -15,7 +15,8 @@ import math
 import time
 from collections.abc import Callable, Iterable
 
-from service.protocol.messages import STATUSES_WITH_VALUE
+from drivers.frame import CHANNELS
+from service.protocol.messages import STATUSES_WITH_VALUE, FrameMessage, TorqueMessage
 from service.web._cache import Arm, Cache
 from service.web._overview import overview
 
@@ -133,12 +134,20 @@ def _standing(arm: Arm) -> str:
 
 
 def _torque(arm: Arm) -> str:
-    found = arm.torque
-    if found is None:
+    if not isinstance(found := arm.latest("torque"), TorqueMessage):
         return ""
     measured, predicted = numbers(found.measured.tolist()), numbers(found.predicted.tolist())
     at = found.envelope.t_host_ns * 1e-9
     return f'{{"t":{found.envelope.t_ns * 1e-9:.3f},"at":{at:.3f},"measured":{measured},"predicted":{predicted}}}'
+
+
+def _signals(arm: Arm) -> str:
+    """Return the channels of the latest frame, with the drives' own status and validity if the source has them."""
+    if not isinstance(found := arm.latest("frame"), FrameMessage):
+        return ""
+    channels = ((name, getattr(found.frame, name)) for name in (*CHANNELS, "status_word", "valid"))
+    lists = ",".join(f'"{name}":{numbers(values.tolist())}' for name, values in channels if values is not None)
+    return f'{{"t":{found.envelope.t_ns * 1e-9:.3f},"at":{found.envelope.t_host_ns * 1e-9:.3f},{lists}}}'
 
 
 def _bus(arm: Arm) -> str:
@@ -158,4 +167,5 @@ def _bus(arm: Arm) -> str:
 #: Sections by the kind of message they are made from.
 _SECTIONS: dict[str, dict[str, _Make]] = {
     "estimate": {"estimate": _estimate, "standing": _standing}, "torque": {"torque": _torque}, "status": {"bus": _bus},
+    "frame": {"signals": _signals},
 }  # fmt: skip

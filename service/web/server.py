@@ -20,6 +20,7 @@ from service.protocol.messages import MAX_MESSAGE, topic
 from service.web._app import make_app
 from service.web._cache import Cache
 from service.web._connection import MAX_HEADERS, Connection
+from service.web._history import EVERY_NS, History
 from service.web._live import TURN_S, Live
 from service.web._request_proxy import RequestProxy
 from service.web.guard import read_tokens
@@ -81,15 +82,17 @@ class Web:
                 server_header=False, h11_max_incomplete_event_size=MAX_HEADERS, backlog=_BACKLOG,
             )
         )  # fmt: skip
+        self._next_row_ns = 0
         self._sockets: list[zmq.Socket[bytes]] = []
-        self._results: dict[str, zmq.Socket[bytes]] = {}  # by arm: messages of its estimator
-        self._shown: set[str] = set()  # watched arms, whose torque is received
         for arm in worker.config.arm:
+            self.cache.arms[arm.name].history = History(worker.config.state_dir / arm.name / "dashboard.history")
             topics = [topic(arm.name, kind) for kind in ("status", "stats", "meta")]
-            self._sockets.append(self._subscribe(worker.runtime.frames(arm.name), topics))
-            topics.append(topic(arm.name, "estimate"))
-            self._results[arm.name] = self._subscribe(worker.runtime.results(arm.name, "estimator"), topics)
-        self._sockets += self._results.values()
+            # A source that waits for its readers (`DriverInfo.lossless`) must not wait for this process.
+            waits = arm.driver.kind == "replay" and arm.driver.speed == "max"
+            frames = [] if waits else [topic(arm.name, "frame")]
+            self._sockets.append(self._subscribe(worker.runtime.frames(arm.name), topics + frames))
+            topics += [topic(arm.name, kind) for kind in ("estimate", "torque")]
+            self._sockets.append(self._subscribe(worker.runtime.results(arm.name, "estimator"), topics))
 
     def _subscribe(self, endpoint: str, topics: list[bytes]) -> zmq.Socket[bytes]:
         subscriber = self.worker.context.socket(zmq.SUB)
@@ -126,19 +129,14 @@ class Web:
                 if not readable(subscriber):
                     break
                 self.cache.on_message(subscriber.recv_multipart())
-        self._listen_to_torque(self.live.watched(now_ns))
         self.live.update(now_ns)
+        if now_ns >= self._next_row_ns:
+            self._next_row_ns = now_ns + EVERY_NS
+            self.cache.keep(now_ns, time.time())
         if self.worker.heartbeat_due(now_ns):
             state = self.server.server_state
             counts = {"requests": state.total_requests, "connections": len(state.connections)}
             self.worker.heartbeat(now_ns, {"state": "running", **counts, "refused": self.cache.refused})
-
-    def _listen_to_torque(self, shown: set[str]) -> None:
-        """Receive the torque, a hundred times a second, only of the arms being watched."""
-        for option, arms in ((zmq.SUBSCRIBE, shown - self._shown), (zmq.UNSUBSCRIBE, self._shown - shown)):
-            for arm in arms:
-                self._results[arm].setsockopt(option, topic(arm, "torque"))
-        self._shown = shown
 
 
 def listen(address: str, port: int) -> socket.socket:

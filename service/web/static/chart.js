@@ -19,13 +19,18 @@ export function edge() {
   return { stroke: () => ink("--faint"), width: 1, dash: [2, 3], class: "edge" };
 }
 
+function exponents(plot, splits) {
+  return splits.map((value) => (value === null ? null : value.toExponential(0)));
+}
+
 /**
  * A chart that fits the width of its place.
  *
- * `series` are maps of uPlot, each with a label; `bands` are pairs of numbers of series from 1, the upper one first.
+ * `series` are maps of uPlot, each with a label; `bands` are pairs of numbers of series from 1, the upper one first; with
+ * `log` the axis of values is logarithmic.
  */
 export class Chart {
-  constructor(title, xLabel, yLabel, series, bands = []) {
+  constructor(title, xLabel, yLabel, series, { bands = [], log = false } = {}) {
     this.place = h("div");
     this.caption = h("figcaption", {}, title);
     this.element = h("figure", { class: "chart" }, this.caption, this.place);
@@ -36,7 +41,8 @@ export class Chart {
     this.options = {
       width: 300, height: HEIGHT, series: [{ label: xLabel }, ...series.map((each) => ({ spanGaps: false, points: { show: false }, ...each }))],
       bands: bands.map((pair) => ({ series: pair, fill: () => ink("--band") })),
-      scales: { x: { time: false } }, axes: [axis(xLabel, 34), axis(yLabel, 62)],
+      scales: { x: { time: false }, ...(log ? { y: { distr: 3 } } : {}) },
+      axes: [axis(xLabel, 34), { ...axis(yLabel, 62), ...(log ? { values: exponents } : {}) }],
       legend: { live: false, markers: { dash: (plot, k) => (plot.series[k].dash?.length ? "dashed" : "solid"), width: 3 } },
       cursor: { show: false }, padding: [8, 10, 0, 0],
     };
@@ -44,6 +50,8 @@ export class Chart {
     this.plot = null;
     this.watch = new ResizeObserver(() => this.fit());
     this.watch.observe(this.place);
+    this.recolour = () => this.plot?.redraw(false, true);
+    document.addEventListener("theme", this.recolour);
   }
 
   fit() {
@@ -63,6 +71,7 @@ export class Chart {
 
   end() {
     this.watch.disconnect();
+    document.removeEventListener("theme", this.recolour);
     this.plot?.destroy();
     this.plot = null;
   }

@@ -1,10 +1,15 @@
 // Elements of the page.  Text is set as text alone: nothing that comes from elsewhere is ever read as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
+// What a table's parts are, for screen readers: without these a table that is folded is none to them.
+const ROLES = { TABLE: "table", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TD: "cell" };
 
 /** Make an element; attributes that begin with "on" are listeners, false and null are left out. */
 export function h(name, attributes = {}, ...children) {
-  return fill(document.createElement(name), attributes, children);
+  const node = document.createElement(name);
+  const role = ROLES[node.nodeName] ?? (name === "th" ? (attributes.scope === "col" ? "columnheader" : "rowheader") : null);
+  if (role) node.setAttribute("role", role);
+  return fill(node, attributes, children);
 }
 
 /** The same within a drawing. */
@@ -35,14 +40,27 @@ export function mark(node, name, value) {
 }
 
 /**
- * A table with its head and an empty body: [element, body].  On a narrow screen cells of the class "less" are left out,
- * and the rows of a list wrap, without its head: what its cells hold must be plain by itself, or have a data-label.
+ * A table with its head and an empty body: [element, body].  On a narrow screen the head is left out, the rows of a list
+ * wrap, and those of a table that folds are a block with a line for each two cells: what cells hold must be plain by
+ * itself, or have a data-label.
  */
-export function table(caption, columns, { list = false } = {}) {
+export function table(caption, columns, { list = false, fold = false } = {}) {
   const body = h("tbody");
   const head = columns.map(([text, kind]) => h("th", { scope: "col", class: kind }, text));
-  const whole = h("table", { class: list && "list" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), body);
+  const whole = h("table", { class: list ? "list" : fold && "fold" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), body);
   return [h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, whole), body];
+}
+
+/** Pairs of a name and a text that changes: [element, a function that takes the texts, null for a pair left out]. */
+export function changingPairs(names) {
+  const rows = names.map((name) => [h("dt", {}, name), h("dd")]);
+  const show = (texts) => rows.forEach(([term, value], k) => {
+    const none = texts[k] === null || texts[k] === undefined;
+    mark(term, "hidden", none && "");
+    mark(value, "hidden", none && "");
+    say(value, texts[k]);
+  });
+  return [h("dl", {}, rows.flat()), show];
 }
 
 /** Pairs of a name and what is said of it. */

@@ -106,10 +106,11 @@ function take(said) {
   Object.assign(live, { connected: true, needsToken: false, tokenRefused: false });
   if (said.fleet) live.fleet = said.fleet;
   if (renewed) tell(new Set(["renewed"]));
-  const { estimate, torque } = said;
-  for (const name of ["estimate", "standing", "torque", "bus"]) if (said[name]) live.sections[name] = said[name];
-  if (estimate) live.history.add("estimates", estimate);
-  if (torque) live.history.add("torques", torque);
+  const { estimate, torque, signals } = said;
+  for (const name of ["estimate", "standing", "torque", "signals", "bus"]) if (said[name]) live.sections[name] = said[name];
+  if (estimate) live.history.estimates.add(estimate);
+  if (torque) live.history.torques.add(torque);
+  if (signals) live.history.signals.add(signals);
   tell(new Set(back ? ["link", ...Object.keys(said)] : Object.keys(said)));
 }
 

@@ -7,7 +7,7 @@ import { clock } from "./format.js";
 import { follow, listen, live, look, silence } from "./live.js";
 import { arm } from "./views/arm.js";
 import { events } from "./views/events.js";
-import { fleet } from "./views/fleet.js";
+import { fleet, warnings } from "./views/fleet.js";
 import { jobs } from "./views/jobs.js";
 import { models } from "./views/models.js";
 import { recordings } from "./views/recordings.js";
@@ -61,7 +61,8 @@ function showLink() {
   else if (lost && live.heard !== null) {
     say(banner, `✕ No connection to the daemon. Values are from ${clock(live.heard)}.`);
   }
-  say(link, lost ? "✕ not connected" : `● connected, ${live.session?.role ?? ""}, ${clock(live.heard)}`);
+  say(link, lost ? "✕ not connected" : `● connected, ${live.session?.role ?? ""}`);
+  say(document.getElementById("clock"), lost ? "" : `, ${clock(live.heard)}`); // apart, so that nobody has to hear it
 }
 
 function askForToken(banner) {
@@ -90,10 +91,7 @@ function showAlarms() {
   else if (found.trouble) texts.push(`The daemon: ${found.trouble}.`);
   for (const each of found.arms) {
     for (const problem of each.problems) texts.push(`${each.name}: ${problem}`);
-    if (each.drift?.state === "drifted") texts.push(`${each.name}: the estimate has left the active model: ${each.drift.reason}`);
-    if (each.parameters?.invalid) texts.push(`${each.name}: the model does not explain the torque of ${each.parameters.invalid} parameters`);
-    for (const doubt of [each.trust?.reason, each.supply?.reason]) if (doubt) texts.push(`${each.name}: ${doubt}`);
-    if (each.recorder?.error) texts.push(`${each.name}: recording failed: ${each.recorder.error}`);
+    for (const warning of warnings(each)) texts.push(`${each.name}: ${warning}`);
   }
   if (found.jobs.trouble) texts.push(`Jobs: ${found.jobs.trouble}`);
   const list = document.getElementById("alarms");
@@ -101,6 +99,11 @@ function showAlarms() {
   const wanted = texts.map((text) => `⚠ ${text}`);
   if (shown.join("\n") !== wanted.join("\n")) list.replaceChildren(...wanted.map((text) => h("li", {}, text)));
   list.hidden = texts.length === 0;
+  // Spoken when something else is wrong, not each time that it has been so for longer.
+  const heard = texts.map((text) => text.replace(/[0-9.]+/g, "")).join("; ");
+  const alarmed = document.getElementById("alarmed");
+  if (alarmed.dataset.heard !== heard) say(alarmed, texts.join("; "));
+  alarmed.dataset.heard = heard;
 }
 
 listen((changed) => {
@@ -112,6 +115,7 @@ listen((changed) => {
   }
 });
 setInterval(showLink, 500);
+document.getElementById("skip").addEventListener("click", () => content.focus());
 window.addEventListener("hashchange", () => {
   route();
   content.focus({ preventScroll: true });

@@ -6,19 +6,23 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
+from drivers.files.robots.file import load_robot
+from rt_core.model.frames import link_poses
 from service.client import Control
 from service.supervisor.launch import DaemonProcess
 from tests.lab.daemon.daemons import await_status, config, processes, start
-from tests.lab.daemon.runs import Client, arm
+from tests.lab.daemon.runs import START, Client, arm
 from tests.lab.web.browser import View, chromium
 
 #: The title of each view, and what it has to show before it is judged.
 VIEWS = {
     "": ("Fleet", ".card[data-arm=good] dd"),
     "arm/itself": ("itself", "tr[data-parameter] td"),
+    "arm/itself/signals": ("itself", ".pose .tip"),
     "arm/itself/friction": ("itself", "[data-joint] canvas"),
     "arm/itself/learning": ("itself", "meter"),
     "arm/itself/torque": ("itself", ".chart canvas"),
@@ -118,6 +122,69 @@ def test_every_view_opens_and_tells_no_state_by_colour_alone(view: View) -> None
     lines = page.evaluate(chart)
     assert len(lines) > 1
     assert len({style for _, style in lines}) > 1
+
+
+def test_signals_are_in_the_unit_chosen_with_the_state_of_drives_in_words(view: View) -> None:
+    """In rad and degrees, up to four in the chart, by the keyboard; and the picture is that of the pose."""
+    page = view.open("arm/good/signals")
+    first = page.locator("tr[data-joint=joint_1] button")
+    first.first.wait_for()
+    assert abs(float(first.first.locator("span").first.inner_text()) - START[0]) < 0.01
+    page.get_by_label("Angles in").select_option("deg")
+    assert abs(float(first.first.locator("span").first.inner_text()) - np.rad2deg(START[0])) < 0.5
+    view.until("document.querySelector('tr[data-joint=joint_1]').textContent.includes('○ switch on disabled')")
+    picked = page.locator("[data-picked]")
+    assert picked.count() == 3  # the positions
+    for k in (1, 2):  # of five the last four are drawn
+        first.nth(k).focus()
+        page.keyboard.press("Enter")
+    assert picked.count() == 4
+    assert page.locator(".u-legend .u-series").count() == 4
+    page.locator(".pose .tip").wait_for()
+    drawn = """async () => {
+      const { places } = await import("/static/pose.js");
+      const { live } = await import("/static/live.js");
+      const { chain, tip } = live.prior;
+      return places(chain, tip, live.sections.signals.q).map((each) => each.at);
+    }"""
+    poses = link_poses(load_robot("arm7").model, np.array([*START, 0.0, 0.0, 0.0, 0.0]))  # of the same first joints
+    assert np.abs(np.array(page.evaluate(drawn))[:3] - poses[:3, :3, 3]).max() < 0.01
+
+
+def test_a_theme_is_that_of_the_system_until_another_is_chosen(view: View) -> None:
+    page, shown = view.open(""), "document.documentElement.dataset.theme"
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(shown) == "dark"
+    page.get_by_label("Theme").select_option("light")
+    page.reload()
+    assert page.evaluate(shown) == "light"
+
+
+def test_a_warning_colours_the_tile_and_a_roll_back_needs_something_before(view: View) -> None:
+    """And what operators read has no hashes: of states and histories that this daemon does not reach."""
+    found = view.open("").evaluate(
+        """async () => {
+            const { standing } = await import("/static/views/fleet.js");
+            const { before } = await import("/static/views/models.js");
+            const { plain } = await import("/static/views/events.js");
+            const [good, doubted] = [{ problems: [] }, { problems: [], trust: { reason: "torque is not explained" } }];
+            const up = (model, previous) => ({ action: "promoted", model, previous });
+            const back = (model, previous) => ({ action: "rolled_back", model, previous });
+            const text = "model 0123456789ab promoted after 123456789012 ns, not fedcba987654";
+            const [first, second] = [up("a", null), up("b", "a")];
+            return [
+                [doubted, good, { ...doubted, problems: ["silent"] }].map((each) => standing(each)[2]),
+                [before(null, []), before("a", [first]), before("b", [first, second]),
+                 before("a", [first, second, back("a", "b")]), before(null, [first, back(null, "a")])],
+                plain(text, { "0123456789abcdef": 7 }),
+            ];
+        }"""
+    )
+    assert found == [
+        ["warn", "good", "bad"],
+        [[], [None], ["a"], [None], []],
+        "model of job 7 promoted after 123456789012 ns, not …",
+    ]
 
 
 def test_whatever_moves_an_arm_can_be_stopped(view: View) -> None:
@@ -228,7 +295,7 @@ def test_a_daemon_that_is_away_is_shown_as_such_and_seen_when_it_is_back(
         try:
             page.locator("#lost", has_text=lost).wait_for()
             assert page.get_by_role("button", name="Abort").is_disabled()
-            assert page.evaluate("getComputedStyle(document.querySelector('main .live')).opacity") == "0.45"
+            assert page.evaluate("getComputedStyle(document.querySelector('main .live')).filter") == "grayscale(1)"
         finally:
             os.kill(web, signal.SIGCONT)
         page.locator("#lost").wait_for(state="hidden")

@@ -14,10 +14,13 @@ const COUNTS = {
 
 const AT_WORK = ["operational", "running"]; // of EtherCAT, and of a PLC
 
+const TIMES = [["p50_us", "median"], ["p99_us", "99 %"], ["p999_us", "99.9 %"], ["max_us", "longest"]];
 const OLD_S = 3.0; // a rate so old is none
 
+/** A duration of so many microseconds, to four digits. */
 function duration(us) {
-  return us < 1000 ? `${us} µs` : `${us / 1000} ms`;
+  const [value, text] = us < 1000 ? [us, "µs"] : us < 1e6 ? [us / 1e3, "ms"] : [us / 1e6, "s"];
+  return `${Number(value.toPrecision(4))} ${text}`;
 }
 
 /** Counts of durations as a table with bars; long bars are drawn by their logarithm, for rare ones matter. */
@@ -81,15 +84,15 @@ export function bus(place) {
       const count = loop.period.counts.reduce((sum, each) => sum + each, 0);
       const mean = count ? loop.period.sum_us / count : 0;
       parts.push(
-        h("p", {}, `The cycle is to take ${duration(loop.nominal_us)}. Mean ${mean.toFixed(1)} µs, longest ${duration(Math.round(loop.period.max_us))}, ${loop.overruns} turns too long, of ${count}.`),
+        h("p", {}, `The cycle is to take ${duration(loop.nominal_us)}. Mean ${duration(mean)}, longest ${duration(Math.round(loop.period.max_us))}, ${loop.overruns} turns too long, of ${count}.`),
         h("div", { class: "charts" }, histogram("Period of the loop (jitter)", loop.period), histogram("Work of one turn", loop.execution)),
       );
     } else parts.push(h("p", { class: "faint" }, "This source has no cycle to keep."));
     const timing = source.timing ?? {};
     if (Object.keys(timing).length) {
-      const [whole, body] = table("The bus itself [µs]", [["of"], ["median", "number"], ["99 %", "number"], ["99.9 %", "number"], ["longest", "number"]]);
+      const [whole, body] = table("The bus itself [µs]", [["of"], ...TIMES.map(([, label]) => [label, "number"])], { fold: true });
       for (const [name, each] of Object.entries(timing)) {
-        const cells = ["p50_us", "p99_us", "p999_us", "max_us"].map((key) => h("td", { class: "number" }, each[key]?.toFixed(1) ?? "–"));
+        const cells = TIMES.map(([key, label]) => h("td", { class: "number", "data-label": label }, each[key]?.toFixed(1) ?? "–"));
         body.append(h("tr", {}, h("th", { scope: "row" }, name.replace("_", " ")), cells));
       }
       parts.push(whole);

@@ -3,18 +3,25 @@
 import { Chart, edge, line } from "../chart.js";
 import { h, mark, say, table } from "../dom.js";
 import { Z_95, banded, number, parameterStatus, unit } from "../format.js";
+import { Past, spanChoice } from "../history.js";
 import { askPrior, listen, live } from "../live.js";
 
 const DRAW_MS = 250;
-const SPAN_S = 120;
+const SPANS = [[120, "2 min"], [3600, "1 h"]];
 const ASK_MS = 3000; // until what the description says is there
 
 export function estimates(place) {
   const [whole, body] = table("Parameters, value ± half width of the 95 % interval", [
-    ["parameter"], ["value", "number"], ["CAD", "number"], ["status"], ["learning", "less"],
-  ]);
+    ["parameter"], ["value", "number"], ["CAD", "number"], ["status"], ["learning"],
+  ], { list: true });
   const chartPlace = h("div");
-  place.append(chartPlace, whole);
+  const past = new Past();
+  let span = SPANS[0][0];
+  const time = spanChoice(SPANS, span, (value) => {
+    span = value;
+    draw();
+  });
+  place.append(time, chartPlace, whole);
   let rows = [];
   let chart = null;
   let chosen = -1;
@@ -28,7 +35,7 @@ export function estimates(place) {
     chart = new Chart(`${parameters[k]} over time, with its 95 % band`, "s before the newest value", unit(units[k]), [
       { label: parameters[k], ...line(0) }, { label: "upper", ...edge() }, { label: "lower", ...edge() },
       { label: "CAD", ...line(1) },
-    ], [[2, 3]]);
+    ], { bands: [[2, 3]] });
     const exact = expressions[k] === parameters[k] ? null : h("p", { class: "faint" }, `${parameters[k]} stands for ${expressions[k]}`);
     chartPlace.replaceChildren(...[chart.element, exact].filter(Boolean));
     draw();
@@ -36,18 +43,23 @@ export function estimates(place) {
   const draw = () => {
     if (!chart || chosen < 0) return;
     const cad = live.prior?.hash === live.facts?.hash ? live.prior?.parameters[chosen] : null;
-    chart.show(
-      live.history.columns("estimates", 4, (row) => {
-        const value = row.theta[chosen];
-        const half = value === null ? null : Z_95 * row.std[chosen];
-        return value === null ? [null, null, null, cad] : [value, value + half, value - half, cad];
-      }, SPAN_S),
-    );
+    const [theta, std] = [`theta.${chosen}`, `std.${chosen}`];
+    const band = (value, deviation) => {
+      if (value === null) return [null, null, null, cad];
+      return [value, value + Z_95 * deviation, value - Z_95 * deviation, cad];
+    };
+    chart.show(live.history.estimates.columns(
+      4, (row) => band(row.theta[chosen], row.std[chosen]), span,
+      past.get([theta, std], span), (found, i) => band(found[theta][i], found[std][i]),
+    ));
   };
   const build = () => {
     const { parameters, joints, of_joint: ofJoint, units } = live.facts;
     rows = parameters.map((name, k) => {
-      const cells = { value: h("td", { class: "number" }), cad: h("td", { class: "number" }), status: h("span"), learning: h("td", { class: "less" }) };
+      const cells = {
+        value: h("td", { class: "number" }), cad: h("td", { class: "number", "data-label": "CAD" }),
+        status: h("span"), learning: h("td"),
+      };
       const pick = h("button", { type: "button", class: "link", onclick: () => choose(k) }, name);
       const row = h(
         "tr", { "data-parameter": name }, h("th", { scope: "row" }, pick, h("small", {}, ` ${unit(units[k])}`)),

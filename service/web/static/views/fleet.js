@@ -1,13 +1,25 @@
 // All arms and processes at a glance.
 
 import { button } from "../actions.js";
-import { h, pairs, table } from "../dom.js";
+import { changingPairs, h, mark, say, table } from "../dom.js";
 import { bytes, seconds } from "../format.js";
 import { listen, live } from "../live.js";
+
+/** What speaks against relying on an arm that is at work, in words. */
+export function warnings(arm) {
+  const texts = [];
+  if (arm.drift?.state === "drifted") texts.push(`the estimate has left the active model: ${arm.drift.reason}`);
+  if (arm.parameters?.invalid) texts.push(`the model does not explain the torque of ${arm.parameters.invalid} parameters`);
+  texts.push(...[arm.trust?.reason, arm.supply?.reason].filter(Boolean));
+  if (arm.recorder?.error) texts.push(`recording failed: ${arm.recorder.error}`);
+  return texts;
+}
 
 /** How an arm is, as a sign, a text and a tone. */
 export function standing(arm) {
   if (arm.problems.length) return ["✕", "not at work", "bad"];
+  const count = warnings(arm).length;
+  if (count) return ["⚠", count === 1 ? "a warning" : `${count} warnings`, "warn"];
   if (arm.state === "ended") return ["■", "its source has ended", "faint"];
   return ["●", "at work", "good"];
 }
@@ -55,28 +67,60 @@ function source(arm) {
   return `${kind}, ${arm.state ?? "–"}${arm.rate_hz ? `, ${Math.round(arm.rate_hz)} frames/s` : ""}`;
 }
 
-function card(arm) {
-  const [sign, text, tone] = standing(arm);
-  const p = arm.parameters;
-  const recorder = arm.recorder;
-  return h(
-    "section", { class: "card", "data-arm": arm.name },
-    h("h2", {}, h("a", { href: `#/arm/${encodeURIComponent(arm.name)}` }, arm.name)),
-    h("span", { class: tone }, `${sign} ${text}`),
-    pairs([
-      ["robot", arm.robot ?? "–"],
-      ["source", source(arm)],
-      ["movement", movement(arm)],
-      ["determined", p ? `${p.estimated} of ${p.of} parameters` : "no estimate heard yet"],
-      ["learning now", p ? `${p.excited} of ${p.of}` : "–"],
-      ["estimate", arm.estimate_age_s === null ? "none yet" : `${seconds(arm.estimate_age_s)} old`],
-      ["active model", arm.model ? arm.model.slice(0, 12) : "none"],
-      ["drift", arm.drift?.state ?? "–"],
-      ["frames lost", arm.lost ?? "–"],
-      recorder && ["recorder", recorder.state + (recorder.state === "recording" ? ` ${recorder.file}, ${bytes(recorder.bytes)}` : "")],
-    ]),
-    armButtons(arm),
+const FACTS = [
+  "robot", "source", "movement", "determined", "learning now", "estimate", "active model", "drift", "frames lost", "recorder",
+];
+
+/** A card that stays while its arm is there: neither a finger nor the focus loses its button. */
+function card({ name }) {
+  const state = h("span");
+  const reasons = h("ul", { class: "reasons" });
+  const [facts, show] = changingPairs(FACTS);
+  const buttons = h("div");
+  const node = h(
+    "section", { class: "card", "data-arm": name, "aria-label": name },
+    h("h2", {}, h("a", { href: `#/arm/${encodeURIComponent(name)}` }, name)), state, reasons, facts, buttons,
   );
+  let commanded = null;
+  let reasoned = "";
+  const update = (arm) => {
+    const [sign, text, tone] = standing(arm);
+    mark(node, "data-tone", tone);
+    mark(state, "class", tone);
+    say(state, `${sign} ${text}`);
+    const texts = [...arm.problems, ...warnings(arm)];
+    if (reasoned !== texts.join("\n")) reasons.replaceChildren(...texts.map((each) => h("li", {}, each)));
+    reasoned = texts.join("\n");
+    const { parameters: p, recorder } = arm;
+    show([
+      arm.robot ?? "–", source(arm), movement(arm), p ? `${p.estimated} of ${p.of} parameters` : "no estimate heard yet",
+      p ? `${p.excited} of ${p.of}` : "–", arm.estimate_age_s === null ? "none yet" : `${seconds(arm.estimate_age_s)} old`,
+      arm.model ? arm.model.slice(0, 12) : "none", arm.drift?.state ?? "–", arm.lost ?? "–",
+      recorder && recorder.state + (recorder.state === "recording" ? ` ${recorder.file}, ${bytes(recorder.bytes)}` : ""),
+    ]);
+    if (commanded !== commandedBy(arm)) {
+      commanded = commandedBy(arm);
+      buttons.replaceChildren(...[armButtons(arm)].filter(Boolean));
+    }
+  };
+  return { node, update };
+}
+
+function processRow({ name }) {
+  const state = h("span");
+  const labelled = (label) => h("td", { class: "number", "data-label": label });
+  const [restarts, time, memory, error] = [labelled("restarts"), labelled("processor time"), labelled("memory"), h("td")];
+  const node = h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, state), restarts, time, memory, error);
+  const update = (process) => {
+    const ready = process.state === "ready";
+    mark(state, "class", ready ? "good" : "bad");
+    say(state, `${ready ? "●" : "✕"} ${process.state}`);
+    say(restarts, process.restarts);
+    say(time, process.cpu_s === null ? "–" : `${process.cpu_s.toFixed(1)} s`);
+    say(memory, process.resident_bytes === null ? "–" : bytes(process.resident_bytes));
+    say(error, process.last_error);
+  };
+  return { node, update };
 }
 
 export function fleet(content) {
@@ -85,33 +129,21 @@ export function fleet(content) {
     ["process"], ["state"], ["restarts", "number"], ["processor time", "number"], ["memory", "number"], ["last error"],
   ], { list: true });
   content.append(h("h1", {}, "Fleet"), cards, h("h2", {}, "The daemon"), h("div", { class: "live" }, processes));
-  let shown = "";
+  let shown = new Map();
+  let rows = new Map();
   const show = () => {
     const found = live.fleet;
     if (!found) return;
-    // Cards are made anew only when what they show has changed: a button must not go away under a finger.
-    const kept = JSON.stringify(found.arms.map((arm) => ({ ...arm, estimate_age_s: seconds(arm.estimate_age_s), hash: 0 })));
-    if (kept !== shown && !cards.matches(":active")) {
-      const focused = document.activeElement;
-      const place = [...cards.querySelectorAll("a, button")].indexOf(focused);
-      shown = kept;
-      cards.replaceChildren(...found.arms.map(card));
-      if (place >= 0) cards.querySelectorAll("a, button")[place]?.focus();
+    if ([...shown.keys()].join() !== found.arms.map((arm) => arm.name).join()) {
+      shown = new Map(found.arms.map((arm) => [arm.name, card(arm)]));
+      cards.replaceChildren(...[...shown.values()].map((each) => each.node));
     }
-    body.replaceChildren(
-      ...found.processes.map((each) => {
-        const ready = each.state === "ready";
-        return h(
-          "tr", {},
-          h("th", { scope: "row" }, each.name),
-          h("td", {}, h("span", { class: ready ? "good" : "bad" }, `${ready ? "●" : "✕"} ${each.state}`)),
-          h("td", { class: "number", "data-label": "restarts" }, each.restarts),
-          h("td", { class: "number", "data-label": "processor time" }, each.cpu_s === null ? "–" : `${each.cpu_s.toFixed(1)} s`),
-          h("td", { class: "number", "data-label": "memory" }, each.resident_bytes === null ? "–" : bytes(each.resident_bytes)),
-          h("td", {}, each.last_error),
-        );
-      }),
-    );
+    for (const arm of found.arms) shown.get(arm.name).update(arm);
+    if ([...rows.keys()].join() !== found.processes.map((each) => each.name).join()) {
+      rows = new Map(found.processes.map((each) => [each.name, processRow(each)]));
+      body.replaceChildren(...[...rows.values()].map((each) => each.node));
+    }
+    for (const each of found.processes) rows.get(each.name).update(each);
   };
   show();
   return listen((changed) => changed.has("fleet") && show());

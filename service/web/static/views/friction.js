@@ -19,7 +19,7 @@ export function friction(place) {
       const chart = new Chart(curve.joint, unit(curve.speed_unit), unit(curve.unit), [
         { label: "estimated", ...line(0) }, { label: "upper", ...edge() }, { label: "lower", ...edge() },
         { label: "CAD", ...line(1) },
-      ], [[2, 3]]);
+      ], { bands: [[2, 3]] });
       const text = h("p", { class: "faint" });
       return { chart, text, element: h("div", { "data-joint": curve.joint }, chart.element, text) };
     });

@@ -1,7 +1,7 @@
 // Batch jobs: how far they are, what came of them, and a form for new ones.
 
 import { button } from "../actions.js";
-import { choice, h, pairs, table } from "../dom.js";
+import { choice, h, pairs, say, table } from "../dom.js";
 import { jobStatus, seconds, when } from "../format.js";
 import { listen, live } from "../live.js";
 import { get } from "../api.js";
@@ -27,7 +27,8 @@ function progress(job) {
 function row(job) {
   const cells = { state: h("td"), progress: h("td"), buttons: h("td") };
   const node = h(
-    "tr", { "data-job": job.id }, h("th", { scope: "row" }, h("a", { href: `#/jobs/${job.id}` }, `${job.id} ${job.kind}`)),
+    "tr", { "data-job": job.id }, h("th", { scope: "row" }, h("a", { href: `#/jobs/${job.id}` }, `${job.id} ${job.kind}`),
+      job.after.length > 0 && h("small", {}, ` after ${job.after.join(", ")}`)),
     h("td", {}, job.arm ?? ""), cells.state, cells.progress, cells.buttons,
   );
   const show = (now) => {
@@ -83,22 +84,68 @@ function form() {
   );
 }
 
+/** What has been done of a job, is being done and is to come, as [tone, texts and links]; `seen` are steps seen before. */
+function steps(job, jobs, seen) {
+  const link = (id, also = "") => {
+    const other = jobs.find((each) => each.id === id);
+    return h("a", { href: `#/jobs/${id}` }, `job ${id}${other ? ` ${other.kind}, ${other.state}` : ""}${also}`);
+  };
+  const found = [["good", ["✓ submitted ", when(job.created)]]];
+  if (job.after.length) found.push(["faint", ["↳ after ", ...job.after.flatMap((id, k) => [k ? ", " : "", link(id)])]]);
+  if (job.state === "queued") found.push(["faint", [`○ ${job.waits || "waits"}`]]);
+  if (job.started) found.push(["good", ["✓ started ", when(job.started), job.attempts > 1 ? `, attempt ${job.attempts}` : ""]]);
+  for (const doing of seen) if (doing !== job.doing || job.state !== "running") found.push(["good", [`✓ ${doing}`]]);
+  if (job.state === "running") found.push(["good", [`▶ ${job.doing || "at work"}, ${Math.round(100 * (job.share ?? 0))} %`]]);
+  for (const part of job.parts ?? []) {
+    const [sign, text, tone] = jobStatus(part.state);
+    found.push([tone, [`${sign} part ${part.part + 1}: ${text}${part.reason ? `: ${part.reason}` : ""}`]]);
+  }
+  if (job.finished) {
+    const [sign, text, tone] = jobStatus(job.state);
+    found.push([tone, [`${sign} ${text} `, when(job.finished), `: ${job.summary ?? job.reason}`]]);
+  }
+  const next = jobs.filter((each) => each.after?.includes(job.id));
+  if (next.length) found.push(["faint", ["↳ then ", ...next.flatMap((each, k) => [k ? ", " : "", link(each.id)])]]);
+  return found;
+}
+
 function one(content, id) {
+  // What changes is apart from what has buttons and may have the focus.
+  const [facts, list, promote, parameters] = [h("div"), h("ol", { class: "steps" }), h("div"), h("div")];
+  const log = h("pre", { tabindex: 0, role: "region", "aria-label": "Log" });
   const place = h("div", { class: "live" });
   content.append(h("h1", {}, `Job ${id}`), h("p", {}, h("a", { href: "#/jobs" }, "all jobs")), place);
-  return poll(`/api/jobs/${id}`, EVERY_MS, (job) => {
-    const made = (job.results ?? []).includes("model.yaml") && job.arm;
-    place.replaceChildren(
-      pairs([
-        ["kind", job.kind], ["arm", job.arm ?? "–"], ["state", state(job)], ["progress", h("span", {}, progress(job))],
-        ["submitted", when(job.created)], job.started && ["started", when(job.started)], job.finished && ["finished", when(job.finished)],
-        ["parameters", Object.entries(job.parameters).filter(([, value]) => value !== null).map(([key, value]) => `${key}=${JSON.stringify(value)}`).join(" ")],
-        job.outcome && ["verdict", job.outcome.verdict], job.results?.length && ["results", job.results.join(", ")],
-      ]),
-      ...(made ? [promotion(job.arm, `job:${job.id}`)] : []),
-      h("h2", {}, "Log"), h("pre", { tabindex: 0 }, job.log || "(empty)"),
-    );
+  const seen = new Set();
+  let jobs = [];
+  let job = null;
+  const show = () => {
+    if (!job) return;
+    if (!place.firstChild) {
+      place.append(facts, h("h2", {}, "Steps"), list, promote, h("h2", {}, "Log"), log, h("h2", {}, "Parameters"), parameters);
+    }
+    if (job.doing) seen.add(job.doing);
+    facts.replaceChildren(pairs([
+      ["kind", job.kind], ["arm", job.arm ?? "–"], ["state", state(job)], ["progress", h("span", {}, progress(job))],
+      job.outcome && ["verdict", job.outcome.verdict], job.results?.length && ["results", job.results.join(", ")],
+    ]));
+    list.replaceChildren(...steps(job, jobs, seen).map(([tone, texts]) => h("li", {}, h("span", { class: `${tone} step` }, texts))));
+    if ((job.results ?? []).includes("model.yaml") && job.arm && !promote.firstChild) promote.append(promotion(job.arm, `job:${job.id}`));
+    say(log, job.log || "(empty)");
+    const given = Object.entries(job.parameters).filter(([, value]) => value !== null);
+    parameters.replaceChildren(pairs(given.map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)])));
+  };
+  const stop = poll(`/api/jobs/${id}`, EVERY_MS, (found) => {
+    job = found;
+    show();
   });
+  const stopOthers = poll("/api/jobs", 3 * EVERY_MS, (found) => {
+    jobs = found.jobs;
+    show();
+  });
+  return () => {
+    stop();
+    stopOthers();
+  };
 }
 
 /** What makes a model the active one, if it is better on data that it was not fitted to. */

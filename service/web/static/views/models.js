@@ -8,6 +8,25 @@ import { promotion } from "./jobs.js";
 
 const EVERY_MS = 2000;
 
+/** What a roll-back would make active, as [model], null for none; [] where there is nothing to go back to. */
+export function before(active, history) {
+  const steps = []; // the models of successive roll-backs, the active one last
+  const downTo = (model) => {
+    if (!steps.includes(model)) steps.push(model);
+    while (steps.at(-1) !== model) steps.pop();
+  };
+  for (const { action, model, previous } of history) {
+    if (action === "rolled_back") {
+      if (steps.length && steps.at(-1) === previous) steps.pop();
+      downTo(model);
+    } else {
+      downTo(previous);
+      steps.push(model);
+    }
+  }
+  return active && steps.length > 1 ? [steps.at(-2)] : [];
+}
+
 function ofArm(arm, { active, models: found, history }) {
   const [whole, body] = table(`Models of ${arm}`, [["model"], ["made"], ["method"], ["verdict"], ["torque error", "number"], ["from"], ["do"]], { list: true });
   for (const model of [...found].reverse()) {
@@ -27,9 +46,10 @@ function ofArm(arm, { active, models: found, history }) {
     h("li", {}, `${when(each.time)} ${each.action.replace("_", " ")} to ${each.model ? each.model.slice(0, 12) : "no model"}${each.reason ? `: ${each.reason}` : ""}`));
   return h(
     "section", { "data-models": arm }, h("h2", {}, arm), whole,
-    h("div", { class: "row" }, active && button("Roll back", "rollback", () => ({ do: "rollback", arm, reason: "from the dashboard" }), {
-      ask: `Make the model of ${arm} active again that was before ${active.slice(0, 12)}?`,
-    })),
+    h("div", { class: "row" }, before(active, history).map((model) =>
+      button("Roll back", "rollback", () => ({ do: "rollback", arm, reason: "from the dashboard" }), {
+        ask: `Let ${model ? `model ${model.slice(0, 12)}` : "no model"} of ${arm} be active again instead of ${active.slice(0, 12)}?`,
+      }))),
     changes.length > 0 && h("h3", {}, "Changes"), h("ul", {}, changes),
   );
 }

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from drivers.frame import JointFrame
 from service.config.load import Config, parse_config
 from service.protocol.control import ControlError
-from service.protocol.messages import Envelope, EstimateMessage, encode
+from service.protocol.messages import BodyMessage, Envelope, EstimateMessage, FrameMessage, encode
 from service.web._actions import read_action, to_request
 from service.web._app import FOLDER
 from service.web._cache import Cache
+from service.web._history import FRESH_NS, HOUR, History
 from service.web._live import WATCHED_S, Live
 from service.web._recordings import find_recording, recordings_of
 from tests.lab.asynchronous import asynchronous
@@ -132,6 +134,44 @@ async def test_a_process_that_was_started_again_tells_everything() -> None:
     first = await asked(live, clock, "a")
     assert "estimate" in await asked(live, clock, "a", first["turn"] + 1000, epoch=76)
     assert "estimate" in await asked(live, clock, "a", first["turn"] + 1000)  # nobody can have a later turn
+
+
+# ---------------------------------------------------------------- the last hour
+
+META = {"hash": "h", "parameters": list("vwxyz"), "joints": ["j"]}
+
+
+def frame(seq: int, at_ns: int) -> bytes:
+    given = JointFrame(seq, seq * S, at_ns, q=np.array([float(seq)]))
+    return encode(FrameMessage("a", Envelope("acquisition", 1, seq, seq * S, "sim", at_ns), given))[1]
+
+
+def test_the_last_hour_is_kept_over_a_restart(tmp_path: Path) -> None:
+    clock, cache, _ = present()
+    history = cache.arms["a"].history = History(tmp_path / "history")
+    (tmp_path / "history").write_bytes(b"rubbish")
+    assert history.columns(["q.0"], 0.0, 0.0) == {"at": [], "q.0": []}
+    cache.on_message(encode(BodyMessage("a", "meta", Envelope("estimator", 1, 0, 0, "sim", clock()), META)))
+    for k in range(3):
+        cache.on_message(estimate(k, clock(), 1.5 + k))
+        cache.on_message([b"a/frames", frame(k - 1, clock()), frame(k, clock())])  # of several the last is kept
+        cache.keep(clock(), 5000.0 + k)
+        clock.now_ns += S
+    clock.now_ns += FRESH_NS
+    cache.keep(clock(), 5006.0)  # nothing has come meanwhile
+    later = History(tmp_path / "history")
+    later.add(META, [], clock(), 5007.0)
+    found = later.columns(["theta.0", "theta.3", "q.0"], clock() * 1e-9, 5007.0)
+    assert found["at"] == pytest.approx([999.0, 1000.0, 1001.0, 1005.0, 1006.0])
+    assert found["theta.0"] == pytest.approx([1.5, 2.5, 3.5, np.nan, np.nan], nan_ok=True)
+    assert found["q.0"] == pytest.approx([0.0, 1.0, 2.0, np.nan, np.nan], nan_ok=True)
+    assert np.isnan(found["theta.3"]).all()  # what the data do not support has no value here either
+    assert len(later.columns([], 0.0, 5001.5 + HOUR)["at"]) == 3  # without the two that are older than an hour
+    later.add(META | {"hash": "of another model"}, [], clock(), 5008.0)
+    assert len(later.columns([], 0.0, 5008.0)["at"]) == 1
+    for name in ("q.1", "theta.5", "q", "q.-1", "time.0", "key.0", "q." + "9" * 30, ""):
+        with pytest.raises(ControlError, match="there is no column"):
+            later.columns([name], 0.0, 0.0)
 
 
 # ---------------------------------------------------------------- actions
