@@ -137,3 +137,24 @@ def test_a_door_that_is_not_in_order_is_found(tmp_path: Path, file: str, text: s
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert found in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "found"),
+    [
+        ("docs/a.md", "Good.\n\nThe arm is\ntold to stop, `anew`.\n", "docs/a.md:3: 'is told': "),
+        ("docs/a.md", "```sh\nanew\n```\n\n| a | e.g. `b` |\n", "docs/a.md:5: 'e.g.': "),
+        ("docs/a.md", "- a\n- " + 60 * "word " + "\n", "docs/a.md:2: sentence of 60 words"),
+        ("docs/a.md", 40 * "Five words that end here.\n", "docs/a.md:1: paragraph of 200 words"),
+        ("docs/a.md", "See [again](anew.md), `anew`, <!-- anew -->.\n", "the prose is in order"),
+        ("service/a.py", 'def f(x):\n    """Anew."""\n    g(f"{x} starts anew", "anew")\n', "service/a.py:3: 'anew': "),
+    ],
+)
+def test_prose_that_is_not_plain_is_found(tmp_path: Path, file: str, text: str, found: str) -> None:
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    command = [sys.executable, tmp_path / ".ci" / "check_prose.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    (line,) = done.stdout.splitlines()
+    assert (done.returncode, line[: len(found)]) == (found.startswith(file), found)
