@@ -152,7 +152,7 @@ def to_mjcf(model_file: ModelFile) -> tuple[str, list[str]]:
     d = _description(model_file, "MJCF", False)
     for link, joint in zip(d.links, model_file.robot.model.joints, strict=True):
         if not is_physical(link):
-            raise ValueError(f"the link of joint {joint.name} is no possible body, which MuJoCo needs")
+            raise ValueError(f"the link of joint {joint.name} is not a possible body, which MuJoCo needs")
     return mjcf_from_model(model_file.robot.model, d.links, d.effects, d.motors, comment=d.comment), d.warnings
 
 

@@ -99,7 +99,7 @@ def parse_frame(frame: bytes) -> list[Datagram]:
         raise FrameError(f"EtherCAT type {header >> 12}, expected {TYPE_COMMANDS} (commands)")
     at, end = FRAME_HEADER, FRAME_HEADER + (header & LENGTH_MASK)
     if end > len(frame):
-        raise FrameError(f"the header tells of {end} bytes, the frame has {len(frame)}")
+        raise FrameError(f"the header states {end} bytes, the frame has {len(frame)}")
     found: list[Datagram] = []
     more = True
     while more:

@@ -33,7 +33,7 @@ from service.operations.errors import OperationError
 from service.operations.identify import band_text, check_recording, nominal_rate_of, span_bounds, span_text
 
 FORMAT = "thetad-elastic-arm/1"
-_APART = {"open": "cannot be told apart", "doubtful": "are told apart with doubt"}
+_APART = {"open": "cannot be separated", "doubtful": "are separated with doubt"}
 _FIELDS = ("value", "status", "reason")
 _NO_INTERVAL = "no interval is stated: those of the joint alone were too narrow in simulated arms"
 
