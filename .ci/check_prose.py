@@ -42,7 +42,7 @@ class Rules:
 
     def long_parts(self, page: str) -> Iterator[tuple[int, str]]:
         """Yield the line and the length of each sentence and paragraph that is too long."""
-        for block in re.finditer(r"(?:^(?![ \t]*$|[|#]).+\n?)+", page, re.MULTILINE):
+        for block in re.finditer(r"(?:^(?! *(?:$|[|#])).+\n?)+", page, re.MULTILINE):
             for item in re.split(r"^ *(?:[-*]|\d+\.) ", block[0], flags=re.MULTILINE):
                 line = page.count("\n", 0, block.start() + block[0].index(item))
                 lengths = {"paragraph": [len(item.split())], "sentence": [len(s.split()) for s in _END.split(item)]}
