@@ -52,12 +52,13 @@ test-all: $(DEV) ## Every test but those of `make soak` (THETAD_DATA names the r
 	@$(PYTEST) tests/bus
 	@$(PYTEST) tests/daemon
 
-lint: $(DEV) ## Style, format, types, import direction and the packages' doors
+lint: $(DEV) ## Style, format, types, import direction, the packages' doors, prose
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python .ci/check_doors.py
+	@$(BIN)/python .ci/check_prose.py
 
 docs: $(DEV) ## The documentation as a site in build/site; a dead link or an unknown parameter is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

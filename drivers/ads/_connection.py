@@ -82,7 +82,7 @@ def _looked_up(link: Link, config: AdsConfig) -> PlcProgram:
 def _attached(link: Link, config: AdsConfig, program: PlcProgram) -> Attached:
     info = program.info
     if not 50_000 <= info.cycle_ns <= 1_000_000_000:
-        raise DriverConfigError(f"{config.variables}.stInfo.nCycleNs = {info.cycle_ns} is no cycle of a task")
+        raise DriverConfigError(f"{config.variables}.stInfo.nCycleNs = {info.cycle_ns} is not a cycle time of a task")
     places = axis_places(config, info.names)
     _check_ring(config, program.sizes, info)
     _check_motion(config, program, info)

@@ -243,7 +243,7 @@ class AdsDriver(OpenedInWith):
         run = attached.head.start
         head = self._stream.poll(0 if self._notified else attached.blocks(self._interval_ns), lag=int(self._notified))
         if head.start != run:
-            self._lose("looking the variables up again", "the PLC program began anew", keep_link=True)
+            self._lose("looking the variables up again", "the PLC program was restarted", keep_link=True)
             return
         at_ns = now_ns()
         self._axis_group.observe(head, at_ns)

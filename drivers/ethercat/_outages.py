@@ -42,7 +42,7 @@ class Outages:
             before, self.problem = self.problem, self._bus.interface_problem()
             if self.problem != before or not self._silent_ns:
                 kind = "interface_lost" if self.problem else "bus_lost"
-                self._tell(kind, "bus", self.problem or "nobody answers: look at the cable and the drives' power")
+                self._tell(kind, "bus", self.problem or "no slave answers: check the cable and the drives' power")
             self._silent_ns, self.look_ns = self._silent_ns or at_ns - SILENCE_NS, at_ns + _LOOK_NS
 
     def ring(self, ends: AbstractSet[int]) -> None:

@@ -187,7 +187,7 @@ class EthercatConfig(Table):
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if 1_000_000 % self.cycle_hz:
-            raise ValueError(f"cycle_hz = {self.cycle_hz}: the cycle is no whole number of microseconds")
+            raise ValueError(f"cycle_hz = {self.cycle_hz}: the cycle is not a whole number of microseconds")
         if self.redundant_interface == self.interface:
             raise ValueError(f"redundant_interface is the interface itself, {self.interface!r}")
         if self.sync0_shift_us is not None and self.sync0_shift_us >= self.cycle_ns * 1e-3:

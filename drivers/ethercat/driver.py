@@ -150,7 +150,7 @@ class EthercatDriver(OpenedInWith):
         """
         self._require_open()
         if self._exchange.silent:
-            raise CommandRefusedError("drives cannot be enabled: nobody on the bus answers")
+            raise CommandRefusedError("drives cannot be enabled: no slave answers")
         if self._repair.positions:
             raise CommandRefusedError(
                 f"drives cannot be enabled: {state_problems(dict(self._not_operational()), self.config)}"

@@ -59,11 +59,11 @@ def position_text(here: float, lower: float, upper: float, *, turns: bool) -> st
         return ""
     shown = f"is at {here:.4g}, its limits are {lower:.4g} to {upper:.4g}"
     if turns and lower <= np.radians(here) <= upper and abs(here) > 2.0 * np.pi:
-        return f"{shown}: taken for degrees it would be within them; check the unit of its position"
+        return f"{shown}: read as degrees it would be within them; check the unit of its position"
     if turns and abs(here) > _TURNS * 2.0 * np.pi:
         return f"{shown}: is it the motor's side of the gear?"
     if not turns and lower <= 1e-3 * here <= upper:
-        return f"{shown}: taken for millimetres it would be within them; check the unit of its position"
+        return f"{shown}: read as millimetres it would be within them; check the unit of its position"
     if lower <= -here <= upper:
         return f"{shown}: with the other sign it would be within them; check sign and zero of its position"
     return f"{shown}: check unit, sign and zero of its position, or move the joint back by hand"

@@ -57,7 +57,7 @@ class SmallMotion:
             if values is not None and len(values) != len(self.t):
                 raise CommissioningError(f"{name} has {len(values)} samples for {len(self.t)} times")
         if not abs(self.way) > 0.0:
-            raise CommissioningError("the joint was not told to move")
+            raise CommissioningError("the joint was not commanded to move")
 
 
 def slope(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -106,7 +106,7 @@ def check_position(motion: SmallMotion, names: Sequence[str], ranges: FloatArray
     others = np.where(np.arange(len(names)) == k, 0.0, np.nan_to_num(np.abs(factors * scale)))
     stds = stds * scale
     most = int(np.argmax(others))
-    moved = f"{names[k]} was told to move"
+    moved = f"{names[k]} was commanded to move"
     if not std < TOLERANCE * max(abs(own), 1.0):
         text = f"{moved}, and its position changes too irregularly to compare with the command"
         return Finding(check, k, "cannot_tell", own, std, np.nan, text)

@@ -307,7 +307,7 @@ def _stiffness_fault(fit: SpringFit) -> str | None:
     least, at = _least_slope(fit)
     if least <= 0.0:
         return (
-            f"the stiffness comes out as {least:.3g} N*m/rad at a deflection of {at:.3g} rad, within the range seen: "
+            f"the estimated stiffness is {least:.3g} N*m/rad at a deflection of {at:.3g} rad, within the range seen: "
             "record more loads that differ, or fit without the cubic term"
         )
     return None
@@ -327,8 +327,8 @@ def _collinear(fit: SpringFit, k: int, records: Sequence[ElasticRows]) -> str | 
         return None
     if name in ("A1", "A2"):
         others = (*(other for other in others if other not in ("A1", "A2")), "an offset of the torque")
-        return f"cyclic friction cannot be told from {', '.join(others)}{_little_angle(fit, name)}"
-    text = f"cannot be told from {', '.join(others)}" if others else "nothing in the data depends on it"
+        return f"cyclic friction cannot be separated from {', '.join(others)}{_little_angle(fit, name)}"
+    text = f"cannot be separated from {', '.join(others)}" if others else "nothing in the data depends on it"
     involved = {name, *others}
     if involved & {"b_in", "b_inD", "b_out", "b_outC"}:
         speed = np.abs(np.concatenate([piece.speed for record in records for piece in record.pieces]))

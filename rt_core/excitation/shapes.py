@@ -38,7 +38,7 @@ class Box:
         """Check the corners and the point; raise `ExcitationError`."""
         for axis, low, high in zip("xyz", self.low, self.high, strict=True):
             if not (low < high and math.isfinite(low) and math.isfinite(high)):
-                raise ExcitationError(f"workspace {axis} of {self.name}: {low:g} to {high:g} m is no range")
+                raise ExcitationError(f"workspace {axis} of {self.name}: {low:g} to {high:g} m is not a range")
         if self.point is not None:
             _check_point(f"the point of box '{self.name}'", self.point)
 

@@ -70,12 +70,12 @@ def compare_residuals(
     error = _standard_error(values)
     z = gain / error if error > 0.0 else np.inf * gain if gain else 0.0
     worse = np.flatnonzero(ratio > WORSE_LIMIT)
-    share = f"squared error {100 * abs(gain):.1f} % {'lower' if gain >= 0 else 'higher'}, z = {z:.1f}"
+    share = f"mean change of a joint's squared error {-100 * gain:+.1f} %, z = {z:.1f}"
     if not (gain > 0.0 and z > stdtrit(values.size - 1, CONFIDENCE)):
         return PairedComparison(False, gain, z, ratio, f"not better beyond chance: {share}")
     if worse.size:
         joints = ", ".join(f"{j + 1} ({ratio[j]:.2f} times)" for j in worse)
-        return PairedComparison(False, gain, z, ratio, f"better on the whole ({share}), but worse at joint {joints}")
+        return PairedComparison(False, gain, z, ratio, f"better overall ({share}), but worse at joint {joints}")
     return PairedComparison(True, gain, z, ratio, f"better: {share}")
 
 

@@ -85,7 +85,7 @@ def average_periods(
     if abs(shift) > max(_SHIFT, _SHIFT_SHARE * count):
         raise DataError(
             f"the motion shifts by {shift:.3g} samples in {periods} periods of {count}: it takes "
-            f"{(count + shift / (periods - 1)) * step:.9g} s by the times of the recording, which is no whole number "
+            f"{(count + shift / (periods - 1)) * step:.9g} s by the times of the recording, not a whole number "
             "of samples: average fewer periods"
         )
     return AveragedPeriods(np.arange(count, dtype=np.float64) * step, means, first)

@@ -173,7 +173,7 @@ def with_constants(model: RobotModel, values: Mapping[str, float]) -> RobotModel
     changed: dict[str, FloatArray] = {}
     for name, value in values.items():
         if name not in known:
-            raise ValueError(f"{name} is no constant of this robot's friction; it has {', '.join(known) or 'none'}")
+            raise ValueError(f"{name} is not a constant of this robot's friction; it has {', '.join(known) or 'none'}")
         if not 0.0 <= value < np.inf:
             raise ValueError(f"{name} must be a velocity, finite and not negative, not {value}")
         source, joint = known[name]

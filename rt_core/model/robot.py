@@ -189,6 +189,11 @@ class RobotModel:
         """Number of joints."""
         return len(self.joints)
 
+    @property
+    def torque_units(self) -> list[str]:
+        """Units of the joints' torques or forces (n,)."""
+        return ["N*m" if joint.kind == "revolute" else "N" for joint in self.joints]
+
     @cached_property
     def standstill_velocity(self) -> FloatArray:
         """(n,) speed below which a joint is at standstill [rad/s or m/s]: half a per cent of its limit, or 0.01.

@@ -83,8 +83,7 @@ class Recursion:
         if friction["temperature"] == "none":  # it was added later: old states stay valid
             del friction["temperature"]
         self.meta: dict[str, Any] = {
-            "robot": model.name, "joints": [j.name for j in model.joints],
-            "torque_units": ["N*m" if j.kind == "revolute" else "N" for j in model.joints],
+            "robot": model.name, "joints": [j.name for j in model.joints], "torque_units": model.torque_units,
             "parameters": list(base.names), "units": list(base.layout.units), "expressions": list(base.expressions),
             "standard": list(base.standard.names), "base_map": base.mapping.tolist(), "friction": friction,
             "settings": asdict(self.settings), "rate_hz": rate_hz, "update_hz": rate_hz / self.factor,

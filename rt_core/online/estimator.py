@@ -147,7 +147,7 @@ class OnlineEstimator(Recursion):
         covariance = np.asarray(covariance, dtype=np.float64)
         root = root_of_covariance(covariance, self._start)
         if not (np.abs(root) < _LARGEST**2).all():
-            raise ValueError("covariance of the model has a variance that is too small: its inverse is no number")
+            raise ValueError("covariance of the model has a variance that is too small: its inverse is not finite")
         if self._predict_by(theta, constants):  # rows change their meaning, and noise levels are of another model
             counters = self._state.ints[m.FRAMES : m.UPDATES + 1].copy()
             time = self._state["scalars"][m.TIME]

@@ -14,7 +14,7 @@ Quantity: TypeAlias = Literal[
 
 #: Messages; the others are `joint NAME: WHAT REACHED, at most ALLOWED`.
 _WORDS: dict[Quantity, str] = {
-    "value": "joint {joint}: {number} is no value{when}",
+    "value": "joint {joint}: {number} is not a number{when}",
     "position": "joint {joint}: position {reached}{when}, the limit is {allowed}",
     "jump": "joint {joint}: its position jumps by {reached}{when}, at most {allowed} a step is allowed",
     "room to stop": "joint {joint}: a stop begun{when} would end at {reached}, the limit is {allowed}",

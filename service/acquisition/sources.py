@@ -67,8 +67,8 @@ def check_source(arm: ArmConfig, model: RobotModel, info: DriverInfo) -> None:
     if arm.torque_range is not None and "tau" not in info.channels and turning:
         raise DriverConfigError(
             f"arm {arm.name}: torque_range: the source gives currents, and motors of robot {model.name!r} turn with "
-            f"more than one joint ({turning}): which joint's torque is at its end when a motor's current is cannot be "
-            "told; leave torque_range out, or record the joints' torques"
+            f"more than one joint ({turning}): which joint's torque is at its limit when a motor's current is, is not "
+            "known; leave torque_range out, or record the joints' torques"
         )
     if isinstance(arm.driver, BusConfig) and info.joint_names != names:
         raise DriverConfigError(
@@ -79,7 +79,7 @@ def check_source(arm: ArmConfig, model: RobotModel, info: DriverInfo) -> None:
         if isinstance(arm.driver, EthercatConfig):
             raise DriverConfigError(
                 f"arm {arm.name}: motors of robot {model.name!r} turn with more than one joint ({turning}), and on "
-                "EtherCAT each drive is taken for one joint: put a controller that decouples them in between"
+                "EtherCAT each drive is one joint: put a controller that decouples them in between"
             )
         if not arm.driver.decoupled:
             raise DriverConfigError(

@@ -60,7 +60,7 @@ _ESTIMATE = _object(
     ),
     joints=_list(
         "one for each joint", name=_TEXT, lam={"type": "number", "description": "forgetting factor"},
-        innovation={"type": "number", "description": "newest difference of measured and predicted torque"},
+        innovation={"type": "number", "description": "latest difference of measured and predicted torque"},
         sigma={"type": "number", "description": "its usual size"},
     ),
     delay_s=_NUMBER,

@@ -71,7 +71,7 @@ def number(low: float, high: float = math.inf, *, whole: bool = False) -> Callab
             value = math.nan
         if not (low <= value <= high and value < math.inf):
             bounds = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
-            raise argparse.ArgumentTypeError(f"{text!r} is no {'whole ' if whole else ''}number {bounds}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a {'whole ' if whole else ''}number {bounds}")
         return value
 
     return read

@@ -99,7 +99,7 @@ class Jobs:
     def list(
         self, states: Sequence[str] = (), arm: str | None = None, kind: str | None = None, limit: int = 100
     ) -> Sequence[JobSummary]:
-        """Return the newest jobs, newest first, at most 1000; only those in one of `states`, if given."""
+        """Return the latest jobs, latest first, at most 1000; only those in one of `states`, if given."""
         more = _given(states=[*states] or None, arm=arm, kind=kind)
         return reply_as(list[JobSummary], self._ask(dict[str, Any], "jobs", limit=limit, **more)["jobs"])
 

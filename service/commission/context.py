@@ -59,7 +59,7 @@ class RunningArm:
         """Ask for the payload to be mounted or removed."""
         what = "Take the payload off" if payload is None else f"Mount the payload of {payload.mass:g} kg"
         if self._ask is None:
-            raise StepFailedError(f"{what.lower()}: nobody is there to do it; leave out --yes for this")
+            raise StepFailedError(f"{what.lower()}: this needs a person; leave out --yes for it")
         if not self._ask(f"{what}; is it done?"):
             raise DeclinedError(what)
 

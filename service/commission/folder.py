@@ -61,7 +61,7 @@ class Folder:
         if file.exists():
             found = self.read(file)
             if found.get("format") != FORMAT:
-                raise CommissionError(f"{file}: is no commissioning: name another folder")
+                raise CommissionError(f"{file}: is not the folder of a commissioning: name another folder")
             self._compare(found, wanted, again_from)
         elif self.path.exists() and any(self.path.iterdir()):
             raise CommissionError(f"{self.path}: is not empty and holds no commissioning: name another folder")

@@ -59,7 +59,7 @@ class DaemonConfig(StrictTable):
             return str(ipaddress.IPv4Address(value))
         except ValueError:
             raise ValueError(
-                f"{value!r} is no IPv4 address: give a loopback one (127.x.x.x), or, with keys, one of this "
+                f"{value!r} is not an IPv4 address: give a loopback one (127.x.x.x), or, with keys, one of this "
                 "computer's, or 0.0.0.0 for all of them"
             ) from None
 
@@ -94,7 +94,7 @@ class DaemonConfig(StrictTable):
                 "http_token_file, or leave http out"
             )
         if self.http_origins and self.http_token_file is None:
-            words = "whoever can ask that address could look: name a file with a token in http_token_file"
+            words = "anyone who reaches that address could look: name a file with a token in http_token_file"
             raise ValueError(f"http_origins: {words}")
         return self
 

@@ -219,7 +219,7 @@ def _unreachable(root: Path, prefix: Path) -> list[str]:
     for name in (PROGRAM, INTERPRETER):
         path = _real(root, prefix / name)
         shown = str(prefix / name) if path == prefix / name else f"{prefix / name}, which is {path}"
-        again = f"make the virtual environment anew with an interpreter below /usr, such as /usr/bin/{path.name}"
+        again = f"create the virtual environment again with an interpreter below /usr, such as /usr/bin/{path.name}"
         hidden = next((folder for folder in _HIDDEN if path.is_relative_to(folder)), None)
         closed = _closed(root, path)
         if hidden is not None:

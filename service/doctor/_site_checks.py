@@ -104,7 +104,7 @@ def _folder(name: str, path: Path, *, private: bool = False) -> Finding:
         return Finding(name, "failed", f"{path}: {error.strerror}", _AS_USER)
     value = f"{path}: of {user_name(found.st_uid)}, mode {stat.S_IMODE(found.st_mode):04o}"
     if not stat.S_ISDIR(found.st_mode):
-        return Finding(name, "failed", f"{path}: is no folder", "move it away, or name another")
+        return Finding(name, "failed", f"{path}: is not a folder", "move it away, or name another")
     other = found.st_uid != os.geteuid()
     if other and (private or not _writable(path)):
         return Finding(name, "failed", value, f"run it as {user_name(found.st_uid)}, or name a folder of your own")

@@ -105,7 +105,7 @@ def judge_cycle(result: CycleResult, arm: str | None) -> Finding:
         return Finding("cycle", failed_or_warning(arm is not None), value, remedy)
     if result.p999_us <= GOOD * period and result.max_us <= LATE * period:
         return Finding("cycle", "ok", value)
-    remedy = "mend the lines above: a priority, a processor of its own, PREEMPT_RT; then try longer"
+    remedy = "correct the items above: a priority, an isolated processor, PREEMPT_RT; then try longer"
     return Finding("cycle", failed_or_warning(result.late > MANY * result.cycles and bool(arm)), value, remedy)
 
 

@@ -104,7 +104,7 @@ class Examiner(FrameConsumer):
             raise RuntimeError(about["reason"])
         found = Examination.restored(about, len(self._estimator.base))
         if found.moved.tolist() != about["examined_moved"]:
-            raise RuntimeError("its answer is no examination of this arm")
+            raise RuntimeError("its answer is not an examination of this arm")
         return replace(found, until_s=1e-9 * until_ns), {key: float(about[key]) for key in ("seconds", "cpu_s")}
 
     def close(self) -> None:

@@ -177,9 +177,9 @@ class FrameBuffer(FrameConsumer):
                 copies[name][done : done + size] = ring[first : first + size]
             done += size
         if self.end - frames.start >= self._size:  # `push` fills a frame's place before it counts it in `end`
-            raise ControlError("failed", "frames came faster than they could be set aside; try again")
+            raise ControlError("failed", "frames came faster than they could be saved; try again")
         if self.truncations != truncations:
-            raise ControlError("failed", "the newest frames were given up while they were set aside; try again")
+            raise ControlError("failed", "the latest frames were discarded while they were saved; try again")
         return copies
 
 

@@ -42,7 +42,7 @@ class SavedState:
             try:
                 kept_as = str(set_aside(self.path))
             except OSError as problem:  # the arm does without it, and saving says what is wrong
-                kept_as = f"cannot be set aside: {problem.strerror}"
+                kept_as = f"cannot be renamed: {problem.strerror}"
             self._log.warning("state_set_aside", reason=str(error), kept_as=kept_as)
             return False
         self._frame_subscriber.resume(*position)

@@ -59,7 +59,7 @@ class WindowRequests:
             except ControlError as error:
                 self._worker.refuse(id, error)
             except (OSError, MemoryError) as error:
-                self._worker.refuse(id, ControlError("failed", f"the frames cannot be set aside: {error!r:.200}"))
+                self._worker.refuse(id, ControlError("failed", f"the frames cannot be saved: {error!r:.200}"))
             except CancelledError:
                 self._worker.refuse(id, ControlError("unavailable", "the estimator is ending"))
 

@@ -66,7 +66,7 @@ def load_state(path: Path, owner: str) -> dict[str, NDArray[Any] | int | float |
     """
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
-        raise StateError(f"{path}: is no file")
+        raise StateError(f"{path}: is not a file")
     if found.st_size > MAX_BYTES:
         raise StateError(f"{path}: larger than {MAX_BYTES} bytes")
     data = path.read_bytes()

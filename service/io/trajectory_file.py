@@ -127,7 +127,7 @@ class Trajectory:
         whole = round(count)
         if abs(count - whole) > 1e-6:
             raise TrajectoryError(
-                f"a period of {self.period_s:.9g} s is no whole number of cycles of {1e3 * period_s:g} ms: choose a "
+                f"a period of {self.period_s:.9g} s is not a whole number of cycles of {1e3 * period_s:g} ms: choose a "
                 f"period such as {whole * period_s:.9g} s"
             )
         if self.rate_hz * period_s > 1.0 + 1e-9:
@@ -163,7 +163,7 @@ def read_trajectory(path: Path) -> Trajectory:
     except OSError as error:
         raise TrajectoryError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise TrajectoryError(f"{path}: is no text: {error}") from error
+        raise TrajectoryError(f"{path}: is not text: {error}") from error
     is_json = path.suffix.lower() == ".json" or text.lstrip().startswith("{")
     try:
         return _parse_json(text) if is_json else _parse_csv(text)
@@ -220,16 +220,16 @@ def _from_table(
 ) -> Trajectory:
     _check_joints(joints, units)
     if not isinstance(rate_hz, (int, float)) or isinstance(rate_hz, bool) or not 0.0 < rate_hz < 1e6:
-        raise TrajectoryError(f"rate_hz: {rate_hz!r} is no rate of a table")
+        raise TrajectoryError(f"rate_hz: {rate_hz!r} is not a valid rate")
     try:
         table = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise TrajectoryError(f"q: is no table of numbers: {error}") from None
+        raise TrajectoryError(f"q: is not a table of numbers: {error}") from None
     if table.ndim != 2 or table.shape[0] < 3 or table.shape[1] != len(joints):
         raise TrajectoryError(f"q: has shape {table.shape}: expected at least 3 rows of {len(joints)} positions")
     if not np.isfinite(table).all():
         row, joint = np.argwhere(~np.isfinite(table))[0]
-        raise TrajectoryError(f"joint {joints[joint]}: {table[row, joint]} is no position, at {row / rate_hz:g} s")
+        raise TrajectoryError(f"joint {joints[joint]}: {table[row, joint]} is not a position, at {row / rate_hz:g} s")
     return Trajectory(joints, units, robot, sha256, None, float(rate_hz), table)
 
 
@@ -255,7 +255,7 @@ def _parse_csv(text: str) -> Trajectory:
     try:
         lines = list(csv.reader(text.splitlines()))
     except csv.Error as error:
-        raise TrajectoryError(f"is no table of comma-separated values: {error}") from None
+        raise TrajectoryError(f"is not a table of comma-separated values: {error}") from None
     if not lines or lines[0][:1] != ["t [s]"]:
         first = lines[0][0] if lines and lines[0] else ""
         raise TrajectoryError(
@@ -295,7 +295,7 @@ def _rate(t: FloatArray) -> float:
     """Return the rate of rows at the times `t`; raises `TrajectoryError` unless they are equidistant from 0 on."""
     bad = ~np.isfinite(t)
     if bad.any():
-        raise TrajectoryError(f"line {int(np.argmax(bad)) + 2}: {t[np.argmax(bad)]} is no time")
+        raise TrajectoryError(f"line {int(np.argmax(bad)) + 2}: {t[np.argmax(bad)]} is not a time")
     step = (t[-1] - t[0]) / (t.size - 1)
     if t[0] != 0.0 or not step > 0.0:
         raise TrajectoryError(f"times go from {t[0]:g} to {t[-1]:g} s: they have to begin at 0 and grow")

@@ -273,7 +273,7 @@ class AutoIdentification:
 
         def window(given: dict[str, str] | None, error: ControlError | None) -> None:
             if error is None and origin != "request" and self._stuck_s.get(arm, -1.0) >= asked_s:
-                error = ControlError("failed", "an encoder stuck while the frames were set aside")
+                error = ControlError("failed", "an encoder stuck while the frames were saved")
             if given is None or error is not None:
                 then(None, error)
                 return

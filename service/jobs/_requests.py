@@ -150,7 +150,7 @@ class Requests:
                 with self._refusals():
                     found = result()
                     if self.storage is not storage:
-                        raise StoreError("the queue was opened anew meanwhile; try again")
+                        raise StoreError("the queue was reopened meanwhile; try again")
                     answer = then(found)
             except ControlError as error:
                 self.worker.refuse(request, error)

@@ -191,7 +191,7 @@ def _of_bodies(model_file: ModelFile, kind: str, needed: str) -> _Description:
     d = _description(model_file, kind, False)
     for link, joint in zip(d.links, model_file.robot.model.joints, strict=True):
         if not is_physical(link):
-            raise ValueError(f"the link of joint {joint.name} is no possible body, which {needed}")
+            raise ValueError(f"the link of joint {joint.name} is not a possible body, which {needed}")
     return d
 
 

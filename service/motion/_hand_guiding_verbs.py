@@ -33,7 +33,7 @@ _GIVEN = {"theta", "constants", "robot", "name"}
 _OPTIONAL = {"temperatures", "speeds"}
 #: Guiding ends when the remaining friction comes so near to its compensated share.
 _FRICTION_MARGIN = 0.05
-_CHANNELS = {"dq": "velocity, which is observed from positions", "tau": "torque, which drives are believed to give"}
+_CHANNELS = {"dq": "velocity, which is observed from positions", "tau": "torque, which drives are assumed to give"}
 
 
 class HandGuidingRequests:

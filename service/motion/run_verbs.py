@@ -85,7 +85,7 @@ def bounds_of(driver: object) -> CommandBounds | None:
 def refusing(arm: ArmConfig, driver: Driver, info: DriverInfo) -> Mapping[str, Handler]:
     """Return handlers that refuse with the reason why an arm has no runs."""
     if not isinstance(driver, Commandable):
-        words = f"a {info.source} source has no drives that could be told where to go"
+        words = f"a {info.source} source has no drives that take commands"
         words += ': set mode = "csp" in [arm.driver]' if info.source == "sim" else ""
     elif arm.motion is not None:
         words = "[arm.motion] moves this arm: take the table out of its configuration"

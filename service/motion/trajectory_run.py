@@ -184,7 +184,7 @@ class RunCheck:
             raise SafetyError(f"where the arm stands: {found}")
         text = f"on the way to the start: {found}" if found.at_s is not None and found.at_s < 0.0 else str(found)
         if found.what in ("position", "jump") and self._in_degrees(trajectory):
-            text += "; taken for degrees all positions would be within the limits: write them in rad"
+            text += "; read as degrees all positions would be within the limits: write them in rad"
         raise SafetyError(text)
 
     def _in_degrees(self, trajectory: Trajectory) -> bool:

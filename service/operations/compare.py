@@ -286,7 +286,7 @@ def check_conditions(model: RobotModel, methods: Sequence[str], conditions: Cond
     if conditions.noise is not None and conditions.noise.shape != (model.n,):
         raise DataError(f"the noise has {conditions.noise.size} values, robot {model.name} has {model.n} joints")
     if conditions.noise is not None and not (np.isfinite(conditions.noise) & (conditions.noise > 0.0)).all():
-        raise DataError("the noise must be finite and above zero at every joint: errors are told in units of it")
+        raise DataError("the noise must be finite and above zero at every joint: errors are stated in units of it")
     if model.inertial is None:
         raise DataError(f"robot {model.name} has no link parameters: a simulated truth needs them in its description")
 

@@ -82,7 +82,7 @@ def read_window(path: Path) -> Recording:
     try:
         state = load_state(path, WINDOW_OWNER)
     except StateError as error:
-        raise RecordingFormatError(f"{error}: this is no window of frames that can be used") from error
+        raise RecordingFormatError(f"{error}: this window of frames cannot be used") from error
     try:
         return _recording(path, state)
     except KeyError as error:

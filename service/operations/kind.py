@@ -104,7 +104,7 @@ def _explained(
     name = "".join(parts).removeprefix(".")
     text = message.removeprefix("Value error, ").removeprefix("Input ")
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"{name}: is no parameter"
+        return f"{name}: is not a parameter"
     if kind == "missing":
         return f"{name}: is missing"
     if not name:

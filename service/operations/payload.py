@@ -252,7 +252,7 @@ def _check_before(before: ModelFile) -> None:
     if open_:
         more = f" and {len(open_) - 5} more" if len(open_) > 5 else ""
         raise PayloadError(
-            f"{before.path}: leaves {', '.join(open_[:5])}{more} open, so that a payload cannot be told from them: "
+            f"{before.path}: leaves {', '.join(open_[:5])}{more} open, so a payload cannot be separated from them: "
             "identify the arm without payload with `thetad identify --method physical`, which knows all within limits"
         )
 
@@ -300,7 +300,7 @@ def _result(
             why = "no payload is seen"
             reasons.insert(
                 0,
-                f"no payload is seen: its mass comes out as {mass:.3g} ± {NORMAL_QUANTILE_95 * std:.2g} kg (95 %); "
+                f"no payload is seen: its estimated mass is {mass:.3g} ± {NORMAL_QUANTILE_95 * std:.2g} kg (95 %); "
                 f"one of more than {PRESENT * std:.2g} kg would show",
             )
             if mass < -PRESENT * std:

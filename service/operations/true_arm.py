@@ -86,5 +86,5 @@ def _frame(value: Any, where: str) -> Frame | None:
     if rotation.shape != (3, 3) or translation.shape != (3,) or not np.isfinite(translation).all():
         raise SimulationConfigError(f"{where}: needs rotation, 3 rows of 3 numbers, and translation, 3 numbers [m]")
     if not np.allclose(rotation @ rotation.T, np.eye(3), atol=_ROTATION) or np.linalg.det(rotation) < 0.0:
-        raise SimulationConfigError(f"{where}: rotation is no rotation: its rows are not of unit length and orthogonal")
+        raise SimulationConfigError(f"{where}: rotation: its rows are not of unit length and orthogonal")
     return rotation, translation

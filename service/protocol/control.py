@@ -109,7 +109,7 @@ VERBS: Mapping[str, Verb] = {
     "reidentify": Verb(
         "jobs", "operate", "identify an arm from its last frames, validate, and promote", ("arm", "promote")
     ),
-    "jobs": Verb("jobs", "read", "the newest jobs", ("states", "arm", "kind", "limit")),
+    "jobs": Verb("jobs", "read", "the latest jobs", ("states", "arm", "kind", "limit")),
     "job": Verb("jobs", "read", "one job, with its parts and the end of its log", ("id",)),
     "cancel": Verb("jobs", "operate", "cancel a job", ("id",)),
     "retry": Verb("jobs", "operate", "queue a job again that failed or was cancelled", ("id",)),

@@ -238,7 +238,7 @@ def _encodable(value: object) -> Any:
     for kind in (float, int, str):
         if isinstance(value, kind):
             return kind(value)
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_encodable)

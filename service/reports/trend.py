@@ -16,7 +16,7 @@ _TOGETHER = 18
 _IN_A_LINE = 3
 _COLUMNS = ("<parameter", "first told", "last told", "std", "change", "<now")
 _KNOWN = "estimated"
-_NO_EVENTS: Section = {"heading": "Events", "note": "None was told meanwhile."}
+_NO_EVENTS: Section = {"heading": "Events", "note": "No events in this time."}
 
 
 def trend_page(arm: str, trend: Trend) -> str:
@@ -33,7 +33,7 @@ def trend_page(arm: str, trend: Trend) -> str:
     again = f"Estimates of other parameters began {trend.restarts} times meanwhile; only the last of them are shown."
     sections = [
         *([{"note": again}] if trend.restarts else []),
-        *(table("Events", ("number", "time [s]", "<event", "*what was told"), events) or [_NO_EVENTS]),
+        *(table("Events", ("number", "time [s]", "<event", "*event"), events) or [_NO_EVENTS]),
         *table("Parameters", _COLUMNS, rows, styles=["" if row[-1] == _KNOWN else "undetermined" for row in rows]),
         {"heading": "Over time"}, *figures, {"note": f"{len(trend)} estimates are drawn."},
     ]  # fmt: skip

@@ -65,7 +65,7 @@ def replacement_risk(path: Path) -> str:
                 who = user_name(user)
                 return (
                     f"{path}: {who}, who has started this by sudo, owns {step.place} and could put other keys in its "
-                    f"place. Unless {who} may be root in any case, {_elsewhere()}"
+                    f"place. Unless {who} may become root anyway, {_elsewhere()}"
                 )
     return ""
 

@@ -40,7 +40,7 @@ def check_http(verb: str, role: str, daemon: HttpAccess) -> None:
     Without keys anybody on this computer may stop an arm, as by the control socket.
     """
     if verb not in HTTP_VERBS:
-        raise ControlError("denied", f"{verb[:80]}: is not to be had by HTTP")
+        raise ControlError("denied", f"{verb[:80]}: is not available over HTTP")
     if verb in STOPPING and not daemon.keyed:
         return
     needed = VERBS[verb].role
@@ -54,7 +54,7 @@ def check_http_job(args: Mapping[str, object]) -> None:
     """Raise `ControlError` of type "denied" unless this kind of job may be submitted by HTTP."""
     kind = str(args.get("kind"))
     if kind not in HTTP_JOB_KINDS:
-        raise ControlError("denied", f"submit: jobs of kind {kind[:80]!r} are not to be had by HTTP")
+        raise ControlError("denied", f"submit: jobs of kind {kind[:80]!r} are not available over HTTP")
 
 
 def allowed_verbs(role: str, daemon: HttpAccess) -> list[str]:

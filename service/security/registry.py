@@ -166,7 +166,7 @@ class Registry:
 
 def _known(client: Client) -> str:
     if client.revoked is not None:
-        return f"this key was that of {client.name!r} and is revoked, which is for good: make new keys"
+        return f"this key was that of {client.name!r} and is revoked, which is permanent: make new keys"
     return f"this key is that of {client.name!r} already: for another role, revoke that client and make new keys"
 
 

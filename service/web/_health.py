@@ -84,7 +84,7 @@ def _no_frames(arm: Arm, now_ns: int) -> str:
 def _no_progress(arm: Arm, now_ns: int) -> str:
     """Return a text if frames arrive but the estimator processes none; estimates may rightly be old at rest."""
     age_s = (now_ns - arm.used_ns) * 1e-9
-    return f"the estimator has worked off no frame for {age_s:.1f} s" if age_s > FRESH_S else ""
+    return f"the estimator has processed no frame for {age_s:.1f} s" if age_s > FRESH_S else ""
 
 
 def estimate_age_s(arm: Arm, now_ns: int) -> float | None:

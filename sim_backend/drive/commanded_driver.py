@@ -164,7 +164,7 @@ class CommandedDriver(OpenedInWith):
         """
         self._checked()
         if self._disturbance.silent:
-            raise CommandRefusedError("drives cannot be enabled: nobody on the bus answers")
+            raise CommandRefusedError("drives cannot be enabled: no slave answers")
         if self._disable_requested or self._state == "stopping":  # a requested stop is not cancelled
             raise CommandRefusedError("drives cannot be enabled: they are still stopping; try again in a moment")
         if self._state in ("enabling", "enabled"):

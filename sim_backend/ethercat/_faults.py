@@ -165,7 +165,7 @@ def slave_number(fault: Fault, names: Sequence[str], place: int = 0) -> int:
     slave = fault.slave
     if isinstance(slave, str):
         if slave not in names:
-            raise FaultScriptError(f"{where}.slave: '{slave}' is no joint; there are {', '.join(names)}")
+            raise FaultScriptError(f"{where}.slave: '{slave}' is not a joint; there are {', '.join(names)}")
         return list(names).index(slave)
     if slave >= count:
         raise FaultScriptError(f"{where}.slave: is {slave}, but the {count} slaves are 0 to {count - 1}")

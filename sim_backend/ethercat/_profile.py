@@ -306,7 +306,7 @@ class DeviceProfile(Table):
             sizes = {pdo.index: pdo.bits for pdo in pdos}
             missing = [f"0x{index:04X}" for index in image.assigned if index not in sizes]
             if missing:
-                raise ValueError(f"{name}.assigned names {', '.join(missing)}, which is no PDO of that direction")
+                raise ValueError(f"{name}.assigned names {', '.join(missing)}, which is not a PDO of that direction")
             if sum(sizes[index] for index in image.assigned) > 8 * image.max_bytes:
                 raise ValueError(f"the PDOs of {name} are longer than its max_bytes = {image.max_bytes}")
         return self

@@ -28,7 +28,7 @@ class Link:
     def __post_init__(self) -> None:
         for name in (self.master, self.segment):
             if not _NAME.fullmatch(name):
-                raise LinkError(f"{name!r} is no name of an interface: a letter, then up to 14 letters, digits, - _ .")
+                raise LinkError(f"{name!r} is not an interface name: a letter, then up to 14 letters, digits, - _ .")
         if self.master == self.segment:
             raise LinkError(f"both ends of the cable are named {self.master!r}")
 
@@ -57,7 +57,7 @@ class Link:
             raise LinkError(f"there is no interface {self.master} or {self.segment}")
         name = self.master if _exists(self.master) else self.segment
         if "veth" not in _ip("-details", "link", "show", "dev", name):
-            raise LinkError(f"interface {name} is no virtual pair: it was not made by thetad, and stays")
+            raise LinkError(f"interface {name} is not a virtual pair: it was not made by thetad, and stays")
         _ip("link", "delete", name)
 
 

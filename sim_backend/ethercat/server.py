@@ -73,7 +73,7 @@ def open_interface(name: str) -> socket.socket:
         raise ServerError(f"interface {name} cannot be used: {os.strerror(error.errno or 0)}") from error
     if kind != _ARPHRD_ETHER:
         raw.close()
-        raise ServerError(f"interface {name} is no Ethernet: take a network card or one end of a virtual pair")
+        raise ServerError(f"interface {name} is not Ethernet: take a network card or one end of a virtual pair")
     return raw
 
 

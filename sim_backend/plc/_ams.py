@@ -31,7 +31,7 @@ def net_id(text: str) -> bytes:
     """Return the six bytes of `"5.80.201.11.1.1"`; raises `ValueError`."""
     parts = text.split(".")
     if len(parts) != 6 or not all(part.isdecimal() and int(part) < 256 for part in parts):
-        raise ValueError(f"{text!r} is no AMS net id: six numbers from 0 to 255, joined by dots")
+        raise ValueError(f"{text!r} is not an AMS net id: six numbers from 0 to 255, joined by dots")
     return bytes(map(int, parts))
 
 

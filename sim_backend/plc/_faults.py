@@ -26,7 +26,7 @@ class _AxisFault(ScheduledFault):
                 raise SimulationConfigError(f"axis is {self.axis}, but the {len(axes)} axes are 0 to {len(axes) - 1}")
             return self.axis
         if self.axis not in axes:
-            raise SimulationConfigError(f"axis: {self.axis!r} is no joint; there are {', '.join(axes)}")
+            raise SimulationConfigError(f"axis: {self.axis!r} is not a joint; there are {', '.join(axes)}")
         return list(axes).index(self.axis)
 
 

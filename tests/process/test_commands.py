@@ -159,8 +159,7 @@ def test_a_recording_that_cannot_be_played_is_exit_code_2(thetad: Any, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "words"),
-    [("\u00e9" * 10, 2, "no name of a network interface"), ("gone0", 3, "there is no network")],
+    ("name", "code", "words"), [("\u00e9" * 10, 2, "not a network interface name"), ("gone0", 3, "there is no network")]
 )
 def test_an_interface_that_there_cannot_be_is_exit_code_2(
     thetad: Any, tmp_path: Path, name: str, code: int, words: str
@@ -315,9 +314,9 @@ def test_coverage_counts_values_within_their_intervals() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--excite", "5"), "--excite: '5' is no number from 10"),
-        (("--validate", "1e9"), "--validate: '1e9' is no number"),
-        (("--excite", "nan"), "--excite: 'nan' is no number"),
+        (("--excite", "5"), "--excite: '5' is not a number from 10"),
+        (("--validate", "1e9"), "--validate: '1e9' is not a number"),
+        (("--excite", "nan"), "--excite: 'nan' is not a number"),
         (("--seed", "-1"), "--seed"),
         (("--robot", "franka_panda"), "inertial"),  # an arm without link figures cannot be simulated
     ],

@@ -136,7 +136,7 @@ def _described(link: Link, name: str) -> tuple[Symbol, Shape]:
     table = SymbolTable(link)
     symbol = table.find(name)
     if symbol.size > _MAX:
-        raise AdsReplyError(f"symbol {name}: {symbol.size} bytes are not believed")
+        raise AdsReplyError(f"symbol {name}: {symbol.size} bytes are impossible")
     kind = referenced(symbol.type)
     if kind is None:
         return symbol, shape_of(symbol.type, symbol.size, symbol.code, table.type)

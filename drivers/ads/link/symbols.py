@@ -89,7 +89,7 @@ class SymbolTable:
             raw = self._link.read(_UPLOAD_INFO, 0, 8, "upload information")
             found = (*struct.unpack("<2I", bytes(raw)), 0, 0)
         if max(found[1], found[3]) > _MAX_UPLOAD:
-            raise AdsReplyError(f"upload information: {found} is not believed")
+            raise AdsReplyError(f"upload information: {found} is impossible")
         return found[0], found[1], found[2], found[3]
 
     # ------------------------------------------------------------ data types

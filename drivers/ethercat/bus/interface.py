@@ -26,7 +26,7 @@ def check_name(name: str) -> None:
     raw = name.encode("utf-8", "surrogateescape")
     if not 1 <= len(raw) <= _NAME_BYTES or b"\0" in raw or b"/" in raw or any(c.isspace() for c in name):
         raise DriverConfigError(
-            f"interface {name!r} is no name of a network interface (1 to {_NAME_BYTES} bytes); `ip link` lists them"
+            f"interface {name!r} is not a network interface name (1 to {_NAME_BYTES} bytes); `ip link` lists them"
         )
 
 

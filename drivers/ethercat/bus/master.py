@@ -173,7 +173,7 @@ class Master:
                 problems.append(str(error))
         if not problems and self._sockets is not None and self._sockets.dead:
             raise DriverConnectionError(
-                f"EtherCAT on {self.interface}: the interface was removed and is there again: it is to be opened anew"
+                f"EtherCAT on {self.interface}: the interface was removed and is there again: it has to be reopened"
             )
         return problems[0] if len(problems) == len(self._names) else ""
 

@@ -83,7 +83,7 @@ def parse_address(text: str) -> tuple[int, int]:
     """Return index and subindex of `6064:00`, `0x6064:0` or `6064` (hexadecimal); raises `ObjectValueError`."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None:
-        raise ObjectValueError(f"{text!r} is no object: INDEX:SUB, hexadecimal, such as 6064:00")
+        raise ObjectValueError(f"{text!r} is not an object: INDEX:SUB, hexadecimal, such as 6064:00")
     return int(match[1], 16), int(match[2] or "0", 16)
 
 
@@ -117,7 +117,7 @@ def encode(kind: str, text: str) -> bytes:
             return struct.pack("<f" if size == 4 else "<d", float(text))
         return int(text, 0).to_bytes(size, "little", signed=kind.startswith("i"))
     except (ValueError, OverflowError, struct.error) as error:
-        raise ObjectValueError(f"{text!r} is no value of type {kind}{_range(kind)}") from error
+        raise ObjectValueError(f"{text!r} is not a value of type {kind}{_range(kind)}") from error
 
 
 def _range(kind: str) -> str:

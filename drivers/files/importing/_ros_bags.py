@@ -75,7 +75,7 @@ def read_sqlite_bag(path: Path) -> JointStateSource:
             )  # fmt: skip
             for topic, data in rows:
                 if not isinstance(data, bytes):
-                    raise TypeError(f"a message of {topic} is no blob")
+                    raise TypeError(f"a message of {topic} is not a blob")
                 messages.setdefault(str(topic), []).append(data)
             types = sorted({str(name) for (name,) in connection.execute("SELECT type FROM topics")})
         finally:

@@ -71,7 +71,7 @@ class TextSource(DataSource):
                 if not found:
                     return None
                 shown = fields[index] if index < len(fields) else ""
-                raise DataError(f"{self.path}: line {number}, column {self.names[index]!r}: {shown!r} is no date")
+                raise DataError(f"{self.path}: line {number}, column {self.names[index]!r}: {shown!r} is not a date")
             found.append(value)
         return np.array(found, dtype=np.int64)
 

@@ -291,7 +291,7 @@ class ElasticJointEstimator:
             others = np.flatnonzero(np.abs(found.correlation[k]) > _TOGETHER)
             names = ", ".join(self.names[i] for i in others if i != k)
             reason = (
-                f"cannot be told from {names or 'the others'} by what is remembered: "
+                f"cannot be separated from {names or 'the others'} by the data in memory: "
                 f"{'loads' if name in ('k1', 'k2') else 'speeds'} that differ are needed"
             )
         status: ParameterStatus = "determined"
@@ -340,7 +340,7 @@ class ElasticJointEstimator:
         least, stretched = self._least_slope()
         if least <= 0.0:
             return (
-                f"the stiffness comes out as {least:.3g} N*m/rad at a deflection of {stretched:.3g} rad, within the "
+                f"the estimated stiffness is {least:.3g} N*m/rad at a deflection of {stretched:.3g} rad, within the "
                 "range seen: record more loads that differ, or start without k2"
             )
         s = self._s

@@ -409,7 +409,7 @@ class TrustMonitor:
             "disagreement": "the links are no longer those of before, and neither payload nor friction explains it: "
             "check the sensors; if the arm was rebuilt, reset the estimator",
             "change": "the estimate leaves what it was: something has changed",
-            "restarted": "the estimate has begun anew, and the new data do not suffice yet",
+            "restarted": "the estimate has restarted, and the new data are not sufficient yet",
             "diagnosis": f"by the latest frames, examined as by identify, {self.examined.text}",
         }  # fmt: skip
         return "; ".join(texts[reason] for reason in self.reasons)

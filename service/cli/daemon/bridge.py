@@ -105,11 +105,10 @@ def _address(arguments: argparse.Namespace) -> str:
     try:
         address = IPv4Address(arguments.host)
     except ValueError:
-        raise CliError(f"--host {arguments.host}: is no IPv4 address") from None
+        raise CliError(f"--host {arguments.host}: is not an IPv4 address") from None
     if not address.is_loopback and not arguments.let_anyone_look:
         raise CliError(
-            f"--host {address}: Foxglove's protocol knows no keys, so whoever reaches that address could look; keep to "
-            "127.0.0.1 and lead there by ssh, or say --let-anyone-look"
+            f"--host {address}: anyone who reaches it could look; use 127.0.0.1 and an ssh tunnel, or --let-anyone-look"
         )
     return str(address)
 

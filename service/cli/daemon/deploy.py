@@ -32,7 +32,7 @@ def run_install(arguments: argparse.Namespace) -> int:
     if not prefix.is_absolute():
         raise CliError(f"--prefix: {prefix} is not absolute; the service needs the whole path")
     if not root.is_dir():
-        raise CliError(f"--root: {root} is no folder")
+        raise CliError(f"--root: {root} is not a folder")
     _check_interface(arguments.interface, root)
     if not arguments.dry_run and os.geteuid() != 0:
         raise CliError("deploy install: needs root: sudo; with --dry-run it shows what it would do")

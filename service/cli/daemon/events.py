@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", type=job_id, metavar="ID", help="only events of this job")
     parser.add_argument(
         "--limit", type=number(1, MAX_EVENTS, whole=True), default=100, metavar="N",
-        help=f"the newest N, up to {MAX_EVENTS} (default: %(default)s)",
+        help=f"the latest N, up to {MAX_EVENTS} (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--follow", "-f", action="store_true", help="go on with new ones until Ctrl-C")
     add_control_flags(parser)

@@ -227,7 +227,7 @@ def _spring(joint: str, joint_report: dict[str, Any]) -> Text:
 
     k1 = joint_report["parameters"]["k1"]
     age = joint_report["row_age_s"]
-    newest = "; no row since the start" if age is None else f"; newest row {age:.1f} s old"
+    newest = "; no row since the start" if age is None else f"; latest row {age:.1f} s old"
     if k1["value"] is None:
         return Text(f"{joint}: k1 undetermined: {k1['reason']}{newest}")
     text = (

@@ -80,7 +80,7 @@ def _target(arguments: argparse.Namespace) -> Target:
     given |= {"timeout_ms": arguments.timeout_ms, "axis": [{"joint": "any"}]}
     if port:
         if not port.isdecimal():
-            raise CliError(f"TARGET {arguments.target}: the port {port!r} is no number")
+            raise CliError(f"TARGET {arguments.target}: the port {port!r} is not a number")
         given["port"] = int(port)
     try:
         return AdsConfig.model_validate(given).target

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_flag(scan)
     scan.add_argument("--toml", action="store_true", help="print tables for a configuration")
     scan.set_defaults(run=run_scan)
-    _add_slave_parser(what, "info", run_info, "everything that one slave says of itself")
+    _add_slave_parser(what, "info", run_info, "everything that one slave reports")
     sdo = _add_slave_parser(what, "sdo", run_sdo, "read or write one object of a slave", HELP["sdo"])
     sdo.add_argument("object", nargs="?", metavar="INDEX:SUB", help="hexadecimal, such as 6064:00")
     sdo.add_argument("--type", metavar="T", help="u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 str hex")

@@ -57,7 +57,7 @@ def run_ethercat(arguments: argparse.Namespace) -> int:
 
     settings = load_segment(arguments.segment)
     if settings.ring != (arguments.far_end is not None):
-        need = "needs --far-end" if settings.ring else "is no ring (ring = true), and has no far end"
+        need = "needs --far-end" if settings.ring else "is not a ring (ring = true), and has no far end"
         raise CliError(f"{arguments.segment}: the segment {need}")
     simulated = build_segment(settings, time.monotonic_ns(), str(arguments.segment))
     facts = {"drives": len(settings.drive), "robot": simulated.model.name, "interface": arguments.interface}

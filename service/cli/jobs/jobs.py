@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reidentify.add_argument("--arm", help="which arm; may be left out where there is only one")
     reidentify.add_argument("--no-promote", action="store_true", help="leave the active model as it is")
     reidentify.add_argument("--wait", action="store_true", help="wait for the jobs and print what they came to")
-    listing = _add(actions, "list", run_list, "the newest jobs, newest first")
+    listing = _add(actions, "list", run_list, "the latest jobs, latest first")
     add_listing = listing.add_argument
     add_listing("--state", nargs="+", choices=STATES, metavar="S", default=[], help=f"only {', '.join(STATES)}")
     add_listing("--arm", help="only those of this arm")

@@ -60,8 +60,7 @@ def difference_text(found: ModelDifference, names: tuple[str, str], z: float) ->
         d = model.document
         lines.append(f"{letter}  {name}: {d['method']}, {d['verdict']}, of {model.origin}, {d['created']}")
     if differing:
-        rows = [_row(q) for q in differing]
-        lines += ["", columns(("parameter", "A", "±95 %", "B", "±95 %", "unit", "z"), rows, _RIGHT)]
+        lines += ["", columns(("parameter", "A", "±95 %", "B", "±95 %", "unit", "z"), map(_row, differing), _RIGHT)]
     if only := found.known_to_one():
         texts = [f"{q.name} (only {'A' if q.values[1] is None else 'B'})" for q in only]
         lines += ["", f"known to one of them: {', '.join(texts)}"]
@@ -71,9 +70,10 @@ def difference_text(found: ModelDifference, names: tuple[str, str], z: float) ->
     lines += ["", f"relative torque error of the fit: A {_percent(errors[0])}, B {_percent(errors[1])}"]
     rmse_a, rmse_b = ((model.document.get("metrics") or {}).get("rmse") for model in found.models)
     if rmse_a and rmse_b:
-        joints = found.models[0].robot.model.joints
-        rows = [(j.name, number(x), number(y)) for j, x, y in zip(joints, rmse_a, rmse_b, strict=True)]
-        lines.append(columns(("joint", "RMSE A", "RMSE B"), rows, ("RMSE A", "RMSE B")))
+        robot = found.models[0].robot.model
+        errors_ab = [[number(v) for v in values] for values in (rmse_a, rmse_b)]
+        rows = zip((joint.name for joint in robot.joints), *errors_ab, robot.torque_units, strict=True)
+        lines.append(columns(("joint", "RMSE A", "RMSE B", "unit"), rows, ("RMSE A", "RMSE B")))
     return "\n".join(lines)
 
 
@@ -81,10 +81,9 @@ _RIGHT = ("A", "±95 %", "B", "z")
 
 
 def _count_text(found: ModelDifference, differing: int, z: float) -> str:
-    chance = found.by_chance(z)
     return (
         f"{differing} of {found.compared} parameters differ by more than {z:g} standard deviations "
-        f"(by chance {chance:.2g} would)"
+        f"(by chance {found.by_chance(z):.2g} would)"
     )
 
 
@@ -103,8 +102,7 @@ def _friction_text(found: ModelDifference) -> str:
         _, *cells = _row(worst.torque)
         speed_unit = "rad/s" if worst.torque.unit == "N*m" else "m/s"
         rows.append((joint, f"{worst.speed:.3g} {speed_unit}", *cells))
-    head = ("friction of", "worst at", "A", "±95 %", "B", "±95 %", "unit", "z")
-    return columns(head, rows, ("worst at", *_RIGHT))
+    return columns(("friction of", "worst at", "A", "±95 %", "B", "±95 %", "unit", "z"), rows, ("worst at", *_RIGHT))
 
 
 def _percent(value: float | None) -> str:

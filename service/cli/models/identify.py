@@ -139,9 +139,9 @@ def print_result(report: IdentificationReport) -> None:
     print_verdict(result.verdict, VERDICT_TEXT[result.verdict], result.reasons, report.facts())
     rows = []
     for j, row in enumerate(document["joints"]):
-        values = (result.metrics.rmse[j], result.metrics.maximum[j], result.metrics.R[j])
-        rows.append((row["name"], row["verdict"], *(number(v) for v in values), row["reason"]))
-    print(columns(("joint", "verdict", "RMSE", "max", "R", "because"), rows))
+        rmse, largest, R = (number(v[j]) for v in (result.metrics.rmse, result.metrics.maximum, result.metrics.R))
+        rows.append((row["name"], row["verdict"], rmse, largest, report.robot.model.torque_units[j], R, row["reason"]))
+    print(columns(("joint", "verdict", "RMSE", "max", "unit", "R", "because"), rows))
     if result.verdict == "not_explained":
         return
     if document["constants"]:

@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.report, report.html())
     if not printed_json(args, report.summary()):
         print_verdict(result.verdict, VERDICT_TEXT[result.verdict], result.reasons, report.facts())
-        head = ("joint", "RMSE", "mean abs.", "maximum", "R")
-        values = zip(metrics.rmse, metrics.mae, metrics.maximum, metrics.R, strict=True)
-        rows = [(joint.name, *map(number, row)) for joint, row in zip(robot.joints, values, strict=True)]
+        head = ("joint", "RMSE", "mean abs.", "maximum", "unit", "R")
+        cells = [[number(v) for v in values] for values in (metrics.rmse, metrics.mae, metrics.maximum, metrics.R)]
+        rows = zip((joint.name for joint in robot.joints), *cells[:3], robot.torque_units, cells[3], strict=True)
         print(columns(head, rows, head[1:]))
     return EXIT_OK if result.verdict == "ok" else EXIT_NO

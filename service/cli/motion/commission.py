@@ -216,7 +216,7 @@ def _ask(args: argparse.Namespace) -> Ask | None:
     if args.arm is None or args.yes:
         return None
     if not sys.stdin.isatty():
-        raise CliError("nobody can be asked before a motion, for input is no terminal: --yes allows all of them")
+        raise CliError("a motion needs a confirmation, and input is not a terminal: --yes allows all motions")
 
     def ask(question: str) -> bool:
         print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)

@@ -61,7 +61,7 @@ def _earlier(text: str) -> dict[str, Any]:
         path = Path(name)
         periods = int(count) if count.isascii() and count.isdigit() and len(count) < 6 else 0
         if not 1 <= periods <= MAX_PERIODS:
-            raise CliError(f"--after {text}: {count!r} is no number of periods from 1 to {MAX_PERIODS}")
+            raise CliError(f"--after {text}: {count!r} is not a number of periods from 1 to {MAX_PERIODS}")
     try:
         trajectory = read_trajectory(path)
     except TrajectoryError as error:

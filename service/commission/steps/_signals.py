@@ -105,7 +105,7 @@ def _run(context: Context) -> tuple[str, dict[str, Any]]:
 def _check_limits(context: Context, rate_hz: float) -> None:
     """Fail now where a later step would fail after minutes of motion."""
     if context.settings.payload is not None and context.ask is None and not context.place.rehearsal:
-        raise StepFailedError("--payload: somebody has to mount it and take it off: leave out --yes for this")
+        raise StepFailedError("--payload: a person has to mount it and take it off: leave out --yes for this")
     site, longest_s = context.place.site(), context.settings.longest_run_s
     if longest_s + SPARE_S > site.permit_max_s:
         raise StepFailedError(

@@ -171,8 +171,8 @@ def _check_confirmed(context: Context, short: list[str], found: dict[str, Any]) 
     unknown = [name for name in context.names if name in short or name not in confirmed | set(found["seen"])]
     if unknown and not context.place.rehearsal:
         raise StepFailedError(
-            f"nobody has seen which way and how far {', '.join(unknown)} really moves, and gravity does not tell: do "
-            "this step once without --yes; calls after that need nobody",
+            f"no one has seen which way and how far {', '.join(unknown)} really moves, and gravity does not show it; "
+            "do this step once without --yes; later calls need no one",
             found,
         )
 

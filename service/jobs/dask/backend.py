@@ -134,7 +134,7 @@ class DaskBackend:
             get_backend(scheme)
             parse_host_port(node)
         except ValueError as error:
-            raise FatalError(f'jobs.scheduler: {scheduler!r} is no address like "tcp://HOST:8786": {error}') from None
+            raise FatalError(f'jobs.scheduler: {scheduler!r} is not like "tcp://HOST:8786": {error}') from None
         self.label = f"dask at {scheduler}"
         self.trouble = ""
         self._runs: dict[str, DaskRun] = {}

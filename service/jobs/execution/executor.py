@@ -202,7 +202,7 @@ class Executor:
         """Refuse an automatic promotion after a rollback by a user."""
         history = self.storage.queue.history.promotions(arm)
         if job.origin != "request" and history and history[-1].action == "rolled_back":
-            raise OperationError("somebody has rolled back to an earlier model: a new one is promoted on request only")
+            raise OperationError("an earlier model was restored by a rollback: a new one is promoted on request only")
 
     # ------------------------------------------------------------ holding
 

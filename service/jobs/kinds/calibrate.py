@@ -40,12 +40,12 @@ class CalibrateJob(Parameters, FitSettings):
     by the masses of the robot file.  `spacings` are distances between sockets, each `[number, number, metres]`, known
     to `spacing_std` [m].  `train_share` of the distinct postures, drawn with `seed`, are fitted, the others test the
     result; or with `train_sockets` the poses in these sockets.  `priors` are standard deviations by name.  `check` is
-    another table of the same arm: the errors of the nominal and of the corrected arm there, base and tool fitted anew.
+    another table of the same arm: the errors of the nominal and of the corrected arm there, base and tool fitted again.
     """
 
     robot: RobotText | None = None
     measurements: Reference
-    check: Reference | None = option(None, "another table of the arm: errors there, base and tool fitted anew", "FILE")
+    check: Reference | None = option(None, "another table of the arm: errors there, base and tool fitted again", "FILE")
     method: Method = option("lm", "solver")
     robust: bool = option(False, "poses that do not fit lose weight")
     spacings: Annotated[list[tuple[Socket, Socket, Positive]], Field(max_length=1000)] = Field(default=[])

@@ -110,7 +110,7 @@ def urdf_capsules(robot: RobotFile) -> UrdfCapsules:
     try:
         found = capsules_from_urdf(text, base_link=robot.source.get("base_link"), tip_link=robot.source.get("tip_link"))
     except UrdfError as error:
-        raise OperationError(f"urdf_bodies: {error}: mend the URDF, or give bodies in its place") from error
+        raise OperationError(f"urdf_bodies: {error}: correct the URDF, or give bodies in its place") from error
     if not found.capsules:
         kind = "only meshes, which are not read" if found.unread else "no collision shapes"
         raise OperationError(

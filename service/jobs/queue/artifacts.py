@@ -69,7 +69,7 @@ class Artifacts:
         """Return the path of the file of that hash, unchecked (see `verify`); `ArtifactError` if there is none."""
         path = self.place(sha)
         if not path.is_file():
-            more = "; it was damaged and is set aside" if _bad(path).exists() else ""
+            more = "; it was damaged and has been renamed" if _bad(path).exists() else ""
             raise ArtifactError(f"{path}: is not kept{more}")
         return path
 
@@ -83,7 +83,7 @@ class Artifacts:
             with self._lock():
                 intact = self._is_intact(sha)  # it may have been stored again meanwhile
             if not intact:
-                raise ArtifactError(f"{path}: damaged: its content has another hash; set aside as {_bad(path).name}")
+                raise ArtifactError(f"{path}: damaged: its content has another hash; renamed to {_bad(path).name}")
         return path
 
     def sweep(self, keep: Set[str]) -> int:

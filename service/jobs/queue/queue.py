@@ -386,7 +386,7 @@ def _existing(tx: Transaction, id: int) -> Job:
 def _held(tx: Transaction, id: int) -> Job:
     job = tx.job(id)
     if job is None:
-        raise StaleTokenError(f"job {id} has been deleted: nobody holds it any more")
+        raise StaleTokenError(f"job {id} has been deleted: no run holds it any more")
     return job
 
 

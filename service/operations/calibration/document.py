@@ -112,7 +112,7 @@ def doubts_text(found: Calibration, lines: list[int]) -> list[str]:
     if doubts.needed:
         out.append(
             f"too few poses to look for bad ones: {found.training.postures} were fitted, and {doubts.needed} would do; "
-            "a bad one may be taken for errors of the arm"
+            "a bad one may look like errors of the arm"
         )
     if rising := rising_joints(found):
         out.append(

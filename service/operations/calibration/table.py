@@ -181,7 +181,7 @@ def _counted(values: FloatArray, lines: list[int], where: str, column: str) -> t
     wrong = (values != np.round(values)) | (values < 0.0)
     if wrong.any():
         i = int(wrong.argmax())
-        raise OperationError(f"{where}line {lines[i]}, column {column}: {values[i]:g} is no whole number of a {column}")
+        raise OperationError(f"{where}line {lines[i]}, column {column}: {values[i]:g} is not a whole number")
     numbers = values.astype(np.int64)
     order: IntArray = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
     return numbers, order

@@ -23,7 +23,7 @@ from service.operations.elastic.parameters import read_elastic_joint
 from service.operations.errors import OperationError
 from service.operations.identify import check_recording, nominal_rate_of, span_bounds, unexplained
 
-_APART = {"open": "cannot be told apart", "doubtful": "are told apart with doubt"}
+_APART = {"open": "cannot be separated", "doubtful": "are separated with doubt"}
 _NO_INTERVAL = "no interval is stated: those of the joint alone were too narrow in simulated arms"
 
 

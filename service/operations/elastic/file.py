@@ -102,7 +102,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; {_WRITE}") from error
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: is no JSON, as a model of an elastic joint is: {_WRITE}") from error
+        raise ConfigError(f"{path}: is not JSON, as a model of an elastic joint is: {_WRITE}") from error
     written = document.get("format") if isinstance(document, dict) else None
     if written != FORMAT:
         raise ConfigError(f"{path}: format {written!r:.60} is not that of an elastic joint, {FORMAT!r}: {_WRITE}")

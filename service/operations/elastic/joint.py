@@ -212,7 +212,7 @@ def _drive(p: ElasticJointJob, name: str, model: RobotModel | None) -> tuple[Dri
             if coupled:
                 raise ElasticJointError(
                     f"motor and joint {name} are coupled with {', '.join(sorted({known[k] for k in coupled}))}: the "
-                    "deflection of one spring cannot be told there",
+                    "deflection of one spring cannot be determined there",
                     "robot",
                 )
             ratio = float(gears.matrix[i, i]) if ratio is None else ratio

@@ -122,7 +122,7 @@ print(len(arrived), wrong)
             "serve('thetad1')",
             "interface thetad1 has no link: plug the",
         ),
-        ("_ip('link', 'set', 'lo', 'up')", "serve('lo')", "interface lo is no Ethernet: take a network card"),
+        ("_ip('link', 'set', 'lo', 'up')", "serve('lo')", "interface lo is not Ethernet: take a network card"),
         ("os.setuid(65534)", "serve('thetad1')", "no permission for raw sockets on thetad1: run as root"),
         ("", "serve('thetad1', ring=True)", "a ring takes 2 interfaces, given were thetad1"),
         ("", "serve('thetad1', scheduling=Scheduling(50, 4096))", "core 4096, SCHED_FIFO priority 50: Invalid arg"),

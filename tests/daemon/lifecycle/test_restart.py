@@ -156,7 +156,7 @@ def test_an_unusable_state_is_set_aside(running: Running, control: Control) -> N
     kill(control, "axis/estimator")
     assert processes(control)["axis/estimator"]["info"]["resumed"] is False
     assert state.with_name("estimator.state.bad").is_dir()
-    assert "is no file" in log_lines(running.path)
+    assert "is not a file" in log_lines(running.path)
 
 
 def test_nothing_outlives_a_supervisor_that_is_killed(running: Running, control: Control) -> None:

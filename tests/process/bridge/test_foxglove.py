@@ -177,8 +177,8 @@ def test_a_port_that_is_taken_and_an_extra_that_is_missing_are_told(monkeypatch:
 
 
 def test_beyond_loopback_only_when_told_plainly() -> None:
-    refused("--host", "0.0.0.0", words=("--host 0.0.0.0", "knows no keys", "--let-anyone-look"))
-    refused("--host", "here", words=("--host here", "no IPv4 address"))
+    refused("--host", "0.0.0.0", words=("--host 0.0.0.0", "anyone who reaches it", "--let-anyone-look"))
+    refused("--host", "here", words=("--host here", "not an IPv4 address"))
     for flag, value in (("--rate", 0), ("--rate", "nan"), ("--port", 70_000), ("--port", -1), ("--seconds", 0)):
         refused(flag, value, words=(flag,))
     with Publisher() as publisher:

@@ -186,7 +186,7 @@ def test_a_program_that_is_closed_to_the_service(tmp_path: Path) -> None:
 
 
 def test_bad_input(tmp_path: Path) -> None:
-    install(tmp_path / "none", "--dry-run").refused("--root", "no folder")
+    install(tmp_path / "none", "--dry-run").refused("--root", "not a folder")
     install(tmp_path, "--dry-run", "--prefix", "here").refused("--prefix", "not absolute")
     install(tmp_path, "--dry-run", "--interface", "a/b").refused("a/b", "network interface")
     thetad("deploy", "install", "--dry-run", "--interface", "nosuch0").refused("nosuch0", "there is")

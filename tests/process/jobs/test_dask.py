@@ -359,7 +359,7 @@ def test_a_scheduler_that_does_not_answer_is_reported(
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8786", "http://127.0.0.1:8786", "tcp://host:port"])
 def test_a_wrong_address_is_refused_at_once(address: str) -> None:
-    with pytest.raises(FatalError, match=r"jobs\.scheduler: .* is no address"):
+    with pytest.raises(FatalError, match=r"jobs\.scheduler: .* is not like"):
         DaskBackend(address)
 
 

@@ -53,3 +53,17 @@ def test_files_that_the_pages_name_exist(page: str) -> None:
     named = set(re.findall(r"`((?:service|sim_backend|drivers|rt_core|tests|benchmarks|docs|\.ci)/[\w./-]*)`",
                            (ROOT / page).read_text(encoding="utf-8")))  # fmt: skip
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_the_messages_of_troubleshooting_are_in_the_source() -> None:
+    sources = [
+        path for root in ("rt_core", "drivers", "sim_backend", "service") for path in (ROOT / root).rglob("*.py")
+    ]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sources]
+    texts = "\n".join(str(n.value) for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Constant))
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    quoted = [
+        code for cell in re.findall(r"^\| (.*?) \| ", page, re.MULTILINE) for code in re.findall("`([^`]+)`", cell)
+    ]
+    assert len(quoted) > 100
+    assert [code for code in quoted if not all(part.strip() in texts for part in code.split("..."))] == []

@@ -115,25 +115,35 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "found"),
+    ("check", "file", "text", "found"),
     [
-        ("rt_core/extra/__init__.py", '"""One line."""\n', "rt_core/extra/__init__.py: no __all__"),
-        ("rt_core/extra/__init__.py", '"""One line."""\n__all__ = []\n', "does not say where to start"),
-        ("service/web/extra.py", "", "service/web/__init__.py: __all__ does not name extra"),
-        ("drivers/_extra.py", "def f():\n    from service.web._cache import Cache\n", "internal to service.web"),
-        ("drivers/_extra.py", "from rt_core.jit import _hidden\n", "internal to rt_core"),
+        ("doors", "rt_core/extra/__init__.py", '"""A\nB\nC\nD\nE"""\n', "rt_core/extra/__init__.py: no __all__"),
+        ("doors", "rt_core/extra/__init__.py", '"""One line."""\n__all__ = []\n', "does not say where to start"),
+        ("doors", "service/web/extra.py", "", "service/web/__init__.py: __all__ does not name extra"),
+        ("doors", "drivers/_extra.py", "if 1:\n    from service.web._cache import Cache\n", "internal to service.web"),
+        ("doors", "drivers/_extra.py", "from rt_core.jit import _hidden\n", "internal to rt_core"),
+        ("prose", "docs/a.md", "[A](anew.md), `anew`.\n\nIt is\ntold, <!-- anew -->.\n", "docs/a.md:3: 'is told': "),
+        ("prose", "docs/a.md", "```sh\nanew\n```\n\n| a | e.g. `b` |\n", "docs/a.md:5: 'e.g.': "),
+        ("prose", "docs/a.md", "- a\n- " + 60 * "word " + "\n", "docs/a.md:2: sentence of 60 words"),
+        ("prose", "docs/a.md", 40 * "Five words that end here.\n", "docs/a.md:1: paragraph of 200 words"),
+        (
+            "prose",
+            "service/a.py",
+            'def f(x):\n    """Anew."""\n    g(f"{x} anew", "anew")\n',
+            "service/a.py:3: 'anew': ",
+        ),
     ],
 )
-def test_a_door_that_is_not_in_order_is_found(tmp_path: Path, file: str, text: str, found: str) -> None:
+def test_what_is_not_in_order_is_found(tmp_path: Path, check: str, file: str, text: str, found: str) -> None:
     """Beside a package that is in order, as the first run shows."""
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     path = tmp_path / "service" / "web" / "__init__.py"
     for other in (path, tmp_path / file):
         other.parent.mkdir(parents=True, exist_ok=True)
     path.write_text('"""A\nB\nC\nD\nE\n"""\n__all__ = []\n', encoding="utf-8")
-    command = [sys.executable, tmp_path / ".ci" / "check_doors.py"]
+    command = [sys.executable, tmp_path / ".ci" / f"check_{check}.py"]
     assert subprocess.run(command, check=False).returncode == 0
     (tmp_path / file).write_text(text, encoding="utf-8")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 1)
     assert found in done.stdout

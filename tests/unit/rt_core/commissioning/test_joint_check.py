@@ -140,7 +140,7 @@ def test_swapped_torques_are_never_called_inverted() -> None:
 
 def test_what_cannot_be_judged_is_refused() -> None:
     motion = small_motion(0)
-    with pytest.raises(CommissioningError, match="not told to move"):
+    with pytest.raises(CommissioningError, match="not commanded to move"):
         replace(motion, way=0.0)
     with pytest.raises(CommissioningError, match="samples for"):
         replace(motion, q=motion.q[:-1])

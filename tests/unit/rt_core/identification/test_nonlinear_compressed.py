@@ -129,7 +129,7 @@ def test_terms_and_constants() -> None:
     assert model.dynamics.stribeck_velocity.tolist() == [0.05, 0.04, 0.2]
     at_three = (shaped.standard.source == 2) & np.isin(shaped.standard.law, arm.friction.shaped)
     assert (shaped.standard.shape[at_three, 0] == 0.2).all()
-    with pytest.raises(ValueError, match="w9 is no constant"):
+    with pytest.raises(ValueError, match="w9 is not a constant"):
         with_constants(arm, base, {"w9": 1.0})
     for value in (-0.1, np.nan):
         with pytest.raises(ValueError, match="vb3 must be a velocity"):

@@ -34,7 +34,7 @@ def test_one_speed_does_not_tell_viscous_from_coulomb() -> None:
     for name, other in (("b_in", "b_inD"), ("b_inD", "b_in"), ("b_out", "b_outC"), ("b_outC", "b_out")):
         p = said[name]
         assert (p.value, p.std, p.lower, p.upper, p.status) == (None, None, None, None, "undetermined")
-        assert "cannot be told from" in p.reason
+        assert "cannot be separated from" in p.reason
         assert other in p.reason
         assert not said.excited[list(WRONG).index(name)]
 

@@ -82,7 +82,7 @@ def jumping(by: float) -> FloatArray:
         (wave()[:2100], ["joint_1: does not end at rest"]),
         (wave(0.5, turns=4), ["joint_2: acceleration 3.0", "m/s^2 at 0.", "at most 3 m/s^2"]),
         (jumping(0.05), ["joint_2: its position jumps by 0.05", "m at 1.5 s", "at most 0.0005 m a step"]),
-        (jumping(np.nan), ["joint_2: nan is no value at 1.5 s"]),
+        (jumping(np.nan), ["joint_2: nan is not a number at 1.5 s"]),
         (np.degrees(wave()), ["joint_1: position 1.50", "at 0.6"]),
     ],
 )  # fmt: skip
@@ -140,7 +140,7 @@ def test_predicted_torque() -> None:
         == "joint joint_2: torque 51 N at 2.03 s, at most 50 N is allowed"
     )
     tau[20, 0] = np.nan
-    assert "nan is no value at 2.02 s" in str(safety.check_torque(LIMITS, PERIOD_S, tau, 2.0))
+    assert "nan is not a number at 2.02 s" in str(safety.check_torque(LIMITS, PERIOD_S, tau, 2.0))
 
 
 GOOD: dict[str, Any] = {
@@ -156,10 +156,10 @@ GOOD: dict[str, Any] = {
         ({"dq": None, "tau": None, "temperature": None}, ""),
         ({"q": np.array([0.5, 0.35])}, "joint joint_2 is 0.11 m from its command, at most 0.1 m is allowed"),
         ({"q": np.array([0.39, 0.2])}, "joint joint_1 is 0.15 rad from its command"),
-        ({"q": np.array([np.nan, 0.2])}, "joint joint_1: nan is no value"),
+        ({"q": np.array([np.nan, 0.2])}, "joint joint_1: nan is not a number"),
         ({"dq": np.array([0.0, -0.7])}, "joint joint_2: velocity 0.7 m/s, at most 0.6 m/s is allowed"),
         ({"tau": np.array([-101.0, 0.0])}, "joint joint_1: torque 101 N*m, at most 100 N*m is allowed"),
-        ({"tau": np.array([0.0, np.inf])}, "joint joint_2: inf is no value"),
+        ({"tau": np.array([0.0, np.inf])}, "joint joint_2: inf is not a number"),
         ({"temperature": np.array([20.0, 81.0])}, "joint joint_2: temperature 81 degC, at most 80 degC is allowed"),
     ],
 )

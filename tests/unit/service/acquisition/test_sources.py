@@ -52,7 +52,7 @@ def test_drives_on_ethercat_cannot_be_those_of_coupled_joints(mode: str) -> None
     drives = [{"joint": name, "device": "servo"} for name in NAMES]
     driver = {"kind": "ethercat", "interface": "eth9", "mode": mode, "drive": drives, "device": {"servo": device()}}
     arm = ArmConfig.model_validate({"name": "wrist", "robot": "staubli_tx40", "driver": driver})
-    with pytest.raises(DriverConfigError, match="each drive is taken for one joint"):
+    with pytest.raises(DriverConfigError, match="each drive is one joint"):
         check_source(arm, TX40, info())
     arm7 = load_robot("arm7").model
     check_source(arm, arm7, info(tuple(joint.name for joint in arm7.joints)))

@@ -222,7 +222,7 @@ def test_wrong_use_is_refused(tmp_path: Path) -> None:
     calibrate = ("calibrate", table, "-o", tmp_path)
     for arguments, message in (
         ((*poses, "--turn", "nan"), "turn must be finite"), ((*poses, "--floor", "inf"), "floor must be finite"),
-        ((*poses, "--seed", "-1"), "'-1' is no whole number"),
+        ((*poses, "--seed", "-1"), "'-1' is not a whole number"),
         ((*poses, "--radius", "9", "--inner", "8"), "reaches none"), ((*poses, "--select", "90"), "--select 90"),
         (measure, "there is no column q3"),
         (("calibrate", tmp_path / "none.csv", "--robot", ROBOT, "-o", tmp_path), "no such file"),

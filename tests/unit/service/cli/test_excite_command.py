@@ -73,9 +73,9 @@ def test_a_motion_that_cannot_be_is_said_to_be_none(tmp_path: Path) -> None:
         (("space6", "--period", "nan"), ("--period: ",)), (("space6", "--seed", "-1"), ("seed",)),
         (("space6", "--seed", "1", "--set", "seed=2"), ("seed is given already",)),
         (("space6", "--set", "robot=ur10"), ("robot is given already",)),
-        (("space6", "--after", "trajectory.json:0"), ("'0' is no number of periods",)),
+        (("space6", "--after", "trajectory.json:0"), ("'0' is not a number of periods",)),
         (("space6", "--set", "effort_fraction=2"), ("effort_fraction",)),
-        (("space6", "--set", "colour=red"), ("colour: is no parameter",)),
+        (("space6", "--set", "colour=red"), ("colour: is not a parameter",)),
         (("space6", "--set", "colour"), ("NAME=VALUE",)),
     ],
 )  # fmt: skip

@@ -81,7 +81,7 @@ def test_without_a_daemon_each_command_says_so(command: str) -> None:
         (("jobs", "submit", "identify"), ("recording: is missing",)),
         (("jobs", "submit", "identify", "rec.mcap"), ("'rec.mcap'", "NAME=VALUE")),
         ((*SUBMIT, "recording=b"), ("recording is given twice",)),
-        ((*SUBMIT, "methods=ols"), ("methods: is no parameter", "method,")),
+        ((*SUBMIT, "methods=ols"), ("methods: is not a parameter", "method,")),
         ((*SUBMIT, "weight=NaN"), ("weight", "got 'NaN'")), ((*SUBMIT, "starts=1" + "0" * 5000), ("starts",)),
         ((*SUBMIT, "bounds=" + "[" * 100_000), ("bounds",)), ((*SUBMIT, "span=0.6:0.2"), ("span", "0.6:0.2")),
         ((*SUBMIT, "--in", "soon"), ("'soon'", "10m")), ((*SUBMIT, "--timeout", "nan"), ("--timeout nan",)),

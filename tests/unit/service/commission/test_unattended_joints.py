@@ -43,7 +43,7 @@ def test_unattended_a_scale_that_command_and_position_share_ends_at_the_tenth(jo
         JOINTS.run(context(bench, None))
     assert (bench.reached[list(joints)] < TENTH).all()
     if list(joints) == [0]:
-        assert "nobody has seen" in str(caught.value)
+        assert "no one has seen" in str(caught.value)
         assert "joint_1" in str(caught.value)
 
 
@@ -58,7 +58,7 @@ def test_unattended_a_torque_of_the_wrong_sign_is_named_at_the_tenth(tmp_path: P
 
 def test_unattended_a_joint_that_friction_holds_over_the_tenth_is_not_called_wrong(tmp_path: Path) -> None:
     bench = Bench(ARM7, HERE, tmp_path, held=[0])
-    with pytest.raises(StepFailedError, match="nobody has seen which way and how far joint_1") as caught:
+    with pytest.raises(StepFailedError, match="no one has seen which way and how far joint_1") as caught:
         JOINTS.run(context(bench, None))
     verdicts = [check["verdict"] for check in caught.value.result["checks"] if check["joint_name"] == "joint_1"]
     assert verdicts
@@ -70,7 +70,7 @@ def test_unattended_friction_that_does_not_slide_yet_is_no_fault_of_the_arm(
     distance: float, start: float, tmp_path: Path
 ) -> None:
     """It changes along the tenth by far more than gravity does."""
-    with pytest.raises(StepFailedError, match="nobody has seen") as caught:
+    with pytest.raises(StepFailedError, match="no one has seen") as caught:
         JOINTS.run(context(Bench(ARM7, HERE, tmp_path, slip=(distance, start)), None))
     assert not [check for check in caught.value.result["checks"] if check["verdict"] == "wrong"]
 

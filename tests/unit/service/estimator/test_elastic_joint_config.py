@@ -106,7 +106,7 @@ def rewritten(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], ob
     [
         (None, {"joint": "wrist"}, ("elastic[0].joint", "'rig' has no joint 'wrist'", "slide, elbow")),
         (None, {"joint": "slide"}, ("elastic[0].model", "is of joint elbow, not of slide")),
-        (None, {"model": "rig.toml"}, ("elastic[0].model", "rig.toml: is no JSON")),
+        (None, {"model": "rig.toml"}, ("elastic[0].model", "rig.toml: is not JSON")),
         (rewritten(lambda d: d.update(format="thetad-model/1")), {}, ("thetad-elastic-joint/1",)),
         (rewritten(lambda d: d.pop("online_start")), {}, ("has no online_start", "an earlier version")),
         (rewritten(lambda d: d.update(online_start={"reason": "stage: why"})), {}, ("elbow: stage: why",)),

@@ -98,7 +98,7 @@ def test_a_torque_that_is_late_from_the_first_frame_is_told(tmp_path: Path) -> N
         "echo []": "AttributeError",
         "echo '{}'": "KeyError",
         """echo '{"reason": "too little motion"}'""": "too little motion",
-        f"echo '{json.dumps(FOUND | {'examined_moved': [0.0]})}'": "no examination of this arm",
+        f"echo '{json.dumps(FOUND | {'examined_moved': [0.0]})}'": "not an examination of this arm",
         f"echo '{json.dumps(FOUND | {'seconds': None})}'": "TypeError",
     }.items(),
 )

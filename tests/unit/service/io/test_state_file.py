@@ -63,7 +63,7 @@ def test_any_damage_is_noticed(tmp_path_factory: pytest.TempPathFactory, data: s
 def test_what_is_no_state_is_set_aside_and_never_written_through(tmp_path: Path, make: Callable[[Path], None]) -> None:
     path, beside, other = tmp_path / "a.state", tmp_path / "a.state.new", tmp_path / "other"
     make(path)
-    with pytest.raises(StateError, match=r"is no file|not a state file"):
+    with pytest.raises(StateError, match=r"is not a file|not a state file"):
         load_state(path, "owner")
     other.write_bytes(b"of somebody else")
     beside.symlink_to(other)

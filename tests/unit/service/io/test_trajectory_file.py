@@ -80,12 +80,12 @@ def cell(line: int, column: int, value: str) -> Change:
         (cell(0, 0, "t"), "first column is 't'"), (cell(0, 1, "q1"), "column 2 is 'q1'"),
         (cell(0, 1, "shoulder q [°]"), "joint shoulder is in degrees"),
         (cell(0, 2, "shoulder q [rad]"), "different names"),
-        (cell(7, 1, "nan"), "joint shoulder: nan is no position, at 0.12 s"),
-        (cell(7, 1, "half"), "line 8: could not convert"), (cell(7, 0, "nan"), "line 8: nan is no time"),
+        (cell(7, 1, "nan"), "joint shoulder: nan is not a position, at 0.12 s"),
+        (cell(7, 1, "half"), "line 8: could not convert"), (cell(7, 0, "nan"), "line 8: nan is not a time"),
         (cell(7, 0, "0.125"), "equidistant"), (cell(1, 0, "0.01"), "begin at 0"), (lambda lines: lines[:3], "2 rows"),
         (lambda lines: [*lines[:9], lines[9] + ",1.0", *lines[10:]], "line 10 has 8 values"),
         (lambda lines: [line.split(",")[0] for line in lines], "no column holds positions"),
-        (cell(3, 1, 200_000 * "1"), "no table of comma-separated values"),
+        (cell(3, 1, 200_000 * "1"), "not a table of comma-separated values"),
     ],
 )  # fmt: skip
 def test_a_table_that_cannot_be_used(tmp_path: Path, change: Change, words: str) -> None:
@@ -122,7 +122,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(TrajectoryError, match="cannot be read"):
         read_trajectory(tmp_path / "none.json")
     (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(TrajectoryError, match="is no text"):
+    with pytest.raises(TrajectoryError, match="is not text"):
         read_trajectory(tmp_path / "b.csv")
 
 
@@ -150,7 +150,7 @@ def test_another_arm_is_refused(change: dict[str, Any], words: str) -> None:
 def test_a_period_has_a_whole_number_of_cycles() -> None:
     mine = Trajectory(JOINTS, UNITS, series=SERIES)
     assert mine.cycles(0.001) == 4000
-    with pytest.raises(TrajectoryError, match=r"no whole number of cycles of 3 ms: choose a period such as 3\.999 s"):
+    with pytest.raises(TrajectoryError, match=r"a whole number of cycles of 3 ms: choose a period such as 3\.999 s"):
         mine.cycles(0.003)
     with pytest.raises(TrajectoryError, match="can be run"):
         mine.cycles(1e-5)

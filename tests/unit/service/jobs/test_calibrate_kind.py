@@ -165,7 +165,7 @@ def test_an_arm_of_a_urdf_has_placements(tmp_path: Path) -> None:
             "line 2, column qx: the quaternion has length",
         ),
         (lambda lines: lines[:4], "2 distinct postures to fit give 6 equations for 21 parameters"),
-        (lambda lines: [lines[0] + ",station", *(line + ",4.5" for line in lines[1:])], "4.5 is no whole number"),
+        (lambda lines: [lines[0] + ",station", *(line + ",4.5" for line in lines[1:])], "4.5 is not a whole number"),
     ],
 )
 def test_a_bad_table_is_refused_by_file_line_and_column(tmp_path: Path, robot: Path, change: Any, message: str) -> None:

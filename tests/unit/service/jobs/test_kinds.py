@@ -86,7 +86,7 @@ RECORDED = {"recording": "r"}
         ("identify", {}, "recording: is missing"),
         ("identify", RECORDED | {"method": "best"}, "method: should be 'ols'"),
         ("identify", RECORDED | {"span": "0.6:0.2"}, "span: span 0.6:0.2: its start is not before its end"),
-        ("identify", RECORDED | {"cutof_hz": 3.0}, "cutof_hz: is no parameter; parameters of identify: recording"),
+        ("identify", RECORDED | {"cutof_hz": 3.0}, "cutof_hz: is not a parameter; parameters of identify: recording"),
         ("identify", RECORDED | {"cutoff_hz": -1.0}, "cutoff_hz"),
         ("identify", RECORDED | {"min_velocity": [0.1, -1.0]}, "min_velocity[1]"),
         ("identify", RECORDED | {"bounds": {"vb2": [0.1]}}, "bounds.vb2"),

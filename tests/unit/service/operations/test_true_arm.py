@@ -148,7 +148,7 @@ def between(frames: list[dict[str, Any]]) -> tuple[FloatArray, FloatArray]:
         ('{"errors": {"a9": 1e-3}}', "there is no parameter 'a9'"),
         ('{"errors": {"a2": "long"}}', "a2 is 'long', not a finite number"),
         ('{"errors": {}, "base": {"rotation": [1, 2]}}', "base: needs rotation"),
-        ('{"errors": {}, "tool": {"rotation": [[1,0,0],[0,2,0],[0,0,1]], "translation": [0,0,0]}}', "no rotation"),
+        ('{"errors": {}, "tool": {"rotation": [[1,0,0],[0,2,0],[0,0,1]], "translation": [0,0,0]}}', "not of unit"),
     ],
 )
 def test_a_broken_truth_is_refused(folder: Path, text: str, message: str) -> None:

@@ -250,5 +250,5 @@ def test_report_of_a_payload(arm7_model: Path, arm7_loaded: Path, tmp_path: Path
     assert shown.tags.count("img") == 1
     refit = thetad("payload", arm7_model, arm7_loaded, "--refit-effects", "--report", out, "--json")
     assert refit.json["verdict"] == "determined"
-    assert "a fit of its own" in self_contained(out.read_text(encoding="utf-8")).text
+    assert "a separate fit" in self_contained(out.read_text(encoding="utf-8")).text
     thetad("payload", arm7_model, arm7_loaded, "--report", tmp_path).refused(tmp_path.name)

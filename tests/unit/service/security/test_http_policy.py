@@ -51,7 +51,7 @@ def test_a_page_from_another_address_needs_a_token() -> None:
     origins = ["https://robots.example", "http://10.0.0.7:8080"]
     given = DaemonConfig.model_validate_json(json.dumps({"http_origins": origins, "http_token_file": "t"}))
     assert given.http_origins == tuple(origins)
-    with pytest.raises(ValueError, match="http_origins: whoever can ask that address could look"):
+    with pytest.raises(ValueError, match="http_origins: anyone who reaches that address could look"):
         DaemonConfig.model_validate_json(json.dumps({"http_origins": origins}))
     unusual = ("*", "null", "robots.example", "https://robots.example/", "https://a b", "ftp://x", "https://x\n")
     for wrong in (*unusual, "https://x:443", "http://x:80"):
@@ -77,9 +77,9 @@ def test_the_supervisor_refuses_what_the_web_process_should_not_have_asked() -> 
     assert asked("cancel", "operate", id=3)["verb"] == "cancel"
     for verb, role, words in (
         ("cancel", "read", "needs the role operate, and you have read"),
-        ("arm", "admin", "daemon.http_role is operate"), ("shutdown", "admin", "not to be had by HTTP"),
-        ("run_trajectory", "motion", "not to be had by HTTP"), ("x" * 1000, "read", "not to be had by HTTP"),
-        ("cancel", "", "you have none"), ("submit", "operate", "jobs of kind 'None' are not to be had by HTTP"),
+        ("arm", "admin", "daemon.http_role is operate"), ("shutdown", "admin", "not available over HTTP"),
+        ("run_trajectory", "motion", "not available over HTTP"), ("x" * 1000, "read", "not available over HTTP"),
+        ("cancel", "", "you have none"), ("submit", "operate", "jobs of kind 'None' are not available over HTTP"),
     ):  # fmt: skip
         answer = asked(verb, role)
         assert answer["type"] == "answer"

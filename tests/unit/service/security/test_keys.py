@@ -296,7 +296,7 @@ def test_clients_come_and_go(keys: Path) -> None:
     assert daemon.find(anna).revoked is not None
     assert daemon.find(new_pair().public) is None
     registry.add("anna", "read", new_pair().public)  # the name is free again, the key is not
-    with pytest.raises(RegistryError, match="this key was that of 'anna' and is revoked, which is for good"):
+    with pytest.raises(RegistryError, match="this key was that of 'anna' and is revoked, which is permanent"):
         registry.add("anna2", "read", anna)
     with pytest.raises(RegistryError, match="this key is that of 'ben' already: for another role, revoke that client"):
         registry.add("ben", "admin", ben)

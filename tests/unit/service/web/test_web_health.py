@@ -89,9 +89,9 @@ def test_an_estimator_is_judged_by_the_frames_that_it_works_off() -> None:
     """An arm that stands still gives it frames and no estimate; nothing of one is needed here."""
     assert after(*[(1000 * k, 1000 * k, 0) for k in range(1, 9)]) == []
     stuck = [(1000 * k, min(1000 * k, 3000), 0) for k in range(1, 9)]
-    assert after(*stuck) == ["the estimator has worked off no frame for 5.0 s"]
+    assert after(*stuck) == ["the estimator has processed no frame for 5.0 s"]
     without_torque = [(1000 * k, 1000 * k, 1000 * k) for k in range(1, 9)]
-    assert after(*without_torque) == ["the estimator has worked off no frame for 8.0 s"]
+    assert after(*without_torque) == ["the estimator has processed no frame for 8.0 s"]
     assert after(*[*stuck, (9000, 500, 0)]) == []
 
 

@@ -103,7 +103,7 @@ def test_a_script_that_cannot_be_used_says_where(text: str, message: str) -> Non
 
 @pytest.mark.parametrize(
     ("entry", "message"),
-    [('kind = "sto"\nslave = "elbow"', r"fault\[0\].sto.slave: 'elbow' is no joint; there are joint_1, joint_2"),
+    [('kind = "sto"\nslave = "elbow"', r"fault\[0\].sto.slave: 'elbow' is not a joint; there are joint_1, joint_2"),
      ('kind = "sto"\nslave = 6', r"fault\[0\].sto.slave: is 6, but the 6 slaves are 0 to 5"),
      ('kind = "cut"\nafter = 7', r"fault\[0\].cut.after: is 7, but there are 6 slaves")],
 )  # fmt: skip

@@ -208,7 +208,7 @@ def test_the_clock_of_faults_starts_with_the_first_client_and_axes_go_by_name_or
 def test_bad_entries_are_refused(entry, message):
     with pytest.raises(PlcFileError, match=message):
         parsed(fault=[entry])
-    with pytest.raises(PlcFileError, match=r"fault\[0\].*'joint_12' is no joint"):
+    with pytest.raises(PlcFileError, match=r"fault\[0\].*'joint_12' is not a joint"):
         faulty({"kind": "axis_fault", "cycle": 1, "axis": "joint_12"})
 
 
@@ -216,7 +216,7 @@ def test_bad_entries_are_refused(entry, message):
     ("change", "message"),
     [
         ({"robots": "arm9"}, "robots: unknown key; did you mean 'robot'"),
-        ({"net_id": "1.2.3"}, "net_id: '1.2.3' is no AMS net id"),
+        ({"net_id": "1.2.3"}, "net_id: '1.2.3' is not an AMS net id"),
         ({"axis": [{"joint": "joint_1", "unit": "furlong"}]}, r"axis\[0\].unit"),
         ({"axis": [{"joint": "joint_1"}]}, "torque_unit = 'permille' needs rated_torque_nm"),
         ({"axis": [{"joint": "joint_1", "torque_unit": "Nm", "gear": 3}]}, r"axis\[0\].gear: unknown key"),

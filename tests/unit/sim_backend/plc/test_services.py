@@ -286,5 +286,5 @@ def test_the_bytes_are_those_of_the_specification():
 
 @pytest.mark.parametrize("text", ["1.2.3.4.5", "1.2.3.4.5.256", "1.2.3.4.5.x", "1.2.3.4.5.6.7", ""])
 def test_a_net_id_has_six_numbers(text):
-    with pytest.raises(ValueError, match="no AMS net id"):
+    with pytest.raises(ValueError, match="not an AMS net id"):
         ams.net_id(text)

@@ -94,7 +94,7 @@ def test_iso_dates(tmp_path: Path) -> None:
     assert recording.t_ns[0] == round(start.timestamp() * 1e9)
     np.testing.assert_array_equal(np.diff(recording.t_ns), 5_000_000)
     path.write_text("\n".join([lines[0], *dated[:50], "yesterday" + dated[50][len(stamps[50]) :], *dated[51:]]))
-    with pytest.raises(DataError, match="line 52, column 'time': 'yesterday' is no date"):
+    with pytest.raises(DataError, match="line 52, column 'time': 'yesterday' is not a date"):
         load_data(path, mapping(CSV))
 
 
