@@ -59,11 +59,11 @@ class ElasticTracking(FrameConsumer):
     def prepared(self, springs: Sequence[Mapping[str, Any]] | None) -> Callable[[], object]:
         """Return what begins with the springs of a model that becomes active, where no file is configured.
 
-        None ends the estimates. Raises `ConfigError` if the model's joints are rigid and those of the arm elastic, or
-        the other way round, or a joint has no start in the model.
+        Without springs the estimates end: a roll-back to a model with rigid joints must not fail. Raises `ConfigError`
+        if the model's joints are elastic and those of the arm rigid, or a joint has no start in the model.
         """
         known: Sequence[Any] = [None] * len(self._from_active)
-        if springs or (springs is not None and self._from_active):
+        if springs:
             from service.operations.elastic.file import known_springs  # imports the off-line fits, as below
 
             known = known_springs(springs, [tracker.joint for tracker in self._from_active] if self.trackers else None)

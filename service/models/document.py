@@ -92,7 +92,7 @@ class ModelFile:
     def rigid(self) -> tuple[BaseParameters, FloatArray, FloatArray]:
         """Base parameters, their values (p,) and covariance (p, p), where the motors move as the links do.
 
-        A value that rests on one that the data leave open has zeros in the covariance.
+        A value that rests on one without a variance in the file has zeros in the covariance.
         """
         if not self.springs:
             return self.base, self.theta, self.covariance
@@ -413,7 +413,8 @@ def load_model(path: str | Path) -> ModelFile:
         raise ModelFileError(f"{path}: {found} is of an earlier version and no model file: identify again for one")
     if not isinstance(document, dict) or found not in (FORMAT, ELASTIC_FORMAT):
         shown = f"format is {found!r:.60}" if found is not None else "there is no format"
-        raise ModelFileError(f"{path}: {shown}, expected {FORMAT!r}: not a model file of this version")
+        wanted = f"expected {FORMAT!r} or {ELASTIC_FORMAT!r}"
+        raise ModelFileError(f"{path}: {shown}, {wanted}: not a model file of this version")
     try:
         return model_from_document(path, document)
     except ValueError as error:

@@ -164,7 +164,13 @@ def _ends(model_file: ModelFile, urdf: str) -> dict[str, str | None]:
 def to_mjcf(model_file: ModelFile) -> tuple[str, list[str]]:
     """Return the MJCF of an identified arm, and warnings as of `to_urdf`; its links are always possible."""
     d, model = _of_bodies(model_file, "MJCF", "MuJoCo needs"), model_file.robot.model
-    springs = {spring["joint"]: spring["stiffness"]["value"] for spring in model_file.springs}
+    # without the inertia of its rotor alone a spring would hold a body that nobody knows
+    open_ = {parameter["name"] for parameter in model_file.document.get("parameters", ()) if parameter["value"] is None}
+    springs = {
+        spring["joint"]: spring["stiffness"]["value"]
+        for j, spring in enumerate(model_file.springs, 1)
+        if f"Ia{j}" not in open_
+    }
     return mjcf_from_model(model, d.links, d.effects, d.motors, springs, comment=d.comment), d.warnings
 
 
@@ -272,13 +278,15 @@ def _coupled_motors(base: BaseParameters, phi: FloatArray) -> list[CoupledMotor]
 def springs_text(model_file: ModelFile, *, written: bool = False) -> str:
     """Return a sentence on the springs of a model, for a format without them; `written`: it has linear ones."""
     found = [
-        f"{plain_text(spring['joint'])} {value:.9g} {spring['unit']}{power}"
+        f"{plain_text(spring['joint'])} {value:.4g} {spring['unit']}{power}"
         for spring in model_file.springs
         for value, power in ((spring["stiffness"]["value"], ""), (spring["stiffness_cubic"], "^3"))
         if value is not None
     ]
-    where = "with linear springs NAME_spring where rotors have inertia" if written else "here links move as motors do"
-    return f"joints are elastic, {where}: {', '.join(found) or 'no stiffness is known'}"
+    where = "here links move as motors do"
+    if written:
+        where = "with linear springs NAME_spring where the rotor's inertia is known"
+    return f"joints are elastic, {where}; stiffness without an interval: {', '.join(found) or 'none is known'}"
 
 
 def plain_text(text: str) -> str:

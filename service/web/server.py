@@ -88,7 +88,7 @@ class Web:
             self.cache.arms[arm.name].history = History(worker.config.state_dir / arm.name / "dashboard.history")
             topics = [topic(arm.name, kind) for kind in ("status", "stats", "meta")]
             # A source that waits for its readers (`DriverInfo.lossless`) must not wait for this process.
-            waits = arm.driver.kind == "replay" and arm.driver.speed == "max"
+            waits = "max" in (getattr(arm.driver, "speed", 1.0), getattr(arm.driver, "pace", 1.0))
             frames = [] if waits else [topic(arm.name, "frame")]
             self._sockets.append(self._subscribe(worker.runtime.frames(arm.name), topics + frames))
             topics += [topic(arm.name, kind) for kind in ("estimate", "torque")]

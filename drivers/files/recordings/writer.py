@@ -140,13 +140,14 @@ class RecordingWriter:
         )
 
     def _encode(self, frame: JointFrame) -> bytes:
-        t_ns = frame.t_bus_ns
+        t_ns = int(frame.t_bus_ns)
         if not 0 <= t_ns < 2**63:
             raise RecordingFormatError(f"{self.path}: frame {frame.seq}: time {t_ns} ns is negative or too large")
-        fields: dict[str, Any] = {"t": round((t_ns - self._first_ns) * 1e-9, 9), "t_ns": t_ns, "seq": frame.seq}
+        fields: dict[str, Any] = {"t": round((t_ns - self._first_ns) * 1e-9, 9), "t_ns": t_ns, "seq": int(frame.seq)}
         if frame.t_host_ns:
-            fields["t_host_ns"] = frame.t_host_ns
-        valid = frame.valid
+            fields["t_host_ns"] = int(frame.t_host_ns)
+        if (valid := frame.valid) is not None:
+            self._listed("valid", valid, frame.seq)
         for name in CHANNELS:
             if (array := getattr(frame, name)) is None:
                 continue
@@ -164,7 +165,7 @@ class RecordingWriter:
     def _listed(self, name: str, array: Any, seq: int) -> list[Any]:
         if array.shape != (self.meta.n,):
             raise RecordingFormatError(
-                f"{self.path}: frame {seq}: {name} has {len(array)} values for "
+                f"{self.path}: frame {seq}: {name} has {np.size(array)} values for "
                 f"{self.meta.n} joints of {self.meta.robot}"
             )
         return array.tolist()  # type: ignore[no-any-return]

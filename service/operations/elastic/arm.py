@@ -21,7 +21,7 @@ from rt_core.types import FloatArray
 from service.operations.elastic.joint import ElasticJointError, identify_joint
 from service.operations.elastic.parameters import read_elastic_joint
 from service.operations.errors import OperationError
-from service.operations.identify import check_recording, nominal_rate_of, span_bounds, unexplained
+from service.operations.identify import check_recording, dead_velocities, nominal_rate_of, span_bounds, unexplained
 
 _APART = {"open": "cannot be separated", "doubtful": "are separated with doubt"}
 _NO_INTERVAL = "no interval is stated: those of the joint alone were too narrow in simulated arms"
@@ -75,7 +75,8 @@ def arm_rows(
     try:
         links, motors = prepared()
         measured = None
-        if "dq" in channels:  # rigid joints are fitted with it, and elastic ones have to be better than that
+        # rigid joints are fitted with it, and elastic ones have to be better than that
+        if "dq" in channels and not dead_velocities(recording, model):
             measured = in_step(links, prepared(dq=np.hstack((channels["dq"], np.zeros(channels["q"].shape))))[0])
         rows = ArmRows(model, links, motors, settings, *span_bounds(recording, span), measured, slow=fit)
         if not fit:
@@ -210,7 +211,8 @@ def _spring(
         reason = found.reasons[0] if found.verdict == "doubtful" else k1.reason
         return _entry(model, joint, reason or "these data do not tell it"), ""
     reasons = [*(found.reasons if found.verdict == "doubtful" else ()), _NO_INTERVAL]
-    entry = _entry(model, joint, "; ".join(reasons), k1.value, found["k2"].value)
+    cubic = found["k2"].value if found["k2"].status == "determined" else None
+    entry = _entry(model, joint, "; ".join(reasons), k1.value, cubic)
     return entry | {key: whole.document[key] for key in ("drive", "online_start")}, _lateness(found, lag)
 
 

@@ -74,7 +74,7 @@ export function signals(place) {
   const label = ([channel, j]) => `${CHANNELS[channel].name} of ${live.facts.joints[j]} [${unitOf(channel, j)}]`;
 
   const drawn = () => {
-    if (!chart) return;
+    if (!chart || !live.facts) return;
     const names = chosen.map(([channel, j]) => `${channel}.${j}`);
     const scaled = (value, k) => (value === null || value === undefined ? null : value * factor(...chosen[k]));
     chart.show(live.history.signals.columns(

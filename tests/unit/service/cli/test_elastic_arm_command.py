@@ -11,6 +11,7 @@ from drivers.files.recordings.recording import Recording, read_recording, write_
 from service.models.document import ModelFileError, load_model
 from service.operations.elastic.file import known_springs
 from service.operations.errors import OperationError
+from service.operations.validate import validate_model
 from tests.lab.arms.small_elastic import arm, moved, write_robot
 from tests.lab.command_line import Outcome, thetad
 from tests.lab.jobs.job_run import run_here
@@ -88,6 +89,9 @@ def test_a_model_with_elastic_joints_predicts_unseen_torque_to_the_noise(
     channels = {name: values for name, values in recording.channels.items() if name != "q_motor"}
     write_recording(tmp_path / "one.mcap", replace(recording, channels=channels))
     thetad("validate", models["elastic"], tmp_path / "one.mcap").refused("one.mcap: no channel q_motor")
+    dq = np.gradient(recording.channels["q"], recording.t, axis=0) * [1.0, 1.0, 0.0]  # a joint has none
+    model, dead = load_model(models["elastic"]), replace(recording, channels=recording.channels | {"dq": dq})
+    assert validate_model(model, dead, replace(model.settings, velocity="measured")).metrics.count.all()
     thetad("models", "diff", models["elastic"], models["rigid"]).refused("elastic.yaml has elastic joints")
     thetad("payload", models["elastic"], soft).refused("its joints are elastic: identify with --joints rigid")
 

@@ -276,7 +276,10 @@ def test_springs_go_to_mujoco_and_are_named_elsewhere() -> None:
     close(expected(found, states), expected(rigid, states))
     assert len(base) > len(rigid.base)
     for text in (*(to_code(found, language) for language in get_args(Language)), to_urdf(found)[0]):
-        assert f"joints are elastic, here links move as motors do: {model.joints[0].name} 2000 N" in text
+        assert "joints are elastic, here links move as motors do" in text
+        assert f"stiffness without an interval: {model.joints[0].name} 2000 N" in text
+    hidden = replace(found, document=found.document | {"parameters": [{"name": "Ia3", "value": None}]})
+    assert [f'"{joint.name}_spring"' in to_mjcf(hidden)[0] for joint in model.joints] == [True, False, False, True]
     loaded = mujoco.MjModel.from_xml_string(to_mjcf(found)[0])
     loaded.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_FRICTIONLOSS | mujoco.mjtDisableBit.mjDSBL_LIMIT
     store, soft = mujoco.MjData(loaded), np.array([k is not None for k in stiffness])
