@@ -137,7 +137,7 @@ def print_result(report: IdentificationReport) -> None:
     """Print the result, verdict first."""
     result, document = report.result, report.document
     print_verdict(result.verdict, VERDICT_TEXT[result.verdict], result.reasons, report.facts())
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for j, row in enumerate(document["joints"]):
         rmse, largest, R = (number(v[j]) for v in (result.metrics.rmse, result.metrics.maximum, result.metrics.R))
         rows.append((row["name"], row["verdict"], rmse, largest, report.robot.model.torque_units[j], R, row["reason"]))
