@@ -156,7 +156,7 @@ class Process:
         """Let a drive stay in a mode of operation; 0: it obeys again."""
         drive = self.machine.drives[slave]
         if mode:
-            drive._select_mode = lambda: setattr(drive, "_mode", mode)
+            drive._select_mode = lambda: setattr(drive, "mode", mode)
         else:
             vars(drive).pop("_select_mode", None)
 
