@@ -154,7 +154,7 @@ def test_signals_are_in_the_unit_chosen_with_the_state_of_drives_in_words(view: 
 def test_a_theme_is_that_of_the_system_until_another_is_chosen(view: View) -> None:
     page, shown = view.open(""), "document.documentElement.dataset.theme"
     page.emulate_media(color_scheme="dark")
-    assert page.evaluate(shown) == "dark"
+    page.wait_for_function(f"{shown} === 'dark'")  # the page is told a moment later
     page.get_by_label("Theme").select_option("light")
     page.reload()
     assert page.evaluate(shown) == "light"

@@ -53,7 +53,7 @@ def test_numbers_have_limits() -> None:
     assert [number(1e-6)(text) for text in ("900", "9e2")] == [900.0, 900.0]
     for read, wrong in ((number(1, 1000, whole=True), ("0", "1001")), (number(1e-6), ("0.0", "inf", "9_0", "900MB"))):
         for text in wrong:
-            with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is no (whole )?number"):
+            with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is not a (whole )?number"):
                 read(text)
 
 
