@@ -146,6 +146,17 @@ export async function askPrior() {
   tell(new Set(["prior"]));
 }
 
+/** Return what gets it where the estimate belongs to another; called again and again, it asks once at a time. */
+export function priorKeeper() {
+  let asked = false;
+  return async () => {
+    if (asked || !live.connected || !live.facts || live.prior?.hash === live.facts.hash) return;
+    asked = true;
+    await askPrior().catch(() => {}); // asked again soon
+    asked = false;
+  };
+}
+
 function lose(error) {
   live.connected = false;
   live.session = null; // the next daemon may allow something else

@@ -4,7 +4,7 @@ import { Chart, edge, line } from "../chart.js";
 import { h, mark, say, table } from "../dom.js";
 import { Z_95, banded, number, parameterStatus, unit } from "../format.js";
 import { Past, spanChoice } from "../history.js";
-import { askPrior, listen, live } from "../live.js";
+import { listen, live, priorKeeper } from "../live.js";
 
 const DRAW_MS = 250;
 const SPANS = [[120, "2 min"], [3600, "1 h"]];
@@ -102,13 +102,7 @@ export function estimates(place) {
     const first = standing.status.indexOf("estimated");
     if (chosen < 0 && first >= 0) choose(first);
   };
-  let asked = false;
-  const ask = async () => {
-    if (asked || !live.connected || !live.facts || live.prior?.hash === live.facts.hash) return;
-    asked = true;
-    await askPrior().catch(() => {}); // asked again soon
-    asked = false;
-  };
+  const ask = priorKeeper();
   show();
   ask();
   const timer = setInterval(draw, DRAW_MS);

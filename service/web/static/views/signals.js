@@ -3,7 +3,7 @@
 import { Chart, line } from "../chart.js";
 import { choice, h, mark, say, table } from "../dom.js";
 import { Past, spanChoice } from "../history.js";
-import { askPrior, listen, live } from "../live.js";
+import { listen, live, priorKeeper } from "../live.js";
 import { Pose } from "../pose.js";
 
 const DRAW_MS = 150;
@@ -172,13 +172,7 @@ export function signals(place) {
     fill(found);
     pose.show(live.prior, found.q);
   };
-  let asked = false;
-  const ask = async () => {
-    if (asked || !live.connected || !live.facts || live.prior?.hash === live.facts.hash) return;
-    asked = true;
-    await askPrior().catch(() => {}); // asked again soon
-    asked = false;
-  };
+  const ask = priorKeeper();
   show();
   ask();
   const timer = setInterval(drawn, DRAW_MS);
