@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from service.operations.kind import Kind
+from service.operations.kind import Kind, Parameters
 from service.operations.parameter_types import flag_of, option_of
 
 
@@ -67,3 +67,8 @@ def given(args: argparse.Namespace, kind: Kind[Any]) -> dict[str, Any]:
     named = [name for name in kind.parameters.model_fields if option_of(kind.parameters, name) is not None]
     values = {name: getattr(args, name) for name in named if getattr(args, name, None) is not None}
     return {name: dict(v) if v and isinstance(v, list) and isinstance(v[0], tuple) else v for name, v in values.items()}
+
+
+def option(name: str, parameters: type[Parameters]) -> str:
+    """Return the command's option for a parameter, or for a name in the parsed arguments."""
+    return flag_of(parameters, name) if name in parameters.model_fields else f"--{name}"

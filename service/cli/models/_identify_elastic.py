@@ -20,15 +20,13 @@ from service.cli._common import (
     printed_json,
     write_accepted,
 )
-from service.cli._options import given
+from service.cli._options import given, option
 from service.cli._progress import Progress
 from service.jobs.kinds.elastic_joint import KIND
 from service.operations.elastic.joint import VERDICT_TEXT, ElasticIdentification, ElasticJointError, identify_joint
 from service.operations.elastic.joints import ElasticJoints, identify_joints
 from service.operations.elastic.online import OnlineResult, follow_online
 from service.operations.elastic.parameters import ElasticJointJob
-from service.operations.kind import Parameters
-from service.operations.parameter_types import flag_of
 from service.reports.cells import number
 from service.reports.elastic import elastic_facts, elastic_page
 
@@ -120,11 +118,6 @@ def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:
     if not printed_json(args, found.document()):
         _print(found)
     return EXIT_OK if found.accepted else EXIT_NO
-
-
-def option(name: str, parameters: type[Parameters]) -> str:
-    """Return the command's option for a parameter, or for a name in the parsed arguments."""
-    return flag_of(parameters, name) if name in parameters.model_fields else f"--{name}"
 
 
 def error_text(error: Exception | None) -> str:

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Identify, report and write the results."""
-    from service.cli.models._identify_elastic import option, run_elastic
+    from service.cli._options import option
     from service.jobs.kinds import find_kind
     from service.jobs.kinds.identify import RIGID_ONLY
 
@@ -69,7 +69,11 @@ def run(args: argparse.Namespace) -> int:
     if foreign:
         options = ", ".join(option(name, other if name in other.model_fields else own) for name in foreign)
         raise CliError(f"{options}: not {what}; see `thetad identify --help`")
-    return run_elastic(args) if args.model == "elastic_joint" else run_rigid(args)
+    if args.model != "elastic_joint":
+        return run_rigid(args)
+    from service.cli.models._identify_elastic import run_elastic  # with the numerics of elastic joints
+
+    return run_elastic(args)
 
 
 def _given(args: argparse.Namespace, name: str, parameters: type[Parameters]) -> bool:
