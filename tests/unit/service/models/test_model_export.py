@@ -1,10 +1,7 @@
 """Exported models give the identified torque: as a Python module with nothing but Python, and as a URDF."""
 
 import ast
-import json
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -35,20 +32,12 @@ from service.models.export_urdf import joint_effects, possible_parameters, stand
 from tests.lab.arms.simulated import random_arm, twin
 from tests.lab.command_line import thetad
 from tests.lab.exported_c import c_torque
+from tests.lab.exported_python import run_bare
 from tests.lab.exported_st import st_torque
 
 # joints, seed, share of prismatic joints, coupled transmission; gravity is tilted in all of them
 ARMS = [(2, 2, 1.0, False), (4, 3, 0.5, False), (7, 5, 0.3, True)]
 STATES = 40
-
-CALL = """
-import json, sys
-names = {}
-exec(compile(sys.stdin.readline().encode().decode("unicode_escape"), "model", "exec"), names)
-states = json.loads(sys.stdin.readline())
-assert not {"numpy", "site"} & set(sys.modules), sorted(sys.modules)
-print(json.dumps([names["torque"](q, dq, ddq) for q, dq, ddq in states]))
-"""
 
 
 def model_file(model: RobotModel, theta: np.ndarray | None = None, **document: Any) -> ModelFile:
@@ -87,16 +76,6 @@ def true_torque(model: RobotModel, states: tuple[np.ndarray, ...]) -> np.ndarray
     C, d = model.coupling, model.dynamics
     at_motor = d.armature * (ddq @ C.T) + d.viscous * (dq @ C.T) + d.coulomb * np.sign(dq @ C.T)
     return np.asarray(rigid + at_motor @ C + d.offset)
-
-
-def run_bare(source: str, states: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Torque of an exported module in an interpreter without site-packages."""
-    lines = source.encode("unicode_escape").decode() + "\n"
-    lines += json.dumps([[x.tolist() for x in state] for state in zip(*states, strict=True)]) + "\n"
-    command = [sys.executable, "-I", "-S", "-c", CALL]
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=60.0)
-    assert done.returncode == 0, done.stderr
-    return np.array(json.loads(done.stdout))
 
 
 def close(found: np.ndarray, wanted: np.ndarray) -> None:
