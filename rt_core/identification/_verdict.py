@@ -318,7 +318,10 @@ def finding_text(finding: Finding, model: RobotModel) -> str:
             does = f"fit better by {finding.z:.0f} standard deviations"
         return f"{finding.text} {does}: {left}; check the mapping"
     if finding.kind in FORMS:
-        form = "friction has another form than the model's" if finding.kind == "friction" else "gear seems to yield"
+        form = {
+            "friction": "friction has another form than the model's", "yielding": "gear seems to yield",
+            "reversal": f"friction turns {'before' if finding.estimate[0] > 0.0 else 'after'} its velocity does",
+        }[finding.kind]  # fmt: skip
         return f"{name}its {form}; {left}: the intervals allow for it"
     value, std = float(finding.estimate[0]), float(finding.std[0])
     if finding.kind == "zero":

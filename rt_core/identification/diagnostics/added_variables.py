@@ -31,9 +31,11 @@ from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
 Kind = Literal[
-    "tilt", "clock", "zero", "position_scale", "torque_late", "velocity_late", "torque_scale", "friction", "yielding"
-]
+    "tilt", "clock", "zero", "position_scale", "torque_late", "velocity_late", "torque_scale", "friction", "reversal",
+    "yielding",
+]  # fmt: skip
 
+DELAYS = ("torque_late", "velocity_late")
 BLOCKS = 30
 #: A column with less than this share of its length outside the span of the regressor cannot be told from parameters.
 IDENTIFIABLE = 0.02
@@ -288,7 +290,7 @@ class AddedVariableTest:
         direction, whole, without = self.directions[which[0]], self._whole, self._without
         own = np.concatenate([np.arange(self.starts[k], self.starts[k + 1]) for k in which])
         scale = np.concatenate([self.scales[k] for k in which])
-        if direction.kind in ("friction", "yielding"):  # terms that others span have no estimate
+        if direction.kind in ("friction", "reversal", "yielding"):  # terms that others span have no estimate
             k = own - self.rank
             apart = np.diag(whole.gram)[k] > IDENTIFIABLE**2 * whole.lengths[k]
             own, scale = (own[apart], scale[apart]) if apart.any() else (own[:1], scale[:1])

@@ -12,6 +12,7 @@ import numpy as np
 
 from rt_core.identification.diagnostics.added_variables import (
     IDENTIFIABLE,
+    DELAYS,
     AddedVariable,
     AddedVariableTest,
     Direction,
@@ -28,7 +29,7 @@ from rt_core.identification.diagnostics.alternatives import (
     position_alternatives,
     torque_alternatives,
 )
-from rt_core.identification.diagnostics.forms import FORMS, forms
+from rt_core.identification.diagnostics.forms import FORMS, forms, reversals
 from rt_core.identification.diagnostics.intervals import BLOCKS
 from rt_core.identification.diagnostics.noise import at_noise, row_noise
 from rt_core.identification.diagnostics.row_filter import RowFilter
@@ -95,7 +96,7 @@ class Finding:
     ----------
     kind : str
         "tilt", "gravity", "clock", "zero", "position_scale", "torque_late", "velocity_late",
-        "torque_scale", "torque_channels", "positions", "friction" or "yielding".
+        "torque_scale", "torque_channels", "positions", "friction", "reversal" or "yielding".
     joint : int or None
     estimate, std : (m,) float64
         In `unit`; empty for discrete alternatives.  "tilt" by rotations about `gravity_axes`.
@@ -221,7 +222,7 @@ def diagnose(
     tested = directions(model, fit.base, fit.theta, coarse, measured_velocity=signals.measured_velocity)
     tested += forms(model, fit.base, fit.theta, coarse)
     test = _test(fit, rows, fit.theta, fit.inverse_root, tested)
-    everything = test.run()
+    everything = _beside_reversals(test, test.run())
     results = [r for r in everything if (r.identifiable > IDENTIFIABLE and r.kind not in FORMS) or r.kind == "tilt"]
     limit = FORM_RATE / max(sum(r.kind in FORMS for r in everything), 1)
     formed = [k for k, r in enumerate(everything) if r.kind in FORMS and r.rate < limit]
@@ -258,6 +259,20 @@ def diagnose(
         tuple(findings), noise, fit.sigma, shifts, acts, seen, _peaks(fit), against, gravity,
         seen or not acts or _gravity_tells(fit), tuple(results),
     )  # fmt: skip
+
+
+def _beside_reversals(test: AddedVariableTest, results: Sequence[AddedVariable]) -> list[AddedVariable]:
+    """Return `results` with each delay as estimated beside friction that turns early or late at reversals.
+
+    A joint that sticks when it reverses has the torque of the other direction before it moves: nothing else is early.
+    """
+    turning = [k for k, r in enumerate(results) if r.kind == "reversal" and r.identifiable > IDENTIFIABLE]
+
+    def beside(k: int, r: AddedVariable) -> AddedVariable:
+        both = test.freed([k, *(other for other in turning if r.joint in (None, results[other].joint))])
+        return replace(r, eta=both.eta[:1], std=both.std[:1], z=float(np.abs(both.eta[0]) / both.std[0]))
+
+    return [beside(k, r) if r.kind in DELAYS else r for k, r in enumerate(results)]
 
 
 def _gravity_acts(fit: Fit, signals: Signals) -> bool:
@@ -326,8 +341,8 @@ def _named(
     if min(others, default=1.0) - best.left < MARGIN:
         return None
     own = 1.0 if best.joint is None else float(best.sigma[best.joint] / _reweighted(fit, _every(fit.rows))[best.joint])
-    alone = best.kind in ("torque_late", "torque_scale", "velocity_late") and own < OWN_LEFT
-    quiet = harmful and best.kind not in ("torque_late", "velocity_late") and at_noise(best.sigma, noise)
+    alone = best.kind in (*DELAYS, "torque_scale") and own < OWN_LEFT
+    quiet = harmful and best.kind not in DELAYS and at_noise(best.sigma, noise)
     explained = best.left < SMALL_LEFT or alone or quiet
     return finding if explained else None
 
@@ -367,7 +382,10 @@ def _refined(
             model, fit.base, solution.theta, coarse, measured_velocity=signals.measured_velocity, only=only
         )
         refit = replace(fit, sigma=solution.sigma, weights=None)
-        (found,) = _test(refit, rows, solution.theta, solution.inverse_root, tested).run()
+        if best.kind in DELAYS:
+            tested += reversals(model, coarse)
+        test = _test(refit, rows, solution.theta, solution.inverse_root, tested)
+        found = _beside_reversals(test, test.run())[0]
         n = rows.use.sum(axis=0)
         live = n > 0
         left = float(np.exp(np.sum(n[live] * np.log(solution.sigma[live] / plain[live])) / n.sum()))

@@ -15,14 +15,14 @@ from rt_core.model.base import BaseParameters
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray
 
-FORMS = ("friction", "yielding")
+FORMS = ("friction", "reversal", "yielding")
 #: Speeds over which friction falls, as shares of the joint's own rms: their sum is near any such law in between.
 _FALLING = (0.03, 0.12)
 _STEP_RAD = 1e-4
 
 
 def forms(model: RobotModel, base: BaseParameters, theta: FloatArray, rows_filter: RowFilter) -> list[Direction]:
-    """Return two directions a joint: terms of friction, and what its own torque winds up of position and derivatives.
+    """Return three directions a joint: terms of friction, its `reversals`, and what torque winds up of the gear.
 
     Friction may fall with speed, grow with its square and be larger in one direction.  Position and derivatives are
     apart, because a velocity may be measured on either side of the gear.
@@ -56,4 +56,13 @@ def forms(model: RobotModel, base: BaseParameters, theta: FloatArray, rows_filte
         found.append(Direction("friction", j, "", friction * own))
         yielding = derivative(own, slight, q=wound), derivative(own, brisk, dq=fast, ddq=faster)
         found.append(Direction("yielding", j, "rad/(N*m)", np.stack(yielding)))
-    return found
+    return found + reversals(model, rows_filter)
+
+
+def reversals(model: RobotModel, rows_filter: RowFilter) -> list[Direction]:
+    """Return an impulse at each reversal, a joint each: friction turns before the velocity, or after it if negative.
+
+    It turns early where a joint sticks for a moment, late by bristles and oil.
+    """
+    impulses = rows_filter.apply([np.gradient(np.sign(p.dq), axis=0) for p in rows_filter.pieces])
+    return [Direction("reversal", j, "", (impulses * own)[None]) for j, own in enumerate(np.eye(model.n, dtype=bool))]
