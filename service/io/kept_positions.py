@@ -50,6 +50,7 @@ class PositionKeeper:
 
     def _save(self, stood: Any) -> None:
         try:
+            self._path.parent.mkdir(exist_ok=True)  # an estimator that makes it may still compile
             save_state(self._path, {"stood": np.array(stood, np.float64)}, self._owner)
             self._failed = False
         except (OSError, TypeError, ValueError) as error:  # who was not confirmed is not forgotten: the old file stays

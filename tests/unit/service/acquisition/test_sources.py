@@ -171,7 +171,7 @@ def test_a_joint_that_comes_back_elsewhere_is_doubted(speed: float, found: float
 
 def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: Path) -> None:
     """The first joint moves and is not known; who was not confirmed is not; what cannot be written leaves the old."""
-    path, told = tmp_path / "positions.state", list[str]()
+    path, told = tmp_path / "arm" / "positions.state", list[str]()
     keeper = PositionKeeper(path, "owner", LOG)
 
     def run(turned: float) -> list[str]:
@@ -209,7 +209,7 @@ def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: 
     keeper.note([(0.0, 5.0)] * 6, 0, last=True)
     keeper._pool.submit(int).result()
     assert "holds no positions" in str(load_positions(path, "owner", 6, LOG))
-    (tmp_path / "positions.state.new").mkdir()
+    path.with_name("positions.state.new").mkdir()
     kept = path.read_bytes()
     with structlog.testing.capture_logs() as logs:
         for now in (1, 2):
