@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rt_core.identification.diagnostics.added_variables import (
-    IDENTIFIABLE,
     DELAYS,
+    IDENTIFIABLE,
     AddedVariable,
     AddedVariableTest,
     Direction,

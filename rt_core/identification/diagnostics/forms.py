@@ -1,4 +1,4 @@
-"""Directions of what the model has no parameters for: friction of another form, and gears that yield.
+"""Directions of what the model has no parameters for: friction of another form or time, and gears that yield.
 
 Neither has one number that could be corrected.  Their terms are freed together, and show which parameters take up what
 the model lacks: a bias that is the same in every block of time, which no jackknife sees.
