@@ -210,6 +210,7 @@ class Supervisor:
             with contextlib.suppress(BlockingIOError):
                 wake.recv(4096)
         self._receive_private()
+        readable(self._urgent)  # nobody sends there, but ZeroMQ frees what ended processes leave only at a look
         for process in self.processes:
             if process.pidfd in events:
                 self._pool.on_exit(process)

@@ -69,6 +69,8 @@ class History:
                 raise FileNotFoundError
             if not self._path.exists() or self._path.stat().st_size != size:
                 self._path.write_bytes(bytes(size))  # not a sparse file: a full disk is an error here, not later
-            return np.memmap(self._path, dtype, "r+", shape=(HOUR,))
+            rows = np.memmap(self._path, dtype, "r+", shape=(HOUR,))
+            rows["key"].max()  # touches every page: otherwise the process would seem to grow for an hour
+            return rows
         except OSError:
             return np.zeros(HOUR, dtype)

@@ -307,6 +307,8 @@ class Store:
                 transaction.check()
         if new:
             self._db.execute(f"PRAGMA page_size = {_PAGE}")
+            # SQLite's default once more: of a new file it has counted the pages in its cache by a smaller size of page
+            self._db.execute("PRAGMA cache_size = -2000")
         if self._db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise StoreError(f"{self.path}: this file system has no shared memory for SQLite's WAL; use a local disk")
         self._db.execute("PRAGMA synchronous = FULL")
