@@ -10,16 +10,17 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from service.protocol.json_values import json_values
 
-EXIT_OK = 0
-EXIT_NO = 1
-EXIT_INPUT = 2
-EXIT_UNAVAILABLE = 3
-EXIT_INTERRUPTED = 130
+
+class Exit(IntEnum):
+    """Exit codes."""
+
+    OK, NO, INPUT, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 #: A command: takes the parsed arguments, and returns the exit code.
@@ -29,7 +30,7 @@ Run = Callable[[argparse.Namespace], int]
 class CliError(Exception):
     """Wrong usage or input of a command: printed as one line, exit code 2 by default."""
 
-    def __init__(self, message: str, exit_code: int = EXIT_INPUT) -> None:
+    def __init__(self, message: str, exit_code: int = Exit.INPUT) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 
@@ -38,7 +39,7 @@ class UnavailableError(CliError):
     """Something the command needs does not answer: exit code 3."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, EXIT_UNAVAILABLE)
+        super().__init__(message, Exit.UNAVAILABLE)
 
 
 class Parser(argparse.ArgumentParser):

@@ -7,17 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from service.cli._common import (
-    EXIT_INPUT,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_UNAVAILABLE,
-    CliError,
-    Parser,
-    fail,
-    mute_stdout,
-    one_line,
-)
+from service.cli._common import CliError, Exit, Parser, fail, mute_stdout, one_line
 from service.cli._help import read_help
 from service.protocol.transient_errors import is_own
 from service.worker.thread_limits import SINGLE_THREADED
@@ -128,20 +118,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         fail(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return Exit.INTERRUPTED
     except BrokenPipeError:
         mute_stdout()
-        return EXIT_OK
+        return Exit.OK
     except OSError as error:
         fail(one_line(error))
-        return EXIT_INPUT
+        return Exit.INPUT
     except Exception as error:
         if is_own(error):
             fail(one_line(error))
-            return EXIT_INPUT
+            return Exit.INPUT
         traceback.print_exc()
         fail("internal error; please report it with the lines above")
-        raise SystemExit(EXIT_UNAVAILABLE) from error
+        raise SystemExit(Exit.UNAVAILABLE) from error
 
 
 if __name__ == "__main__":

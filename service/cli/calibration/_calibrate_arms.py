@@ -12,7 +12,7 @@ from drivers.files.importing.pose_mapping import load_pose_mapping
 from drivers.files.robots.file import RobotError, RobotFile
 from rt_core.calibration.cell.arms import CellArm, check_shared, together
 from rt_core.calibration.sample import Contacts, Distances
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, printed_json
+from service.cli._common import CliError, Exit, printed_json
 from service.cli._progress import Progress
 from service.cli.calibration._inputs import clear_results, converted, given_values
 from service.jobs.kinds.calibrate import KIND, calibrated_arm
@@ -75,7 +75,7 @@ def run_arms(args: argparse.Namespace) -> int:
     write_text(args.output / CELL, json.dumps(document, allow_nan=False, indent=1) + "\n")
     if not printed_json(args, document | {"output": str(args.output)}):
         print("\n".join([*cell_lines(document), f"{'written to':22s}{args.output / CELL}"]))
-    return EXIT_OK if cell.verdict == "ok" else EXIT_NO
+    return Exit.OK if cell.verdict == "ok" else Exit.NO
 
 
 def given_arms(texts: list[str]) -> list[GivenArm]:

@@ -7,16 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import (
-    EXIT_NO,
-    EXIT_OK,
-    CliError,
-    UnavailableError,
-    add_run,
-    breakaway_lines,
-    columns,
-    printed_json,
-)
+from service.cli._common import CliError, Exit, UnavailableError, add_run, breakaway_lines, columns, printed_json
 
 SETTLE_S = 60.0  # give up after this time without progress of the source or the estimator
 
@@ -44,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         result = play(arguments, Path(directory))
     if not printed_json(arguments, result):
         _show(result)
-    return EXIT_NO if result["frames"]["lost"] else EXIT_OK
+    return Exit.NO if result["frames"]["lost"] else Exit.OK
 
 
 def play(arguments: argparse.Namespace, state_dir: Path) -> dict[str, Any]:

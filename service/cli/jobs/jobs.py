@@ -10,19 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drivers.files.atomic_write import write_bytes
-from service.cli._common import (
-    EXIT_INPUT,
-    EXIT_NO,
-    EXIT_OK,
-    CliError,
-    Parser,
-    Run,
-    add_run,
-    fail,
-    number,
-    print_json,
-    printed_json,
-)
+from service.cli._common import CliError, Exit, Parser, Run, add_run, fail, number, print_json, printed_json
 from service.cli._help import add_action, read_help
 from service.cli._remote import add_control_flag, add_control_flags, is_wrong
 from service.cli.jobs.text import job_text, jobs_text, one_line, title
@@ -141,7 +129,7 @@ def run_submit(args: argparse.Namespace) -> int:
     if not printed_json(args, queued):
         parts = f" in {queued.parts} parts" if queued.parts else ""
         print(f"job {queued.id}: {queued.kind}{parts}")
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_here(args: argparse.Namespace) -> int:
@@ -167,7 +155,7 @@ def run_reidentify(args: argparse.Namespace) -> int:
     if not printed_json(args, {"ids": ids}):
         names = ("identify", "validate", "promote")
         print("\n".join(f"job {id}: {name}" for id, name in zip(ids, names, strict=False)))
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_list(args: argparse.Namespace) -> int:
@@ -187,7 +175,7 @@ def run_list(args: argparse.Namespace) -> int:
         print(jobs_text(reply_as(list[JobSummary], found["jobs"])))
     else:
         fail("there are no such jobs" if more else "there are no jobs yet")
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_show(args: argparse.Namespace) -> int:
@@ -199,7 +187,7 @@ def run_show(args: argparse.Namespace) -> int:
         print(job_text(job))
         for path in copied:
             print(f"copied      {path}")
-    return EXIT_NO if job.state in ("failed", "cancelled") else EXIT_OK
+    return Exit.NO if job.state in ("failed", "cancelled") else Exit.OK
 
 
 def copy_results(job: JobDetail, folder: Path) -> list[Path]:
@@ -210,7 +198,7 @@ def copy_results(job: JobDetail, folder: Path) -> list[Path]:
     """
     results = {} if job.outcome is None else job.outcome.results
     if not results:
-        raise CliError(f"job {job.id} is {job.state} and has no results to copy", EXIT_NO)
+        raise CliError(f"job {job.id} is {job.state} and has no results to copy", Exit.NO)
     contents: dict[str, bytes] = {}
     for name, result in results.items():
         try:
@@ -234,11 +222,11 @@ def run_log(args: argparse.Namespace) -> int:
     with connected(args) as jobs:
         job = jobs.job(args.id)
         if printed_json(args, {"id": job.id, "state": job.state, "log": job.log}):
-            return EXIT_OK
+            return Exit.OK
         print(job.log, end="", flush=True)
         if args.follow and job.state not in FINISHED:
             _follow(jobs, job.id, job.log)
-    return EXIT_OK
+    return Exit.OK
 
 
 def _follow(jobs: Jobs, id: int, seen: str) -> None:
@@ -285,7 +273,7 @@ def run_each(args: argparse.Namespace) -> int:
         for job in done:
             stopping = job.state == "running" and args.action == "cancel"
             print(f"{title(job)}: {'is being stopped' if stopping else job.state}")
-    return EXIT_OK if refused is None else EXIT_INPUT
+    return Exit.OK if refused is None else Exit.INPUT
 
 
 def run_wait(args: argparse.Namespace) -> int:
@@ -302,4 +290,4 @@ def run_kinds(args: argparse.Namespace) -> int:
     found = [describe_kind(find_kind(name)) for name in dict.fromkeys(args.kinds or KINDS)]
     if not printed_json(args, {"kinds": found}):
         print("\n\n".join(kind_text(kind) for kind in found))
-    return EXIT_OK
+    return Exit.OK

@@ -8,16 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import (
-    EXIT_NO,
-    EXIT_OK,
-    CliError,
-    add_json_flag,
-    columns,
-    print_json,
-    print_verdict,
-    write_accepted,
-)
+from service.cli._common import CliError, Exit, add_json_flag, columns, print_json, print_verdict, write_accepted
 from service.reports.cells import VERDICT_TEXT, number
 
 if TYPE_CHECKING:
@@ -121,7 +112,7 @@ def run_rigid(args: argparse.Namespace) -> int:
             sys.stdout.write(f"{path}: relative torque error {100 * error['relative_error']:.2f} %\n")
         if report.joint_model is not None:
             sys.stdout.write(f"joints: {report.joint_model['chosen']}; {report.joint_model['reason']}\n")
-    return EXIT_OK if report.accepted else EXIT_NO
+    return Exit.OK if report.accepted else Exit.NO
 
 
 def _read(args: argparse.Namespace) -> Recording:

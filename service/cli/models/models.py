@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, fail, number, printed_json
+from service.cli._common import CliError, Exit, add_run, fail, number, printed_json
 from service.cli._help import add_action, read_help
 from service.cli._remote import add_control_flags
 from service.cli.jobs.values import job_id, model_reference, whole_path
@@ -81,7 +81,7 @@ def run_show(args: argparse.Namespace) -> int:
     document = {k: v for k, v in model.document.items() if k not in ("theta", "covariance", "format")}
     document["robot"] = {k: v for k, v in document["robot"].items() if k != "source"}
     if printed_json(args, document):
-        return EXIT_OK
+        return Exit.OK
     print(f"{args.model}: {document['kind']} model of {document['robot']['name']}, {document['verdict']}")
     for reason in document["reasons"]:
         print(f"  - {reason}")
@@ -104,7 +104,7 @@ def run_show(args: argparse.Namespace) -> int:
         )
     for spring in model.springs:
         print(f"stiffness {spring['joint']}: {stiffness_text(spring)}")
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_export(args: argparse.Namespace) -> int:
@@ -139,7 +139,7 @@ def run_export(args: argparse.Namespace) -> int:
         sys.stdout.write(text)
     else:
         write_text(args.output, text)
-    return EXIT_OK
+    return Exit.OK
 
 
 def _urdf_text(path: Path) -> str:
@@ -161,7 +161,7 @@ def run_diff(args: argparse.Namespace) -> int:
     found = compare_models(a, b)
     if not printed_json(args, difference_document(found, args.z)):
         print(difference_text(found, (args.a, args.b), args.z))
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_list(args: argparse.Namespace) -> int:
@@ -170,7 +170,7 @@ def run_list(args: argparse.Namespace) -> int:
         arms = jobs.models(args.arm)
     if not printed_json(args, {"arms": arms}):
         print(arms_text(arms))
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_promote(args: argparse.Namespace) -> int:
@@ -191,7 +191,7 @@ def run_rollback(args: argparse.Namespace) -> int:
         answer = jobs.rollback(args.arm, args.reason)
     if not printed_json(args, answer):
         print(rollback_text(answer))
-    return EXIT_OK
+    return Exit.OK
 
 
 def add_daemon_flags(parser: argparse.ArgumentParser) -> None:
@@ -223,7 +223,7 @@ def _active(jobs: Jobs, arm: str | None) -> Path:
     for model in models.models:
         if model.id == models.active:
             return Path(model.path)
-    raise CliError(f"active: arm {name} has no active model", EXIT_NO)
+    raise CliError(f"active: arm {name} has no active model", Exit.NO)
 
 
 def _of_job(jobs: Jobs, number: str) -> Path:
@@ -235,7 +235,7 @@ def _of_job(jobs: Jobs, number: str) -> Path:
         raise CliError(f"job:{number}: {error}") from None
     outcome = job.outcome
     if outcome is None or MODEL not in outcome.results:
-        raise CliError(f"job:{number}: that job is {job.state} and has made no model", EXIT_NO)
+        raise CliError(f"job:{number}: that job is {job.state} and has made no model", Exit.NO)
     return Path(outcome.results[MODEL].path)
 
 

@@ -11,19 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rt_core.identification.methods import METHODS
-from service.cli._common import (
-    EXIT_INTERRUPTED,
-    EXIT_NO,
-    EXIT_OK,
-    CliError,
-    UnavailableError,
-    add_run,
-    fail,
-    json_text,
-    number,
-    printed_json,
-    whole_number,
-)
+from service.cli._common import CliError, Exit, UnavailableError, add_run, fail, json_text, number, printed_json
 from service.cli._remote import add_control_flag, key_of
 from service.cli.jobs.values import read_parameters
 from service.commission.settings import CommissionSettings, Payload
@@ -72,10 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model = model.add_argument
     add_model("--period", dest="period_s", type=number(0.5, 100.0), default=10.0, metavar="S",
               help="of the trajectory (default: 10 s)")  # fmt: skip
-    harmonics, starts = number(1, 50, whole=True), number(1, 256, whole=True)
+    harmonics, starts, seed = number(1, 50, whole=True), number(1, 256, whole=True), number(0, whole=True)
     add_model("--harmonics", type=harmonics, default=5, metavar="N", help="(default: %(default)s)")
     add_model("--starts", type=starts, default=1, metavar="N", help="searches (default: %(default)s)")
-    add_model("--seed", type=whole_number, default=0, metavar="N", help="of everything random (default: %(default)s)")
+    add_model("--seed", type=seed, default=0, metavar="N", help="of everything random (default: %(default)s)")
     add_model("--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[],
               help="any other parameter of the design, as of `thetad excite`")  # fmt: skip
     add_model("--method", choices=METHODS, default="wls", metavar="M", help="(default: %(default)s)")
@@ -99,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             return _commission(args, settings, robot, place, folder, ask, more)
     except DeclinedError:
         fail("declined; the same command goes on from there")
-        return EXIT_INTERRUPTED
+        return Exit.INTERRUPTED
     except (UnreachableError, ClientError, ControlError, LaunchError) as error:
         raise UnavailableError(str(error)) from error
 
@@ -188,7 +176,7 @@ def _commission(
         show(result, context)
     if result.failed:
         fail(f"{result.failed}: {result.reason}")
-    return EXIT_OK if result.validated else EXIT_NO
+    return Exit.OK if result.validated else Exit.NO
 
 
 def show(result: CommissionResult, context: Context) -> None:
