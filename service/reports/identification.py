@@ -14,16 +14,8 @@ from rt_core.identification.status import ParameterStatus
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray
 from rt_core.validation import Metrics
+from service.reports import figures
 from service.reports.cells import PARAMETERS, VERDICT_TEXT, number, parameter_row, percent
-from service.reports.figures import (
-    friction_figure,
-    friction_temperature_figure,
-    histogram_figure,
-    history_figure,
-    residual_figure,
-    spectrum_figure,
-    torque_figure,
-)
 from service.reports.figures.panels import torque_unit
 from service.reports.page import Section, embedded_figure, fact_table, render_page, table, text
 
@@ -56,16 +48,16 @@ def html_report(
         sections += table("Velocity constants of friction", columns, map(_constant, constants), note)
     sections += fact_table("What was done", facts)
     sections += table("Torque, joint by joint", _TORQUES, _torques(model, metrics))
-    sections.append(embedded_figure("identification.torque_figure", torque_figure(model, rows, predicted)))
+    sections.append(embedded_figure("identification.torque_figure", figures.torque_figure(model, rows, predicted)))
     if identification is not None and accepted:
         sections += _friction(identification)
     sections += [
-        embedded_figure("identification.velocity_figure", residual_figure(model, rows, predicted), "Residual"),
-        embedded_figure("identification.spectrum_figure", spectrum_figure(model, rows, predicted)),
-        embedded_figure("identification.histogram_figure", histogram_figure(model, rows, predicted)),
+        embedded_figure("identification.velocity_figure", figures.residual_figure(model, rows, predicted), "Residual"),
+        embedded_figure("identification.spectrum_figure", figures.spectrum_figure(model, rows, predicted)),
+        embedded_figure("identification.histogram_figure", figures.histogram_figure(model, rows, predicted)),
     ]
     if history:
-        sections.append(embedded_figure("identification.history_figure", history_figure(history), "Search"))
+        sections.append(embedded_figure("identification.history_figure", figures.history_figure(history), "Search"))
     meaning = VERDICT_TEXT.get(verdict, verdict)
     return render_page(title, sections, verdict=verdict, verdict_text=meaning, reasons=reasons, facts=facts)
 
@@ -127,7 +119,9 @@ def _friction(fit: Identification) -> list[Section]:
     if not curves:
         return []
     note = f" Without a curve, for lack of friction or of data: {', '.join(missing)}." if missing else ""
-    return [embedded_figure("identification.friction_figure", friction_figure(fit.model, curves), "Friction", note)]
+    return [
+        embedded_figure("identification.friction_figure", figures.friction_figure(fit.model, curves), "Friction", note)
+    ]
 
 
 def _friction_by_temperature(
@@ -147,5 +141,5 @@ def _friction_by_temperature(
             families.append(curves)
     if not families:
         return []
-    drawn = friction_temperature_figure(fit.model, families)
+    drawn = figures.friction_temperature_figure(fit.model, families)
     return [embedded_figure("identification.friction_temperature_figure", drawn, "Friction")]
