@@ -113,11 +113,8 @@ def _await_end(control: Any, launched: Any) -> None:
 
 
 def _write_model(arguments: argparse.Namespace, snapshot: dict[str, Any]) -> None:
-    import numpy as np
-
     from drivers.files.robots.file import load_robot
-    from rt_core.model.base import base_parameters
-    from service.models.document import limits_of, online_document, write_model
+    from service.models.document import online_document, write_model
     from service.operations.identify import signal_settings
 
     robot = load_robot(arguments.robot, Path.cwd())
@@ -126,12 +123,7 @@ def _write_model(arguments: argparse.Namespace, snapshot: dict[str, Any]) -> Non
         "recording": str(arguments.recording), "span": arguments.span, "settings": snapshot["meta"]["settings"],
         "hash": snapshot["meta"]["hash"],
     }  # fmt: skip
-    theta, std, covariance = (np.asarray(snapshot[key]) for key in ("theta", "std", "covariance"))
-    document = online_document(
-        robot, base_parameters(robot.model), signal_settings(robot), theta, std, covariance, tuple(snapshot["status"]),
-        source, np.asarray(snapshot["meta"]["constants"], dtype=np.float64), limits_of(snapshot, robot.model.n),
-    )  # fmt: skip
-    write_model(document, arguments.model_out)
+    write_model(online_document(robot, signal_settings(robot), snapshot, source), arguments.model_out)
 
 
 def _result(

@@ -135,7 +135,9 @@ def print_result(report: IdentificationReport) -> None:
     rows: list[tuple[str, ...]] = []
     for j, row in enumerate(document["joints"]):
         rmse, largest, R = (number(v[j]) for v in (result.metrics.rmse, result.metrics.maximum, result.metrics.R))
-        rows.append((row["name"], row["verdict"], rmse, largest, report.robot.model.torque_units[j], R, row["reason"]))
+        rows.append(
+            (row["name"], row["verdict"], rmse, largest, report.data.robot.model.torque_units[j], R, row["reason"])
+        )
     print(columns(("joint", "verdict", "RMSE", "max", "unit", "R", "because"), rows))
     if result.verdict == "not_explained":
         return
