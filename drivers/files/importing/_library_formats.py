@@ -1,6 +1,6 @@
 """Opening of HDF5, MATLAB 7.3 and Parquet, by libraries that `thetad[formats]` installs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from drivers.files.importing._mapping import Ref
 from drivers.files.importing.data_source import ArraySource, DataError
 from rt_core.types import IntArray
 
@@ -72,20 +71,8 @@ def open_hdf5(path: Path) -> ArraySource:
     return ArraySource(path, list(places), read)
 
 
-class _ParquetSource(ArraySource):
-    """Columns of a Parquet file; a column of lists of one length is an array (N, k)."""
-
-    def __init__(self, path: Path, names: list[str], read: Callable[[str], Any], dates: Callable[[str], Any]) -> None:
-        super().__init__(path, names, read)
-        self._dates = dates
-
-    def load_dates(self, ref: Ref) -> IntArray | None:
-        """Return a column (N,) of time stamps in ns since 1970, None if it holds none."""
-        return self._dates(str(ref)) if str(ref) in self.names else None
-
-
 def open_parquet(path: Path) -> ArraySource:
-    """Open a Parquet file; missing values are NaN."""
+    """Open a Parquet file; missing values are NaN, and a column of lists of one length is an array (N, k)."""
     parquet, arrow = _library("pyarrow.parquet", path), _library("pyarrow", path)
     types = arrow.types
     with _damage(path, "Parquet"):
@@ -124,4 +111,4 @@ def open_parquet(path: Path) -> ArraySource:
                 raise DataError(f"{path}: column {name!r} has no time stamp in {found.null_count} rows")
             return np.asarray(found.cast(arrow.timestamp("ns", found.type.tz)).cast(arrow.int64()), dtype=np.int64)
 
-    return _ParquetSource(path, list(schema.names), read, dates)
+    return ArraySource(path, list(schema.names), read, dates)
