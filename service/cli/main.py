@@ -7,8 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from service.cli._common import CliError, Exit, Parser, fail, mute_stdout, one_line
-from service.cli._help import read_help
+from service.cli._common import CliError, Exit, Parser, fail, mute_stdout, one_line, read_help
 from service.protocol.transient_errors import is_own
 from service.worker.thread_limits import SINGLE_THREADED
 
@@ -17,7 +16,7 @@ for _name, _threads in SINGLE_THREADED.items():
     os.environ.setdefault(_name, _threads)
 
 #: Commands by subject, in the order of the help: the module of `service.cli`, and what the command is for.  A module
-#: has `add_arguments(parser)`, and beside it a file of the same name with the texts of its help (`_help.read_help`).
+#: has `add_arguments(parser)`, and beside it a file of the same name with the texts of its help (`_common.read_help`).
 COMMANDS = {
     "daemon": {
         "demo": ("daemon.demo", "everything once, with a simulated arm"), "serve": ("daemon.serve", "run the daemon"),

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import CliError, Exit, add_run, json_text, printed_json, whole_number
-from service.cli._help import add_action, read_help
+from service.cli._common import CliError, Exit, add_action, add_run, json_text, printed_json, read_help, whole_number
 from service.reports.cells import number
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import threading
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from service.cli._common import CliError, Exit, UnavailableError, add_run, fail, number, printed_json
-from service.cli._help import read_help
+from service.cli._common import CliError, Exit, UnavailableError, add_run, fail, number, printed_json, read_help
 from service.cli._remote import add_key_flags, key_of
 from service.client import ESTIMATES, FRAMES, Subscriber
 

@@ -5,8 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import CliError, Exit, Parser, UnavailableError, add_run, printed_json
-from service.cli._help import add_action, read_help
+from service.cli._common import CliError, Exit, Parser, UnavailableError, add_action, add_run, printed_json, read_help
 from service.deployment.install import HOME, DeployError, Plan, make_plan
 
 HELP = read_help(__file__)

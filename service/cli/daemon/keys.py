@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import CliError, Exit, Parser, add_json_flag, fail, printed_json
-from service.cli._help import add_action, read_help
+from service.cli._common import CliError, Exit, Parser, add_action, add_json_flag, fail, printed_json, read_help
 from service.protocol.roles import ROLES, Role
 
 HELP = read_help(__file__)

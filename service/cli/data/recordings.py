@@ -4,8 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from service.cli._common import CliError, Exit, add_run, printed_json
-from service.cli._help import add_action, read_help
+from service.cli._common import CliError, Exit, add_action, add_run, printed_json, read_help
 
 HELP = read_help(__file__)
 

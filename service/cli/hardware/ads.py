@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import CliError, Exit, Run, add_run, number, printed_json
-from service.cli._help import read_help
+from service.cli._common import CliError, Exit, Run, add_run, number, printed_json, read_help
 from service.cli.hardware._shared import configured_driver, table
 
 if TYPE_CHECKING:

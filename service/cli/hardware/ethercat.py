@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import CliError, Exit, Run, add_json_flag, add_run, fail, print_json, printed_json
-from service.cli._help import read_help
+from service.cli._common import CliError, Exit, Run, add_json_flag, add_run, fail, print_json, printed_json, read_help
 from service.cli.hardware import _shared
 from service.cli.hardware._shared import configured_driver, table
 

@@ -7,8 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import CliError, Exit, add_run, print_json, printed_json
-from service.cli._help import read_help
+from service.cli._common import CliError, Exit, add_run, print_json, printed_json, read_help
 
 HELP = read_help(__file__)
 

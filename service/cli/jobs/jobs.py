@@ -10,8 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drivers.files.atomic_write import write_bytes
-from service.cli._common import CliError, Exit, Parser, Run, add_run, fail, number, print_json, printed_json
-from service.cli._help import add_action, read_help
+from service.cli._common import (
+    CliError,
+    Exit,
+    Parser,
+    Run,
+    add_action,
+    add_run,
+    fail,
+    number,
+    print_json,
+    printed_json,
+    read_help,
+)
 from service.cli._remote import add_control_flag, add_control_flags, is_wrong
 from service.cli.jobs.text import job_text, jobs_text, one_line, title
 from service.cli.jobs.values import duration, job_id, parse_parameters, read_parameters

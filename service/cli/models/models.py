@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import CliError, Exit, add_run, fail, number, printed_json
-from service.cli._help import add_action, read_help
+from service.cli._common import CliError, Exit, add_action, add_run, fail, number, printed_json, read_help
 from service.cli._remote import add_control_flags
 from service.cli.jobs.values import job_id, model_reference, whole_path
 from service.cli.jobs.wait import connected, wait_and_report

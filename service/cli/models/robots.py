@@ -7,8 +7,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import Exit, add_run, columns, fail, printed_json
-from service.cli._help import add_action, read_help
+from service.cli._common import Exit, add_action, add_run, columns, fail, printed_json, read_help
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
