@@ -7,7 +7,6 @@ is wrong; 3 the daemon cannot be reached, or an internal error; 130 interrupted.
 import argparse
 import json
 import math
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -153,11 +152,6 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
         cells = (f"{cell:>{w}}" if h in right else f"{cell:<{w}}" for cell, w, h in zip(row, widths, head, strict=True))
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
-
-
-def mute_stdout() -> None:
-    """Discard everything written to stdout from now on, after a broken pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def breakaway_lines(joints: Mapping[str, Mapping[str, Any]] | None) -> list[str]:

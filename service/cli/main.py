@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from service.cli._common import CliError, Exit, Parser, fail, mute_stdout, one_line, read_help
+from service.cli._common import CliError, Exit, Parser, fail, one_line, read_help
 from service.protocol.transient_errors import is_own
 from service.worker.thread_limits import SINGLE_THREADED
 
@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        mute_stdout()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still written there is discarded
         return Exit.OK
     except OSError as error:
         fail(one_line(error))

@@ -59,7 +59,16 @@ class ActionParser(Parser):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=ActionParser)
-    _add_submit(actions)
+    submit = _add(actions, "submit", run_submit, "queue a job")
+    _add_pairs(submit)
+    add = submit.add_argument
+    add("--arm", help="which arm of the daemon the job concerns")
+    add("--after", type=job_id, nargs="+", action="extend", default=[], metavar="ID", help="only when these succeeded")
+    add("--priority", type=int, default=0, metavar="N", help="jobs of higher priority run first (default: %(default)s)")
+    add("--in", dest="due_s", type=duration, default=0.0, metavar="T", help="not before: 90, 10m, 2h")
+    add("--time", type=duration, metavar="T", help="longest time of one attempt: 90, 10m, 2h")
+    add("--memory", type=number(1e-6, 1e8), metavar="MB", help="most memory of one attempt [10^6 bytes]")
+    add("--wait", action="store_true", help="wait for the job and print what it came to")
     here = add_action(actions, "run", "do a job here and now, without a daemon", HELP)
     _add_pairs(here)
     here.add_argument("--output", "-o", metavar="DIR", type=Path, required=True, help="write the results here")
@@ -84,7 +93,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cancel = _add(actions, "cancel", run_each, "cancel jobs that wait or run")
     for action in (cancel, _add(actions, "retry", run_each, "queue jobs again that failed or were cancelled")):
         action.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
-    _add_wait(actions)
+    wait = add_action(actions, "wait", "wait until jobs have ended", HELP)
+    wait.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
+    add_control_flag(wait)
+    wait.add_argument("--timeout", type=duration, metavar="T", help="longest wait (default: as long as it takes)")
+    add_run(wait, run_wait)
     kinds = add_action(actions, "kinds", "which kinds of jobs there are, and their parameters", HELP)
     kinds.add_argument("kinds", metavar="KIND", nargs="*", help="only these")
     add_run(kinds, run_kinds)
@@ -102,27 +115,6 @@ def _add_pairs(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(takes_pairs=True)
     parser.add_argument("kind", metavar="KIND", help="what to do, such as identify")
     parser.add_argument("pairs", metavar="NAME=VALUE", nargs="*", help="parameters of the job")
-
-
-def _add_submit(actions: argparse._SubParsersAction[Any]) -> None:
-    parser = _add(actions, "submit", run_submit, "queue a job")
-    _add_pairs(parser)
-    add = parser.add_argument
-    add("--arm", help="which arm of the daemon the job concerns")
-    add("--after", type=job_id, nargs="+", action="extend", default=[], metavar="ID", help="only when these succeeded")
-    add("--priority", type=int, default=0, metavar="N", help="jobs of higher priority run first (default: %(default)s)")
-    add("--in", dest="due_s", type=duration, default=0.0, metavar="T", help="not before: 90, 10m, 2h")
-    add("--time", type=duration, metavar="T", help="longest time of one attempt: 90, 10m, 2h")
-    add("--memory", type=number(1e-6, 1e8), metavar="MB", help="most memory of one attempt [10^6 bytes]")
-    add("--wait", action="store_true", help="wait for the job and print what it came to")
-
-
-def _add_wait(actions: argparse._SubParsersAction[Any]) -> None:
-    parser = add_action(actions, "wait", "wait until jobs have ended", HELP)
-    parser.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
-    add_control_flag(parser)
-    parser.add_argument("--timeout", type=duration, metavar="T", help="longest wait (default: as long as it takes)")
-    add_run(parser, run_wait)
 
 
 def run_submit(args: argparse.Namespace) -> int:

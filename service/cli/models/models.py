@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rt_core.statistics import NORMAL_QUANTILE_95
 from service.cli._common import CliError, Exit, add_action, add_run, fail, number, printed_json, read_help
 from service.cli._remote import add_control_flags
 from service.cli.jobs.values import job_id, model_reference, whole_path
 from service.cli.jobs.wait import connected, wait_and_report
-from service.cli.models._model_text import arms_text, difference_text, rollback_text
+from service.cli.models._model_text import arms_text, difference_text, short_id
 
 if TYPE_CHECKING:
     from service.client import Jobs
@@ -54,11 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--arm", help="only those of this arm")
     add_control_flags(listing)
     add_run(listing, run_list)
-    _add_changes(actions)
-
-
-def _add_changes(actions: argparse._SubParsersAction[Any]) -> None:
-    """Register the commands that change the active model."""
     promote = add_action(actions, "promote", "make a model an arm's active one, if it is better on new data", HELP)
     promote.add_argument("model", metavar="MODEL", help="a model file (.yaml), the id of one that is kept, or job:ID")
     promote.add_argument("--recording", metavar="REC", required=True, help="a recording (.mcap), live:60, or job:ID")
@@ -189,7 +184,7 @@ def run_rollback(args: argparse.Namespace) -> int:
     with connected(args) as jobs:
         answer = jobs.rollback(args.arm, args.reason)
     if not printed_json(args, answer):
-        print(rollback_text(answer))
+        print(f"{answer.arm}: {short_id(answer.active)} is active again, instead of {short_id(answer.previous)}")
     return Exit.OK
 
 
