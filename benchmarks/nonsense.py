@@ -42,6 +42,7 @@ from rt_core.identification.preprocess import DataError
 from rt_core.model.base import BaseParameters, base_parameters
 from rt_core.model.parameters import standard_parameters
 from rt_core.types import FloatArray
+from service.models.origin import Dataset
 from service.operations.identify import identify_recording, signal_settings
 from sim_backend.arm.robot import SimulatedArm
 from sim_backend.arm.settings import MotionSettings, SimSettings
@@ -231,7 +232,7 @@ def _real(arm: str) -> tuple[RobotFile, Recording, FloatArray, FloatArray]:
         x[:n].reshape(n // k, k, -1).mean(axis=1) for x in (full.t, *(full.channels[name] for name in full.channels))
     )
     recording = _recording(robot, t[:, 0], dict(zip(full.channels, values, strict=True)))
-    found = identify_recording(recording, robot, signal_settings(robot), base=_base(arm))
+    found = identify_recording(Dataset(recording, robot, signal_settings(robot)), base=_base(arm))
     return robot, recording, found.theta, found.std
 
 
@@ -284,7 +285,7 @@ def one(task: tuple[str, int, str, str]) -> dict[str, Any]:
         return out | {"verdict": "refused", "reason": reason, "seconds": time.perf_counter() - since}
     try:
         found = identify_recording(
-            damaged, robot, signal_settings(robot), options=EstimatorOptions(method=method), base=base
+            Dataset(damaged, robot, signal_settings(robot)), options=EstimatorOptions(method=method), base=base
         )  # type: ignore[arg-type]
     except DataError as error:
         return out | {"verdict": "refused", "reason": str(error), "seconds": time.perf_counter() - since}

@@ -55,10 +55,9 @@ def write_truth(folder: Path, robot: RobotFile, believed: RobotModel, name: str)
     theta = base.theta(standard_parameters(believed, base.standard))
     covariance = np.diag((1e-3 * np.maximum(np.abs(theta), 1e-3)) ** 2)
     settings = SignalSettings(10.0, min_velocity=robot.model.standstill_velocity)
-    document = online_document(
-        robot, base, settings, theta, np.sqrt(np.diag(covariance)), covariance, ("estimated",) * len(base),
-        {"arm": ARM, "frames": [0, 1]},
-    )  # fmt: skip
+    found = {"theta": theta, "std": np.sqrt(np.diag(covariance)), "covariance": covariance}
+    found["status"] = ("estimated",) * len(base)
+    document = online_document(robot, settings, found, {"arm": ARM, "frames": [0, 1]})
     write_model(document, folder / name)
     return folder / name
 

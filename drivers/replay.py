@@ -37,8 +37,7 @@ class ReplayDriver(OpenedInWith):
         self.path = Path(path)
         self._label = f"replay of {self.path}"
         self._ns_per_ns = None if speed == "max" else 1.0 / float(speed)
-        self._span = span
-        self._loop = loop
+        self._span, self._loop = span, loop
         self._recording: Recording | None = None
         self._seq: IntArray = np.zeros(0, dtype=np.int64)
         self._index = 0

@@ -11,16 +11,8 @@ from drivers.files.recordings.joint_states import joint_states_of, timestamp
 from drivers.frame import CHANNELS
 from rt_core.statistics import NORMAL_QUANTILE_95
 from service.bridge._schemas import Stream, arm_streams, frame_streams, generic_stream
+from service.protocol import messages
 from service.protocol.json_values import json_values
-from service.protocol.messages import (
-    STATUSES_WITH_VALUE,
-    BodyMessage,
-    Envelope,
-    EstimateMessage,
-    FrameMessage,
-    Message,
-    TorqueMessage,
-)
 
 #: Levels of Foxglove's log, and the events that are logged as warnings.
 _INFO, _WARNING = 2, 3
@@ -94,7 +86,7 @@ class MessageConverter:
         """Messages held back because of `rate_hz`."""
         return self._decimation.left_out
 
-    def take(self, message: Message) -> list[ViewerMessage]:
+    def take(self, message: messages.Message) -> list[ViewerMessage]:
         """Return the messages to show for one message of the daemon."""
         try:
             return self._take(message)
@@ -102,18 +94,18 @@ class MessageConverter:
             self.counts["unusable"] += 1
             return []
 
-    def _take(self, message: Message) -> list[ViewerMessage]:
+    def _take(self, message: messages.Message) -> list[ViewerMessage]:
         arm = self._arms.get(message.arm)
         if arm is None:
             arm = self._arms[message.arm] = _Arm()
             self.fresh += arm_streams(message.arm)
-        if isinstance(message, FrameMessage):
+        if isinstance(message, messages.FrameMessage):
             self.counts["frame"] += 1
             return self._frame(message, arm)
-        if isinstance(message, EstimateMessage):
+        if isinstance(message, messages.EstimateMessage):
             self.counts["estimate"] += 1
             return self._estimate(message, arm)
-        if isinstance(message, TorqueMessage):
+        if isinstance(message, messages.TorqueMessage):
             self.counts["torque"] += 1
             return self._torque(message)
         self.counts[message.kind] += 1
@@ -125,7 +117,7 @@ class MessageConverter:
             return self._generic(message, arm)
         return []
 
-    def _meta(self, message: BodyMessage, arm: _Arm) -> None:
+    def _meta(self, message: messages.BodyMessage, arm: _Arm) -> None:
         body, envelope = message.body, message.envelope
         if envelope.src == "estimator":
             arm.names, arm.names_epoch = body, envelope.epoch
@@ -139,7 +131,7 @@ class MessageConverter:
             arm.frames = meta
             self.fresh += frame_streams(meta)
 
-    def _frame(self, message: FrameMessage, arm: _Arm) -> list[ViewerMessage]:
+    def _frame(self, message: messages.FrameMessage, arm: _Arm) -> list[ViewerMessage]:
         meta, envelope, frame = arm.frames, message.envelope, message.frame
         if meta is None or arm.frames_epoch != envelope.epoch:
             self.counts["early"] += 1
@@ -155,13 +147,13 @@ class MessageConverter:
         states = joint_states_of(frame, meta.joint_names)
         return [ViewerMessage(meta.topic, content), ViewerMessage(f"{message.arm}/joint_states", states)]
 
-    def _torque(self, message: TorqueMessage) -> list[ViewerMessage]:
+    def _torque(self, message: messages.TorqueMessage) -> list[ViewerMessage]:
         if not self._passes(message, "torque"):
             return []
         content = {name: json_values(getattr(message, name)) for name in ("measured", "predicted", "residual")}
         return [ViewerMessage(f"{message.arm}/torque", _when(message.envelope) | content)]
 
-    def _estimate(self, message: EstimateMessage, arm: _Arm) -> list[ViewerMessage]:
+    def _estimate(self, message: messages.EstimateMessage, arm: _Arm) -> list[ViewerMessage]:
         if arm.names_epoch != message.envelope.epoch or arm.names.get("hash") != message.hash:
             self.counts["early"] += 1
             return []
@@ -181,26 +173,26 @@ class MessageConverter:
         content = _when(message.envelope) | content | {"hash": message.hash}
         return [ViewerMessage(f"{message.arm}/estimate", content)]
 
-    def _generic(self, message: BodyMessage, arm: _Arm) -> list[ViewerMessage]:
+    def _generic(self, message: messages.BodyMessage, arm: _Arm) -> list[ViewerMessage]:
         stream = generic_stream(message.arm, message.kind, message.envelope.src)
         if stream.topic not in arm.others:
             arm.others.add(stream.topic)
             self.fresh.append(stream)
         return [ViewerMessage(stream.topic, _when(message.envelope) | json_values(message.body))]
 
-    def _passes(self, message: Message, kind: str) -> bool:
+    def _passes(self, message: messages.Message, kind: str) -> bool:
         envelope = message.envelope
         return self._decimation.passes((message.arm, kind), envelope.epoch, envelope.t_ns)
 
 
-def _when(envelope: Envelope) -> dict[str, Any]:
+def _when(envelope: messages.Envelope) -> dict[str, Any]:
     return {"t": envelope.t_ns * 1e-9, "t_ns": envelope.t_ns, "seq": envelope.seq}
 
 
-def _parameter(message: EstimateMessage, k: int, name: str, unit: str) -> dict[str, Any]:
+def _parameter(message: messages.EstimateMessage, k: int, name: str, unit: str) -> dict[str, Any]:
     """Return one parameter, without numbers if the data do not support it."""
     value, std = float(message.theta[k]), float(message.std[k])
-    if message.status[k] not in STATUSES_WITH_VALUE:
+    if message.status[k] not in messages.STATUSES_WITH_VALUE:
         value = std = math.nan
     return {
         "name": name, "unit": unit, "value": value, "lower": value - NORMAL_QUANTILE_95 * std,
@@ -209,7 +201,7 @@ def _parameter(message: EstimateMessage, k: int, name: str, unit: str) -> dict[s
     }  # fmt: skip
 
 
-def _event(message: BodyMessage) -> list[ViewerMessage]:
+def _event(message: messages.BodyMessage) -> list[ViewerMessage]:
     """Return an event twice: with all its data, and as a line of Foxglove's log."""
     envelope, body = message.envelope, json_values(message.body)
     line = {

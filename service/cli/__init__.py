@@ -1,7 +1,8 @@
 """The command `thetad`.
 
 Where to start: `main` has the table of commands, imports the one that was given, runs it, and turns errors into one
-line and an exit code. `_common` has exit codes and output, `_remote` requests to a daemon, `_progress` a progress bar.
+line and an exit code. `_common` has exit codes, output and the texts of help, `_remote` requests to a daemon,
+`_progress` a progress bar.
 
 The commands by subject: `daemon` (run and watch it), `motion` (move an arm), `data` (recordings), `models` (identify,
 validate, compare), `calibration` (kinematics), `jobs` (the queue), `hardware` (buses and simulated hardware).

@@ -7,19 +7,20 @@ is wrong; 3 the daemon cannot be reached, or an internal error; 130 interrupted.
 import argparse
 import json
 import math
-import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from service.protocol.json_values import json_values
 
-EXIT_OK = 0
-EXIT_NO = 1
-EXIT_INPUT = 2
-EXIT_UNAVAILABLE = 3
-EXIT_INTERRUPTED = 130
+
+class Exit(IntEnum):
+    """Exit codes."""
+
+    OK, NO, INPUT, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 #: A command: takes the parsed arguments, and returns the exit code.
@@ -29,7 +30,7 @@ Run = Callable[[argparse.Namespace], int]
 class CliError(Exception):
     """Wrong usage or input of a command: printed as one line, exit code 2 by default."""
 
-    def __init__(self, message: str, exit_code: int = EXIT_INPUT) -> None:
+    def __init__(self, message: str, exit_code: int = Exit.INPUT) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 
@@ -38,7 +39,7 @@ class UnavailableError(CliError):
     """Something the command needs does not answer: exit code 3."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, EXIT_UNAVAILABLE)
+        super().__init__(message, Exit.UNAVAILABLE)
 
 
 class Parser(argparse.ArgumentParser):
@@ -153,11 +154,6 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
     return "\n".join(lines)
 
 
-def mute_stdout() -> None:
-    """Discard everything written to stdout from now on, after a broken pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def breakaway_lines(joints: Mapping[str, Mapping[str, Any]] | None) -> list[str]:
     """Return one line for each joint whose starts from rest were observed."""
     lines = []
@@ -171,3 +167,24 @@ def breakaway_lines(joints: Mapping[str, Mapping[str, Any]] | None) -> list[str]
         elif estimate["seen"]:
             lines.append(f"{joint}: breakaway friction not known: {estimate['reason']}")
     return lines
+
+
+def read_help(module_file: str) -> dict[str, str]:
+    """Return the texts of a command's help, by name, from the file beside its module.
+
+    It begins with the `description`; a line `== epilog ==` begins the text of that name.
+    """
+    text = Path(module_file).with_suffix(".txt").read_text(encoding="utf-8")
+    parts = re.split(r"^== (\w+) ==\n", text, flags=re.MULTILINE)
+    return {"description": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
+
+
+def add_action(
+    actions: "argparse._SubParsersAction[Any]", name: str, help_text: str, texts: Mapping[str, str]
+) -> argparse.ArgumentParser:
+    """Add a command of a command; its description is NAME in `texts`, or `help_text`, and its epilog NAME_epilog."""
+    description = texts.get(name, f"{help_text[0].upper()}{help_text[1:]}.")
+    found: argparse.ArgumentParser = actions.add_parser(
+        name, help=help_text, description=description, epilog=texts.get(f"{name}_epilog")
+    )
+    return found

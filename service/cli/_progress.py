@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from service.cli._common import EXIT_NO, EXIT_OK, printed_json
+from service.cli._common import Exit, printed_json
 from service.operations.kind import Kind, Outcome
 
 
@@ -49,4 +49,4 @@ def report_outcome(outcome: Outcome, args: argparse.Namespace, show: Callable[[O
     """Print the outcome, as JSON or with `show`, and return the exit code."""
     if not printed_json(args, outcome.metrics | {"output": str(args.output)}):
         show(outcome, args.output)
-    return EXIT_OK if outcome.accepted else EXIT_NO
+    return Exit.OK if outcome.accepted else Exit.NO

@@ -7,18 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from service.cli._common import (
-    EXIT_INPUT,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_UNAVAILABLE,
-    CliError,
-    Parser,
-    fail,
-    mute_stdout,
-    one_line,
-)
-from service.cli._help import read_help
+from service.cli._common import CliError, Exit, Parser, fail, one_line, read_help
 from service.protocol.transient_errors import is_own
 from service.worker.thread_limits import SINGLE_THREADED
 
@@ -27,7 +16,7 @@ for _name, _threads in SINGLE_THREADED.items():
     os.environ.setdefault(_name, _threads)
 
 #: Commands by subject, in the order of the help: the module of `service.cli`, and what the command is for.  A module
-#: has `add_arguments(parser)`, and beside it a file of the same name with the texts of its help (`_help.read_help`).
+#: has `add_arguments(parser)`, and beside it a file of the same name with the texts of its help (`_common.read_help`).
 COMMANDS = {
     "daemon": {
         "demo": ("daemon.demo", "everything once, with a simulated arm"), "serve": ("daemon.serve", "run the daemon"),
@@ -128,20 +117,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         fail(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return Exit.INTERRUPTED
     except BrokenPipeError:
-        mute_stdout()
-        return EXIT_OK
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still written there is discarded
+        return Exit.OK
     except OSError as error:
         fail(one_line(error))
-        return EXIT_INPUT
+        return Exit.INPUT
     except Exception as error:
         if is_own(error):
             fail(one_line(error))
-            return EXIT_INPUT
+            return Exit.INPUT
         traceback.print_exc()
         fail("internal error; please report it with the lines above")
-        raise SystemExit(EXIT_UNAVAILABLE) from error
+        raise SystemExit(Exit.UNAVAILABLE) from error
 
 
 if __name__ == "__main__":

@@ -47,8 +47,7 @@ class Jobs:
     """
 
     def __init__(self, control: Control, timeout_s: float = ANSWER_S) -> None:
-        self.control = control
-        self.timeout_s = timeout_s
+        self.control, self.timeout_s = control, timeout_s
 
     def submit(
         self, kind: str, parameters: Mapping[str, Any], *, arm: str | None = None, after: Iterable[int] = (),

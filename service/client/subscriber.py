@@ -8,15 +8,8 @@ from pathlib import Path
 import zmq
 
 from service.client.control import ClientTimeoutError, Connection
-from service.protocol.messages import (
-    MAX_MESSAGE,
-    EstimateMessage,
-    FrameMessage,
-    Message,
-    TorqueMessage,
-    WireError,
-    decode,
-)
+from service.protocol import messages
+from service.protocol.messages import Message
 from service.security.keys import ClientKey
 
 FRAMES = "tcp://127.0.0.1:9870"
@@ -88,7 +81,7 @@ class Subscriber(Connection):
         self.timeout_s = timeout_s
         self.counts: dict[tuple[str, str], StreamCounts] = {}
         self.invalid = 0
-        options: list[tuple[int, int | bytes]] = [(zmq.RCVHWM, queue), (zmq.MAXMSGSIZE, MAX_MESSAGE)]
+        options: list[tuple[int, int | bytes]] = [(zmq.RCVHWM, queue), (zmq.MAXMSGSIZE, messages.MAX_MESSAGE)]
         options += [(zmq.RECONNECT_IVL, 50), (zmq.RECONNECT_IVL_MAX, 500)]
         options += [(zmq.SUBSCRIBE, topic.encode()) for topic in ([topics] if isinstance(topics, str) else topics)]
         first, *others = [endpoint] if isinstance(endpoint, str) else endpoint
@@ -149,8 +142,8 @@ class Subscriber(Connection):
 
     def _take(self) -> Message | None:
         try:
-            message = decode(self._socket.recv_multipart())
-        except WireError:
+            message = messages.decode(self._socket.recv_multipart())
+        except messages.WireError:
             self.invalid += 1
             return None
         envelope = message.envelope
@@ -160,8 +153,8 @@ class Subscriber(Connection):
 
 
 def _kind(message: Message) -> str:
-    if isinstance(message, FrameMessage):
+    if isinstance(message, messages.FrameMessage):
         return "frame"
-    if isinstance(message, EstimateMessage):
+    if isinstance(message, messages.EstimateMessage):
         return "estimate"
-    return "torque" if isinstance(message, TorqueMessage) else message.kind
+    return "torque" if isinstance(message, messages.TorqueMessage) else message.kind

@@ -79,15 +79,11 @@ class DaemonConfig(StrictTable):
         return self.bind if ipaddress.IPv4Address(self.bind).is_loopback else "127.0.0.1"
 
     @model_validator(mode="after")
-    def _distinct_ports(self) -> DaemonConfig:
+    def _consistent(self) -> DaemonConfig:
         ports = [self.frames_port, self.estimates_port, self.mirror_port, self.control_port]
         ports = [port for port in [*ports, *([self.http_port] if self.serves_http else [])] if port]
         if len(set(ports)) < len(ports):
             raise ValueError("frames_port, estimates_port, mirror_port, control_port and http_port must differ")
-        return self
-
-    @model_validator(mode="after")
-    def _http_needs_a_token(self) -> DaemonConfig:
         if self.http and self.keyed and self.http_token_file is None:
             raise ValueError(
                 "http: clients of this daemon need a key, and HTTP knows none: name a file with a token in "

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from drivers.ads.config import AdsConfig
 from drivers.ethercat.config import EthercatConfig
@@ -21,7 +21,7 @@ from drivers.files.table import Positive, StrictTable, describe
 from rt_core.settings import Bounded, ZeroForceSettings
 from service.config import arm_tables as tables
 from service.config.daemon import DaemonConfig, JobsConfig
-from service.protocol.messages import WireError, check_arm_name
+from service.protocol.messages import check_arm_name
 from service.security.files import SecretFileError
 from service.security.keys import server_pair
 
@@ -40,7 +40,7 @@ class ConfigError(ValueError):
 class ArmConfig(StrictTable):
     """One `[[arm]]`."""
 
-    name: str
+    name: Annotated[str, AfterValidator(check_arm_name)]
     robot: str  # name of a robot file, or its path
     driver: Annotated[tables.ReplayConfig | tables.SimConfig | EthercatConfig | AdsConfig, Field(discriminator="kind")]
     motion: tables.ArmMotionSettings | None = None  # motion of a real arm's drives once they are enabled
@@ -70,26 +70,17 @@ class ArmConfig(StrictTable):
         return hashlib.sha256(self.driver.model_dump_json(include=keys, exclude_defaults=True).encode()).hexdigest()
 
     @model_validator(mode="after")
-    def _motion_needs_drives(self) -> ArmConfig:
+    def _consistent(self) -> ArmConfig:
         if self.motion is not None and getattr(self.driver, "mode", None) != "csp":
             words = 'only drives in mode "csp" follow it; a simulated arm has its motion in [arm.driver.motion]'
             raise ValueError(f"motion: {words}")
-        return self
-
-    @model_validator(mode="after")
-    def _guiding_needs_positions(self) -> ArmConfig:
-        if self.guiding is None:
-            return self
-        if self.driver.kind in tables.NOT_GUIDED:
-            raise ValueError(f"guiding: {tables.NOT_GUIDED[self.driver.kind]}; take the table out")
-        if getattr(self.driver, "mode", None) != "csp":
-            raise ValueError('guiding: begins and ends in a hold by the drives: set mode = "csp" in [arm.driver]')
-        if self.motion is not None:
-            raise ValueError("guiding: [arm.motion] moves this arm: take one of the two tables out")
-        return self
-
-    @model_validator(mode="after")
-    def _one_spring_a_joint(self) -> ArmConfig:
+        if self.guiding is not None:
+            if self.driver.kind in tables.NOT_GUIDED:
+                raise ValueError(f"guiding: {tables.NOT_GUIDED[self.driver.kind]}; take the table out")
+            if getattr(self.driver, "mode", None) != "csp":
+                raise ValueError('guiding: begins and ends in a hold by the drives: set mode = "csp" in [arm.driver]')
+            if self.motion is not None:
+                raise ValueError("guiding: [arm.motion] moves this arm: take one of the two tables out")
         joints = [spring.joint for spring in self.elastic]
         twice = sorted({joint for joint in joints if joints.count(joint) > 1})
         if twice:
@@ -97,14 +88,6 @@ class ArmConfig(StrictTable):
         if self.reidentify is not None and self.reidentify.promote and not all(s.model for s in self.elastic):
             raise ValueError("reidentify: promotes rigid joints; name a file in `model` of [[arm.elastic]]")
         return self
-
-    @field_validator("name")
-    @classmethod
-    def _name(cls, value: str) -> str:
-        try:
-            return check_arm_name(value)
-        except WireError as error:
-            raise ValueError(str(error)) from error
 
 
 class Config(StrictTable):

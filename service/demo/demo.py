@@ -16,7 +16,7 @@ import numpy as np
 from drivers.files.recordings.recording import Recording, Span, read_recording
 from drivers.files.robots.file import RobotFile, load_robot
 from rt_core.identification.identify import Identification
-from rt_core.model.base import BaseParameters, base_parameters
+from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters
 from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
@@ -25,7 +25,8 @@ from service.client.latency_monitor import LatencyMonitor
 from service.config.arm_tables import RealtimeConfig
 from service.config.load import Config, parse_config
 from service.demo.hardware import Bus, bus_configuration, empty_loop, own_network, simulated_drives, simulated_plc
-from service.models.document import batch_document, limits_of, online_document, write_model, write_text
+from service.models.document import batch_document, online_document, write_model, write_text
+from service.models.origin import Dataset
 from service.operations.identify import Validation, identify_recording, signal_settings, validate_recording
 from service.reports.identification import html_report
 from service.supervisor.launch import DaemonProcess
@@ -186,15 +187,16 @@ def _evaluate(
     if what.bus is not None:  # the recording begins with the approach to the motion's start
         split_s = (snapshot["t_ns"] - int(recording.t_ns[0])) * 1e-9
     span, held_back = Span.parse(f"0s:{split_s}s"), Span.parse(f"{split_s}s:")
-    batch = identify_recording(recording, robot, settings, span=span, base=base)
+    data, rest = (Dataset(recording, robot, settings, part) for part in (span, held_back))
+    batch = identify_recording(data, base=base)
     theta, std = np.asarray(snapshot["theta"]), np.asarray(snapshot["std"])
 
     def validate(values: FloatArray, fit_error: float | None = None) -> Validation:
-        return validate_recording(recording, model, base, values, settings, span=held_back, fit_error=fit_error)
+        return validate_recording(rest, base, values, fit_error=fit_error)
 
     results = {"online": validate(theta), "batch": validate(batch.theta, batch.metrics.relative_error)}
     covered = {"online": coverage(truth, theta, std), "batch": coverage(truth, batch.theta, batch.std)}
-    paths = _write(robot, recording, settings, span, batch, base, snapshot, results["batch"], directory)
+    paths = _write(data, batch, snapshot, results["batch"], directory)
     passed = (
         frames["lost"] == 0
         and _accounted(frames, record.bus)
@@ -218,26 +220,19 @@ def _accounted(frames: dict[str, Any], bus: dict[str, Any] | None) -> bool:
 
 
 def _write(
-    robot: RobotFile, recording: Recording, settings: Any, span: Span, batch: Identification, base: BaseParameters,
-    snapshot: dict[str, Any], validation: Validation, directory: Path,
-) -> dict[str, Path]:  # fmt: skip
+    data: Dataset, batch: Identification, snapshot: dict[str, Any], validation: Validation, directory: Path
+) -> dict[str, Path]:
     paths = {
-        "recording": recording.path or directory, "online_model": directory / "online.yaml",
+        "recording": data.recording.path or directory, "online_model": directory / "online.yaml",
         "batch_model": directory / "batch.yaml", "report": directory / "report.html",
     }  # fmt: skip
-    document = batch_document(batch, robot, recording, settings, span)
+    document, model = batch_document(batch, data), data.robot.model
     write_model(document, paths["batch_model"])
     source = {key: snapshot[key] for key in ("arm", "t_ns", "frames", "used", "masked", "lost", "resets")}
     source["settings"] = snapshot["meta"]["settings"]
-    theta, std, covariance = (np.asarray(snapshot[name]) for name in ("theta", "std", "covariance"))
-    status, temperatures = tuple(snapshot["status"]), limits_of(snapshot, robot.model.n)
-    online = online_document(robot, base, settings, theta, std, covariance, status, source, temperatures=temperatures)
-    write_model(online, paths["online_model"])
-    facts = [("robot", robot.model.name), ("recording", paths["recording"].name), ("identified on", str(span))]
+    write_model(online_document(data.robot, data.settings, snapshot, source), paths["online_model"])
+    facts = [("robot", model.name), ("recording", paths["recording"].name), ("identified on", str(data.span))]
     facts.append(("relative torque error", f"{100 * validation.metrics.relative_error:.2f} % on the second motion"))
-    text = html_report(
-        f"{robot.model.name}: batch model on an independent motion", robot.model, validation.rows, validation.predicted,
-        validation.metrics, validation.verdict, validation.reasons, facts, document["parameters"],
-    )  # fmt: skip
-    write_text(paths["report"], text)
+    title, shown = f"{model.name}: batch model on an independent motion", {"parameters": document["parameters"]}
+    write_text(paths["report"], html_report(title, model, validation, facts, shown))
     return paths

@@ -32,18 +32,9 @@ ReportEvent = Callable[[str, str, dict[str, Any]], None]
 class ActiveModel(FrameConsumer):
     """Activates models, has the estimator adopt them, and monitors drift and sudden changes from the active one.
 
-    Parameters
-    ----------
-    robot : RobotFile
-        The estimator's.
-    report_event : callable
-        Takes events.
-    look_s : float
-        Of the frames' clock between two calls of `observe` [s].
-    invalid_reason : callable
-        Why no result of the frames is valid at present; empty if they are.
-    springs : ElasticTracking
-        Estimates of elastic joints, which may start from the active model; none by default.
+    `robot` is the estimator's; `report_event` takes events; `look_s` of the frames' clock are between two calls of
+    `observe` [s]; `invalid_reason` says why no result of the frames is valid at present, empty if they are; `springs`
+    are estimates of elastic joints, which may start from the active model, none by default.
     """
 
     prefix, required = "active_", True
@@ -87,12 +78,8 @@ class ActiveModel(FrameConsumer):
     def start(self, path: Path | None) -> None:
         """Begin with the configured model at `path`, or continue with the one adopted since, if `restore` found one.
 
-        A model file that was configured since then takes precedence.
-
-        Raises
-        ------
-        ConfigError
-            The model is another robot's; and the errors of `load_model`.
+        A model file that was configured since then takes precedence. Raises `ConfigError`: the model is another
+        robot's; and the errors of `load_model`.
         """
         configured, saved = None, self._saved
         if path is not None:

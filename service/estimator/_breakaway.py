@@ -23,14 +23,8 @@ class BreakawayTracking(FrameConsumer):
 
     A payload picked up at rest shows only when the arm moves, so a start waits until the motion after it is explained.
 
-    Parameters
-    ----------
-    estimator : OnlineEstimator
-        Gives the torque that holds the links, and its standard deviation.
-    trusted : callable
-        Whether the estimate describes the arm at present: no change is being classified.
-    report_event : callable
-        Takes events.
+    `estimator` gives the torque that holds the links, and its standard deviation; `trusted` whether the estimate
+    describes the arm at present (no change is being classified); `report_event` takes events.
     """
 
     prefix = "breakaway_"

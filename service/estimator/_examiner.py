@@ -27,15 +27,9 @@ _Found = tuple[Examination, dict[str, float]]  # and what it took
 class Examiner(FrameConsumer):
     """Has the frames since the estimate began examined when it is time, and hands the result to the estimator.
 
-    Parameters
-    ----------
-    estimator, robot, buffer
-        Of the arm.
-    window : Path
-        File by which frames are passed on; it is there while they are examined.  Of all arms whose files are in one
-        folder, one is examined at a time.
-    log : Log
-        Takes each result, and why there is none.
+    Estimator, robot and buffer are the arm's. `window` is the file by which frames are passed on, there while they are
+    examined: of all arms whose files are in one folder, one is examined at a time. `log` takes each result, and why
+    there is none.
     """
 
     def __init__(

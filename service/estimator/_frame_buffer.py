@@ -111,10 +111,7 @@ class FrameBuffer(FrameConsumer):
     def select(self, seconds: float) -> range:
         """Return the numbers of the frames of the last `seconds` of the frames' own clock.
 
-        Raises
-        ------
-        ControlError
-            They do not reach back so far, or more than a few are missing, as in a pause.
+        Raises `ControlError`: they do not reach back so far, or more than a few are missing, as in a pause.
         """
         expected, end, there = round(seconds * self.rate_hz), self.end, len(self)
         if not self.wanted:

@@ -13,12 +13,7 @@ _REPLACED = "the estimate that was doubted has been replaced; nothing speaks aga
 class TrustEvents:
     """Tell once when what speaks against the estimate changes, and when frames are of no use or are again.
 
-    Parameters
-    ----------
-    estimator : OnlineEstimator
-        As resumed: the doubts of a saved state have been told.
-    report_event : callable
-        Takes events.
+    The estimator is as resumed: the doubts of a saved state have been told. `report_event` takes events.
     """
 
     def __init__(self, estimator: OnlineEstimator, report_event: ReportEvent) -> None:

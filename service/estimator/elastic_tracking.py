@@ -80,16 +80,13 @@ def elastic_tracking(
 ) -> ElasticTracking:
     """Make the estimates that `[[arm.elastic]]` describes, for frames with these channels.
 
-    Raises
-    ------
-    ConfigError
-        A joint is unknown, the frames do not show a spring, or a file cannot be used; `where` names the tables.
+    Raises `ConfigError`: a joint is unknown, the frames do not show a spring, or a file cannot be used; `where` names
+    the tables.
     """
     trackers = []
     for k, spring in enumerate(arm.elastic):
-        from service.estimator._elastic_tracker import (
-            ElasticTracker,  # imports the off-line fits: only arms with springs need them
-        )
+        # it imports the off-line fits: only arms with springs need them
+        from service.estimator._elastic_tracker import ElasticTracker
 
         try:
             trackers.append(ElasticTracker(spring, model, channels, rate_hz))

@@ -1,7 +1,7 @@
 """The gateway: one process that publishes the arms' private messages on the daemon's public ports.
 
 Start with `process`: `main` opens the forwarders, runs each in a thread, and serves authentication meanwhile.
-`_forwarder.Forwarder` passes messages unchanged through libzmq's proxy (port `estimates`); `FrameForwarder` publishes
+`Forwarder` passes messages unchanged through libzmq's proxy (port `estimates`); `FrameForwarder` publishes
 each frame of a message of several by itself (port `frames`); `ThrottledForwarder` limits the rate per topic, for
 programs that draw (port `mirror`).
 

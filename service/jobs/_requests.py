@@ -187,7 +187,7 @@ class Requests:
         checked = kind.read(parameters)
         large = self._large_files(kind, checked, storage.references)
         if not large:
-            return self._resolve(args, kind, arm, checked, {}, storage)
+            return self._resolve(args, checked, {}, storage)
 
         def read() -> dict[str, dict[str, str]]:
             kept = kind.models if kind.uses_active else ()
@@ -196,7 +196,7 @@ class Requests:
                 for name, path in large.items()
             }
 
-        self._later(read, lambda files: self._resolve(args, kind, arm, checked, files, storage), storage)
+        self._later(read, lambda files: self._resolve(args, checked, files, storage), storage)
         return None
 
     def _large_files(self, kind: Kind[Any], checked: Parameters, references: References) -> dict[str, Path]:
@@ -210,10 +210,11 @@ class Requests:
         return found
 
     def _resolve(
-        self, args: _Submit, kind: Kind[Any], arm: str | None, checked: Parameters, files: Mapping[str, dict[str, str]],
-        storage: JobStorage,
-    ) -> replies.Submitted | None:  # fmt: skip
+        self, args: _Submit, checked: Parameters, files: Mapping[str, dict[str, str]], storage: JobStorage
+    ) -> replies.Submitted | None:
         """Queue a job whose parameters have been checked, and whose `files` have been read already."""
+        kind = find_kind(args.kind)
+        arm = self._arm(args.arm, needed=kind.needs_arm)
         resolved = Resolved(dict(files), list(args.after))
         for name in kind.recordings:
             text = getattr(checked, name)

@@ -19,7 +19,7 @@ import numpy as np
 import yaml
 
 from drivers.files.atomic_write import write_text as write_text
-from drivers.files.recordings.recording import Recording, Span
+from drivers.files.recordings.recording import Recording
 from drivers.files.robots.file import RobotFile, robot_from_source
 from rt_core.elastic.arm import elastic_base
 from rt_core.identification.identify import Identification, finding_text
@@ -34,7 +34,7 @@ from rt_core.model.robot import RobotModel
 from rt_core.model.temperature import MAX_C, MIN_C, TemperatureRange
 from rt_core.types import FloatArray
 from service.models._schema import SIZE_LIMIT, RangesTable, SettingsTable, TemperatureTable, check_document, read_yaml
-from service.models.origin import origin_of
+from service.models.origin import Dataset, origin_of
 
 FORMAT, ELASTIC_FORMAT = "thetad-model/1", "thetad-model/2"
 #: Statuses of a batch model whose value is hidden: the data do not support it.
@@ -192,11 +192,11 @@ def estimator_document(result: Identification) -> dict[str, Any]:
 
 
 def batch_document(
-    result: Identification, robot: RobotFile, recording: Recording, settings: SignalSettings, span: Span | None,
-    created: str | None = None, springs: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:  # fmt: skip
+    result: Identification, data: Dataset, created: str | None = None, springs: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     """Return the file of a batch identification, with `springs` if any; `created` (ISO 8601, UTC) is now by default."""
-    chosen = settings_document(replace(settings, velocity=result.velocity))
+    recording, robot = data.recording, data.robot
+    chosen = settings_document(replace(data.settings, velocity=result.velocity))
     solution, method = result.solution, result.options.method
     consistent = result.estimate.consistent
     used = result.model.dynamics
@@ -209,7 +209,7 @@ def batch_document(
             "notes": list(result.notes), "findings": findings_document(result),
             "robot": {"name": robot.model.name, "sha256": robot.sha256, "source": robot.source},
             "data": {
-                "robot": recording.robot, "span": "0:1" if span is None else str(span),
+                "robot": recording.robot, "span": "0:1" if data.span is None else str(data.span),
                 "rows": [int(c) for c in result.metrics.count], "row_rate_hz": result.rows.rate_hz,
                 "band_hz": result.rows.band_hz, **origin_of(recording, result.rows.t),
             },
@@ -289,12 +289,6 @@ def temperature_table(seen: TemperatureRange | None) -> dict[str, Any]:
     return {"temperature": {"reference_c": REFERENCE_TEMPERATURE, "lower": lower, "upper": upper}}
 
 
-def limits_of(snapshot: Mapping[str, Any], n: int) -> TemperatureRange | None:
-    """Return the temperatures of an estimate, from the reply to the verb `snapshot`."""
-    limits = snapshot.get("temperatures")
-    return None if limits is None else TemperatureRange.from_plain(limits, n)
-
-
 def _without_gravity(model: RobotModel, base: BaseParameters) -> dict[str, Any]:
     """Return the entry that names what only gravity would show, for an arm without it."""
     names = needing_gravity(model, base)
@@ -312,16 +306,19 @@ def _constants_of(robot: RobotFile, base: BaseParameters, columns: FloatArray) -
 
 
 def online_document(
-    robot: RobotFile, base: BaseParameters, settings: SignalSettings, theta: FloatArray, std: FloatArray,
-    covariance: FloatArray, status: tuple[str, ...], source: dict[str, Any], constants: FloatArray | None = None,
-    temperatures: TemperatureRange | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    robot: RobotFile, settings: SignalSettings, snapshot: Mapping[str, Any], source: dict[str, Any]
+) -> dict[str, Any]:
     """Return the model file of an online estimate; `source` is the origin of its arm, frames and settings.
 
-    `constants` (p,) are its friction constants, one per base parameter; those of `base` by default. `temperatures` are
-    those that it has learned from, where friction follows them.
+    `snapshot` is as the verb of that name replies: `theta`, `std`, `status` (p,) and `covariance` (p, p); in `meta` the
+    friction `constants` (p,), by default those of the robot; `temperatures` that it has learned from, if friction
+    follows them.
     """
-    used = base.layout.shape[:, 0] if constants is None else constants
+    base, limits = base_parameters(robot.model), snapshot.get("temperatures")
+    theta, std, covariance = (np.asarray(snapshot[name], dtype=np.float64) for name in ("theta", "std", "covariance"))
+    status = tuple(snapshot["status"])
+    used = np.asarray(snapshot.get("meta", {}).get("constants", base.layout.shape[:, 0]), dtype=np.float64)
+    temperatures = None if limits is None else TemperatureRange.from_plain(limits, robot.model.n)
     chosen = settings_document(settings)
     hidden = ("unestimated", "invalid", "doubted", "starved")
     supported = all(s not in hidden for s in status)

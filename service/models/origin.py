@@ -1,4 +1,4 @@
-"""Origin of a model: the recordings it was fitted to, and the check whether other data are among them.
+"""Origin of a model: the data it was fitted to, and the check whether others are among them.
 
 A model file has it under `data`: file, hash, times and fingerprints of frames. Joined recordings have a list,
 `sources`, of each with its own clock, because times and hash of the joined one are found in no file.
@@ -9,15 +9,28 @@ frames and in a file of the recorder.
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from drivers.files.recordings.recording import Recording
+from drivers.files.recordings.recording import Recording, Span
+from drivers.files.robots.file import RobotFile
+from rt_core.identification.preprocess import SignalSettings
 from rt_core.types import FloatArray
 
 #: Fingerprints that are kept of the fitted frames, evenly spread.
 MAX_FINGERPRINTS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A span of a recording (None: all of it), the robot it is of, and how its signals are prepared."""
+
+    recording: Recording
+    robot: RobotFile
+    settings: SignalSettings
+    span: Span | None = None
 
 
 def origin_of(recording: Recording, t: FloatArray) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from rt_core.model.temperature import TemperatureRange
 from rt_core.optimise.run import Callback
 from rt_core.types import FloatArray
 from rt_core.validation import Metrics, torque_metrics
+from service.models.origin import Dataset
 
 #: Channels whose values repeat with the motion; a temperature, for one, does not.
 _CHANNELS = ("q", "dq", "current", "tau", "q_motor", "setpoint")
@@ -212,8 +213,8 @@ def span_bounds(recording: Recording, span: Span | None) -> tuple[float, float]:
 
 
 def identify_recording(
-    recording: Recording, robot: RobotFile, settings: SignalSettings, *, options: EstimatorOptions | None = None,
-    span: Span | None = None, base: BaseParameters | None = None, callback: Callback | None = None,
+    data: Dataset, *, options: EstimatorOptions | None = None, base: BaseParameters | None = None,
+    callback: Callback | None = None,
 ) -> Identification:  # fmt: skip
     """Fit the robot's model to a span of a recording.
 
@@ -221,18 +222,18 @@ def identify_recording(
     next to a cut depend on a little of the other side, within the filter's length.
     """
     options = EstimatorOptions() if options is None else options
-    signals = prepare_recording(recording, robot.model, settings)
-    start, stop = span_bounds(recording, span)
-    base = base_parameters(robot.model) if base is None else base
-    note = _late_velocity(recording, robot.model, base, signals, settings, start, stop)
+    recording, model, settings = data.recording, data.robot.model, data.settings
+    signals = prepare_recording(recording, model, settings)
+    start, stop = span_bounds(recording, data.span)
+    base = base_parameters(model) if base is None else base
+    note = _late_velocity(data, base, signals, start, stop)
     if note is not None:
         settings = replace(settings, velocity="position")
-        signals = prepare_recording(recording, robot.model, settings)
-    disturbed = disturbed_signals(recording, robot.model, settings) if options.method == "tls" else None
+        signals = prepare_recording(recording, model, settings)
+    disturbed = disturbed_signals(recording, model, settings) if options.method == "tls" else None
     found = identify(
-        robot.model, base, signals, settings, options, start_s=start, stop_s=stop, disturbed=disturbed,
-        callback=callback,
-    )  # fmt: skip
+        model, base, signals, settings, options, start_s=start, stop_s=stop, disturbed=disturbed, callback=callback
+    )
     return replace(found, notes=(*([] if note is None else [note]), *recording.notes, *found.notes))
 
 
@@ -241,14 +242,12 @@ def identify_recording(
 _HARMFUL = 4.0
 
 
-def _late_velocity(
-    recording: Recording, model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings,
-    start_s: float, stop_s: float,
-) -> str | None:  # fmt: skip
+def _late_velocity(data: Dataset, base: BaseParameters, signals: Signals, start_s: float, stop_s: float) -> str | None:
     """Return that the measured velocity disagrees with the position so that it does harm; None if it does not.
 
     Filters of a millisecond or two are common and harmless, so two fits decide, with and without the measured velocity.
     """
+    recording, model, settings = data.recording, data.robot.model, data.settings
     if settings.velocity == "position":
         return None
     dead = dead_velocities(recording, model)
@@ -349,20 +348,20 @@ class Validation:
 
 
 def validate_recording(
-    recording: Recording, model: RobotModel, base: BaseParameters, theta: FloatArray, settings: SignalSettings, *,
-    span: Span | None = None, fit_error: float | None = None, temperatures: TemperatureRange | None = None,
-    rows: Rows | None = None,
+    data: Dataset, base: BaseParameters, theta: FloatArray, *, fit_error: float | None = None,
+    temperatures: TemperatureRange | None = None, rows: Rows | None = None,
 ) -> Validation:  # fmt: skip
     """Predict the torque of a span of a recording with base parameters `theta`, and compare.
 
     `fit_error` is the relative error of the identification, for the verdict; `temperatures` are those that its friction
     was identified at. `rows` are those to predict, where motors and links move apart.
     """
+    recording, model, settings = data.recording, data.robot.model, data.settings
     dead = () if settings.velocity == "position" else dead_velocities(recording, model)
     settings = replace(settings, velocity="position") if dead else settings
     if rows is None:
         signals = prepare_recording(recording, model, settings)
-        start, stop = span_bounds(recording, span)
+        start, stop = span_bounds(recording, data.span)
         rows = build_rows(model, base, signals, settings, load_theta=theta, slow=False).select(start, stop)
     if rows.t.size == 0:
         raise DataError(f"{recording.path}: no rows within the span: it is shorter than the filters, or trimmed away")

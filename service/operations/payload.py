@@ -33,7 +33,7 @@ from rt_core.statistics import NORMAL_QUANTILE_95
 from rt_core.types import FloatArray
 from rt_core.validation import torque_metrics
 from service.models.document import ModelFile, load_model
-from service.models.origin import share_seen
+from service.models.origin import Dataset, share_seen
 from service.operations.identify import identify_recording
 
 #: Name and unit of the reported quantities, in the order of the ten parameters.
@@ -104,7 +104,8 @@ def payload_in_recording(
         )
     options = EstimatorOptions(constants="given")
     base, model = before.base, before.robot.model
-    found = identify_recording(recording, before.robot, before.settings, options=options, span=span, base=base)
+    data = Dataset(recording, before.robot, before.settings, span)
+    found = identify_recording(data, options=options, base=base)
     rows = found.rows
     if share_seen(origin, recording, rows.t) > 0.0:
         raise PayloadError(

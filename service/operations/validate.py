@@ -3,6 +3,7 @@
 from drivers.files.recordings.recording import Recording, Span
 from rt_core.identification.preprocess import SignalSettings
 from service.models.document import ModelFile
+from service.models.origin import Dataset
 from service.operations.elastic.arm import arm_rows
 from service.operations.identify import Validation, validate_recording
 
@@ -19,7 +20,5 @@ def validate_model(
     if model.springs or both_encoders:
         prepared, _ = arm_rows(recording, robot, settings, span, fit=False)
         rows = prepared.rows["both" if model.springs else "link"]
-    return validate_recording(
-        recording, robot, model.base, model.theta, settings, span=span, fit_error=fit_error,
-        temperatures=model.temperatures, rows=rows,
-    )  # fmt: skip
+    data, temperatures = Dataset(recording, model.robot, settings, span), model.temperatures
+    return validate_recording(data, model.base, model.theta, fit_error=fit_error, temperatures=temperatures, rows=rows)

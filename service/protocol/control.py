@@ -26,8 +26,7 @@ class ControlError(RuntimeError):
 
     def __init__(self, type: str, message: str) -> None:
         super().__init__(message)
-        self.type = type
-        self.message = message
+        self.type, self.message = type, message
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,7 @@ from rt_core.elastic.identify import ElasticParameter
 from service.operations.elastic.joint import VERDICT_TEXT, ElasticIdentification
 from service.operations.elastic.online import OnlineResult
 from service.reports.cells import ESTIMATES, estimate_row, percent
-from service.reports.figures.elastic import (
-    elastic_cyclic_figure,
-    elastic_friction_figure,
-    elastic_history_figure,
-    elastic_residual_figure,
-    stiffness_figure,
-)
+from service.reports.figures import elastic as draw
 from service.reports.page import Section, embedded_figure, fact_table, render_page, table, text
 
 CYCLIC = ("A1", "A2")
@@ -56,23 +50,25 @@ def elastic_page(result: ElasticIdentification, online: OnlineResult | None = No
         )
     ]  # fmt: skip
     caption = "elastic.stiffness_figure" if result.accepted else "elastic.measured_figure"
-    figures = [embedded_figure(caption, stiffness_figure(fit.fit, known=result.accepted), "Stiffness")]
+    figures = [embedded_figure(caption, draw.stiffness_figure(fit.fit, known=result.accepted), "Stiffness")]
     if result.accepted and fit.fit.terms.damping:
         terms = fit.fit.terms
         open_ = {q.name for q in fit.parameters if q.value is None}
-        drawn = elastic_friction_figure(fit.fit, result.signals.drive.gear_ratio, open_)
+        drawn = draw.elastic_friction_figure(fit.fit, result.signals.drive.gear_ratio, open_)
         unknown = sorted(open_ & {*terms.damping, *terms.constants} - set(CYCLIC))
         note = f" No law is drawn where these data do not determine it: {', '.join(unknown)}." if unknown else ""
         figures.append(embedded_figure("elastic.friction_figure", drawn, "Friction", note))
         if set(CYCLIC) <= set(terms.damping) - open_:
-            figures.append(embedded_figure("elastic.cyclic_figure", elastic_cyclic_figure(fit.fit), "Cyclic friction"))
+            figures.append(
+                embedded_figure("elastic.cyclic_figure", draw.elastic_cyclic_figure(fit.fit), "Cyclic friction")
+            )
     if result.accepted:
-        figures.append(embedded_figure("elastic.residual_figure", elastic_residual_figure(fit.fit), "Residual"))
+        figures.append(embedded_figure("elastic.residual_figure", draw.elastic_residual_figure(fit.fit), "Residual"))
     facts = elastic_facts(result)
     if online is not None:
         note = text("elastic.online") if online.warning is None else f"{online.warning}. {text('elastic.online')}"
         tables.insert(1, _table("Online estimate", online.last.parameters, note))
-        drawn = elastic_history_figure(online.history, online.reference)
+        drawn = draw.elastic_history_figure(online.history, online.reference)
         figures.append(embedded_figure("elastic.online_figure", drawn, "Online estimate"))
         facts += online.facts()
     return render_page(

@@ -1,7 +1,7 @@
 """Report of an identification or validation as a self-contained HTML page: verdict, parameters, figures."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -9,21 +9,13 @@ import numpy as np
 from rt_core.identification.friction_curve import friction_curve
 from rt_core.identification.identify import Identification
 from rt_core.identification.joint_verdict import verdicts_of
-from rt_core.identification.rows import Rows
 from rt_core.identification.status import ParameterStatus
 from rt_core.model.robot import RobotModel
 from rt_core.types import BoolArray, FloatArray
 from rt_core.validation import Metrics
+from service.operations.identify import Validation
+from service.reports import figures
 from service.reports.cells import PARAMETERS, VERDICT_TEXT, number, parameter_row, percent
-from service.reports.figures import (
-    friction_figure,
-    friction_temperature_figure,
-    histogram_figure,
-    history_figure,
-    residual_figure,
-    spectrum_figure,
-    torque_figure,
-)
 from service.reports.figures.panels import torque_unit
 from service.reports.page import Section, embedded_figure, fact_table, render_page, table, text
 
@@ -32,42 +24,41 @@ _TORQUES = ("<joint", "rows", "RMSE", "mean abs.", "maximum", "<unit", "R", "exp
 
 
 def html_report(
-    title: str, model: RobotModel, rows: Rows, predicted: FloatArray, metrics: Metrics, verdict: str,
-    reasons: Sequence[str], facts: Sequence[tuple[str, str]], parameters: Sequence[dict[str, Any]] = (), *,
-    identification: Identification | None = None, constants: Sequence[dict[str, Any]] = (),
-    history: Sequence[FloatArray] = (),
+    title: str, model: RobotModel, result: Identification | Validation, facts: Sequence[tuple[str, str]],
+    document: Mapping[str, Any] | None = None, history: Sequence[FloatArray] = (),
 ) -> str:  # fmt: skip
-    """Render the report of an identification, or of a validation when there are no `parameters`.
+    """Render the report of an identification, with the verdict on each joint and friction curves, or of a validation.
 
-    `predicted` (K, n) is the model's torque at `rows`, `facts` are (name, value) pairs of what was done, and
-    `parameters` as `service.models.document.parameter_table` makes them. The `identification` fitted to `rows` adds the
-    verdict on each joint and the friction curves. `constants` are velocity constants of the friction law: `name`,
-    `value`, `lower`, `upper`, `unit`, `status`; `value` is None where the data do not determine it. `history` holds the
-    cost after each iteration (iterations + 1,) of each start of a search.
+    `facts` are (name, value) pairs of what was done. `document` is the model file; its `parameters` and `constants` are
+    shown. `history` holds the cost after each iteration (iterations + 1,) of each start of a search.
     """
-    accepted = verdict != "not_explained"
+    rows, verdict, document = result.rows, result.verdict, document or {}
+    parameters, accepted = document.get("parameters", ()), verdict != "not_explained"
     sections: list[Section] = []
-    if identification is not None:
-        sections += table("Joint by joint", _JOINTS, _joints(identification))
+    if isinstance(result, Identification):
+        predicted = rows.predict(result.theta)
+        sections += table("Joint by joint", _JOINTS, _joints(result))
+    else:
+        predicted = result.predicted
     if accepted:
         sections += table("Parameters", PARAMETERS, map(parameter_row, parameters), _statuses(parameters))
         columns = ("<constant", *PARAMETERS[1:5], "!status")
-        note = text("identification.constants")
-        sections += table("Velocity constants of friction", columns, map(_constant, constants), note)
+        constants, note = map(_constant, document.get("constants", ())), text("identification.constants")
+        sections += table("Velocity constants of friction", columns, constants, note)
     sections += fact_table("What was done", facts)
-    sections += table("Torque, joint by joint", _TORQUES, _torques(model, metrics))
-    sections.append(embedded_figure("identification.torque_figure", torque_figure(model, rows, predicted)))
-    if identification is not None and accepted:
-        sections += _friction(identification)
+    sections += table("Torque, joint by joint", _TORQUES, _torques(model, result.metrics))
+    sections.append(embedded_figure("identification.torque_figure", figures.torque_figure(model, rows, predicted)))
+    if isinstance(result, Identification) and accepted:
+        sections += _friction(result)
     sections += [
-        embedded_figure("identification.velocity_figure", residual_figure(model, rows, predicted), "Residual"),
-        embedded_figure("identification.spectrum_figure", spectrum_figure(model, rows, predicted)),
-        embedded_figure("identification.histogram_figure", histogram_figure(model, rows, predicted)),
+        embedded_figure("identification.velocity_figure", figures.residual_figure(model, rows, predicted), "Residual"),
+        embedded_figure("identification.spectrum_figure", figures.spectrum_figure(model, rows, predicted)),
+        embedded_figure("identification.histogram_figure", figures.histogram_figure(model, rows, predicted)),
     ]
     if history:
-        sections.append(embedded_figure("identification.history_figure", history_figure(history), "Search"))
+        sections.append(embedded_figure("identification.history_figure", figures.history_figure(history), "Search"))
     meaning = VERDICT_TEXT.get(verdict, verdict)
-    return render_page(title, sections, verdict=verdict, verdict_text=meaning, reasons=reasons, facts=facts)
+    return render_page(title, sections, verdict=verdict, verdict_text=meaning, reasons=result.reasons, facts=facts)
 
 
 def _statuses(parameters: Sequence[dict[str, Any]]) -> str:
@@ -127,7 +118,9 @@ def _friction(fit: Identification) -> list[Section]:
     if not curves:
         return []
     note = f" Without a curve, for lack of friction or of data: {', '.join(missing)}." if missing else ""
-    return [embedded_figure("identification.friction_figure", friction_figure(fit.model, curves), "Friction", note)]
+    return [
+        embedded_figure("identification.friction_figure", figures.friction_figure(fit.model, curves), "Friction", note)
+    ]
 
 
 def _friction_by_temperature(
@@ -147,5 +140,5 @@ def _friction_by_temperature(
             families.append(curves)
     if not families:
         return []
-    drawn = friction_temperature_figure(fit.model, families)
+    drawn = figures.friction_temperature_figure(fit.model, families)
     return [embedded_figure("identification.friction_temperature_figure", drawn, "Friction")]

@@ -5,16 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from drivers.files.recordings.recording import Recording, Span
-from drivers.files.robots.file import RobotFile
-from rt_core.identification.estimate import EstimatorOptions
 from rt_core.identification.identify import Identification, finding_text
-from rt_core.identification.preprocess import SignalSettings
-from rt_core.optimise.run import Callback
 from rt_core.types import FloatArray
 from rt_core.validation import torque_metrics
 from service.models.document import batch_document, write_model
-from service.operations.identify import band_text, identify_recording, selection_text, span_text
+from service.models.origin import Dataset
+from service.operations.identify import band_text, selection_text, span_text
 from service.reports.cells import stiffness_text
 
 #: Keys of a model file that a summary leaves out: only predictions need them.
@@ -30,10 +26,7 @@ class IdentificationReport:
     """
 
     result: Identification
-    robot: RobotFile
-    recording: Recording
-    settings: SignalSettings
-    span: Span | None
+    data: Dataset
     document: dict[str, Any]
     joint_model: dict[str, Any] | None = None
 
@@ -59,17 +52,17 @@ class IdentificationReport:
 
     def facts(self) -> list[tuple[str, str]]:
         """Return what was done, as pairs of name and value."""
-        result, robot, recording = self.result, self.robot, self.recording
-        rows, trim = result.rows, self.settings.trim
+        result, robot, recording, settings = self.result, self.data.robot, self.data.recording, self.data.settings
+        rows, trim = result.rows, settings.trim
         count = ", ".join(str(int(c)) for c in result.metrics.count)
         plain, scaled = result.solution.condition_number, result.solution.scaled_condition_number
         facts = [
             ("robot", f"{robot.model.name}, {robot.model.n} joints, sha256 {robot.sha256[:12]}"),
-            ("recording", f"{recording.path}, span {span_text(self.span)}, sha256 {recording.sha256[:12]}"),
+            ("recording", f"{recording.path}, span {span_text(self.data.span)}, sha256 {recording.sha256[:12]}"),
             ("method", f"{result.options.method}, {len(result.base)} base parameters"),
-            ("band", band_text(self.settings, rows.rate_hz, rows.band_hz)),
+            ("band", band_text(settings, rows.rate_hz, rows.band_hz)),
             ("window", f"{rows.t[0]:.4g} s to {rows.t[-1]:.4g} s ({trim:.3g} s cut at both ends of each recording)"),
-            ("rows", f"{count} per joint{selection_text(self.settings)}"),
+            ("rows", f"{count} per joint{selection_text(settings)}"),
             ("condition number", f"{plain:.0f}, {scaled:.0f} with unit columns"),
             ("relative torque error", f"{100 * result.metrics.relative_error:.2f} %"),
         ]
@@ -98,15 +91,10 @@ class IdentificationReport:
         """Render the report."""
         from service.reports.identification import html_report  # matplotlib takes 0.9 s to import
 
-        result, search = self.result, self.result.estimate.search
-        name = self.recording.file_name or "a recording"
-        return html_report(
-            f"{self.robot.model.name}: identification from {name}", self.robot.model, result.rows, self.predicted,
-            result.metrics, result.verdict, result.reasons, self.facts(),
-            self.document["parameters"] if self.accepted else (), identification=result,
-            constants=self.document["constants"] if self.accepted else (),
-            history=[] if search is None else [search.history],
-        )  # fmt: skip
+        model, search = self.data.robot.model, self.result.estimate.search
+        title = f"{model.name}: identification from {self.data.recording.file_name or 'a recording'}"
+        document, history = self.document if self.accepted else {}, [] if search is None else [search.history]
+        return html_report(title, model, self.result, self.facts(), document, history)
 
     def summary(self) -> dict[str, Any]:
         """Return the `--json` result: the model file without the bulk, metrics on top."""
@@ -127,22 +115,12 @@ class IdentificationReport:
         write_model(self.document, path)
 
 
-def report_identification(
-    recording: Recording, robot: RobotFile, settings: SignalSettings, *, options: EstimatorOptions | None = None,
-    span: Span | None = None, callback: Callback | None = None, created: str | None = None,
-) -> IdentificationReport:  # fmt: skip
-    """Identify as `identify_recording` does, and make the model file; `created` as in `batch_document`."""
-    result = identify_recording(recording, robot, settings, options=options, span=span, callback=callback)
-    return report_of(result, robot, recording, settings, span, created)
-
-
 def report_of(
-    result: Identification, robot: RobotFile, recording: Recording, settings: SignalSettings, span: Span | None,
-    created: str | None, springs: Sequence[dict[str, Any]] = (),
-) -> IdentificationReport:  # fmt: skip
+    result: Identification, data: Dataset, created: str | None, springs: Sequence[dict[str, Any]] = ()
+) -> IdentificationReport:
     """Return the report of an identification; `created` and `springs` as in `batch_document`."""
-    settings = replace(settings, velocity=result.velocity)
-    document = batch_document(result, robot, recording, settings, span, created, springs)
+    data = replace(data, settings=replace(data.settings, velocity=result.velocity))
+    document = batch_document(result, data, created, springs)
     if result.verdict == "not_explained":
         for row in document["parameters"]:
             row.update(value=None, status="invalid")
@@ -150,4 +128,4 @@ def report_of(
             row.update(value=None, lower=None, upper=None, status="invalid")
         for row in document["joints"]:
             row.update(counts={})
-    return IdentificationReport(result, robot, recording, settings, span, document)
+    return IdentificationReport(result, data, document)

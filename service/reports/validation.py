@@ -68,9 +68,7 @@ class ValidationReport:
         robot, result = self.model.robot.model, self.result
         name = "a recording" if self.recording.path is None else self.recording.path.name
         title = f"{robot.name}: validation on {name}"
-        return html_report(
-            title, robot, result.rows, result.predicted, result.metrics, result.verdict, result.reasons, self.facts()
-        )
+        return html_report(title, robot, result, self.facts())
 
     def summary(self) -> dict[str, Any]:
         """Return the `--json` result."""

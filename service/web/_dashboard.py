@@ -66,15 +66,9 @@ def api_routes(config: Config, cache: Cache, live: Live, request_proxy: RequestP
     async def facts(request: Request) -> dict[str, Any]:
         return arm_facts(cache.arms[arm_of(request, cache)])
 
-    async def prior(request: Request) -> dict[str, Any]:
-        return await read(request, "prior", {"arm": arm_of(request, cache)})
-
     async def history(request: Request) -> dict[str, Any]:
         names = request.query_params.get("of", "").split(",")
         return cache.arms[arm_of(request, cache)].history.columns(names, time.monotonic(), time.time())
-
-    async def jobs(request: Request) -> dict[str, Any]:
-        return await read(request, "jobs", {"limit": 100})
 
     async def job(request: Request) -> dict[str, Any]:
         id = whole_number("id", str(request.path_params["id"]))
@@ -86,9 +80,6 @@ def api_routes(config: Config, cache: Cache, live: Live, request_proxy: RequestP
             for model in arm["models"]:
                 model.pop("path", None)
         return found
-
-    async def events(request: Request) -> dict[str, Any]:
-        return await read(request, "events", {"limit": 300})
 
     async def recordings(request: Request) -> dict[str, Any]:
         found = await hold_connection(request, listing.newest(), FOLDER_S)
@@ -110,9 +101,11 @@ def api_routes(config: Config, cache: Cache, live: Live, request_proxy: RequestP
             return await asyncio.to_thread(to_request, action, config)
 
     paths: Mapping[str, Handler] = {
-        "/api/session": session, "/api/now": now, "/api/arms/{arm:str}": facts, "/api/arms/{arm:str}/prior": prior,
-        "/api/arms/{arm:str}/history": history, "/api/jobs": jobs, "/api/jobs/{id:str}": job, "/api/models": models,
-        "/api/events": events, "/api/recordings": recordings,
+        "/api/session": session, "/api/now": now, "/api/arms/{arm:str}": facts,
+        "/api/arms/{arm:str}/prior": lambda request: read(request, "prior", {"arm": arm_of(request, cache)}),
+        "/api/arms/{arm:str}/history": history, "/api/jobs": lambda request: read(request, "jobs", {"limit": 100}),
+        "/api/jobs/{id:str}": job, "/api/models": models, "/api/recordings": recordings,
+        "/api/events": lambda request: read(request, "events", {"limit": 300}),
     }  # fmt: skip
     routes = [Route(path, answering(handler), methods=["GET"]) for path, handler in paths.items()]
     return [*routes, Route("/api/do", answering(do), methods=["POST"])]
@@ -159,9 +152,7 @@ async def hold_connection(request: Request, others: Awaitable[_Found], within_s:
     until = time.monotonic() + within_s
     while not (await asyncio.wait({answer}, timeout=_SLICE_S))[0]:
         if time.monotonic() > until:
-            answer.add_done_callback(
-                lambda late: late.cancelled() or late.exception()
-            )  # the result is no longer wanted
+            answer.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody wants the result
             raise ControlError("timeout", f"the disk has not answered within {within_s:g} s")
         request.scope.get(RENEW, lambda: None)()
     return answer.result()

@@ -5,9 +5,7 @@ from typing import Any
 
 from service.web._cache import Arm, Cache
 
-SILENT_S = (
-    3.0  # longest silence of the supervisor, which reports twice a second, or of a process, which reports four times
-)
+SILENT_S = 3.0  # longest silence of the supervisor (it reports twice a second), or of a process (four times)
 FRESH_S = 3.0  # greatest age of the latest frame, and of the latest processed one
 
 

@@ -7,16 +7,7 @@ import zmq
 
 from drivers.frame import JointFrame
 from service.io.sockets import readable
-from service.protocol.messages import (
-    MAX_MESSAGE,
-    BodyMessage,
-    FrameMessage,
-    WireError,
-    WireVersionError,
-    decode,
-    messages_of,
-    topic,
-)
+from service.protocol import messages
 from service.worker.worker import FRAME_QUEUE, POLL_MS, Worker
 
 LOG_NS = 1_000_000_000
@@ -53,12 +44,12 @@ class FrameSubscriber:
         self._log = worker.log
         self.socket = worker.context.socket(zmq.SUB)
         self.socket.setsockopt(zmq.RCVHWM, FRAME_QUEUE // worker.arm.publish.block_frames)
-        self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, messages.MAX_MESSAGE)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.RECONNECT_IVL, 20)
         self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, 200)
         for kind in ("meta", "status"):
-            self.socket.setsockopt(zmq.SUBSCRIBE, topic(self._arm, kind))
+            self.socket.setsockopt(zmq.SUBSCRIBE, messages.topic(self._arm, kind))
         self.socket.connect(worker.runtime.frames(self._arm))
 
     def resume(self, epoch: int, expected: int) -> None:
@@ -72,7 +63,7 @@ class FrameSubscriber:
 
     def start(self) -> None:
         """Subscribe to the frames, then announce this to the acquisition."""
-        self.socket.setsockopt(zmq.SUBSCRIBE, topic(self._arm, "frame"))
+        self.socket.setsockopt(zmq.SUBSCRIBE, messages.topic(self._arm, "frame"))
         self.socket.setsockopt(zmq.SUBSCRIBE, self._marker)
 
     @property
@@ -86,7 +77,7 @@ class FrameSubscriber:
             return 0
         count = 0
         while count == 0 or (count < BATCH and readable(self.socket)):
-            for parts in messages_of(self.socket.recv_multipart()):
+            for parts in messages.messages_of(self.socket.recv_multipart()):
                 self._receive(parts)
                 count += 1
         self._pass_on()
@@ -100,25 +91,25 @@ class FrameSubscriber:
 
     def _receive(self, parts: Sequence[bytes]) -> None:
         try:
-            message = decode(parts)
-        except WireVersionError as error:
+            message = messages.decode(parts)
+        except messages.WireVersionError as error:
             self.foreign += 1
             self._log_refused(error, self.foreign)
-        except WireError as error:
+        except messages.WireError as error:
             self.invalid += 1
             self._log_refused(error, self.invalid)
         else:
-            if isinstance(message, FrameMessage):
+            if isinstance(message, messages.FrameMessage):
                 self._frame(message)
-            elif isinstance(message, BodyMessage):
+            elif isinstance(message, messages.BodyMessage):
                 self._pass_on()
                 self._body(message)
 
-    def _log_refused(self, error: WireError, count: int) -> None:
+    def _log_refused(self, error: messages.WireError, count: int) -> None:
         if count & (count - 1) == 0:  # 1, 2, 4, 8 ...: limits the log under a flood of bad messages
             self._log.warning("message_refused", reason=str(error), count=count)
 
-    def _frame(self, message: FrameMessage) -> None:
+    def _frame(self, message: messages.FrameMessage) -> None:
         epoch, seq = message.envelope.epoch, message.envelope.seq
         gap = 0
         if epoch != self.epoch:
@@ -148,7 +139,7 @@ class FrameSubscriber:
             self._restart = gap
         self._frames.append(message.frame)
 
-    def _body(self, message: BodyMessage) -> None:
+    def _body(self, message: messages.BodyMessage) -> None:
         self._meta_epoch = max(self._meta_epoch, message.envelope.epoch)
         if message.envelope.epoch < self._meta_epoch:
             return

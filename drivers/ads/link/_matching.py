@@ -6,21 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from drivers.ads import layout
 from drivers.ads._errors import AdsError, AdsSymbolError, LayoutMismatchError
-from drivers.ads.layout import (
-    IEC,
-    INFO,
-    NAME_CHARS,
-    RING,
-    SETPOINTS,
-    STRUCTURES,
-    VARIABLES,
-    VERSION,
-    Field,
-    Sizes,
-    fields,
-    structure,
-)
 from drivers.ads.link.data_types import BIG_TYPE, DataType, Symbol, array_of, shape_of
 from drivers.ads.link.link import VALUE_BY_HANDLE, Link
 from drivers.ads.link.symbols import ABSENT, SymbolTable
@@ -36,7 +23,7 @@ _SAME = {"UDINT": "DWORD", "ULINT": "LWORD"}
 class Matched:
     """Variables found in the PLC, and how they were compared."""
 
-    sizes: Sizes
+    sizes: layout.Sizes
     symbols: dict[str, Symbol]  # by the names of `layout.VARIABLES`
     lower: dict[str, int]  # lower bounds of the arrays `aRing` and `aSetpoints`
     compared: str  # "data types", "members" (symbol by symbol), or "sizes" only
@@ -49,13 +36,13 @@ def match(link: Link, variables: str) -> Matched:
     declared otherwise; `AdsError` if the server did not answer.
     """
     table = SymbolTable(link)
-    symbols = {name: _find(table, variables, name) for name in VARIABLES}
-    lower = {name: _lower(table, symbols[name], variables, name) for name in (RING, SETPOINTS)}
-    sizes, invalid_reason = _sizes(link, symbols[INFO])
+    symbols = {name: _find(table, variables, name) for name in layout.VARIABLES}
+    lower = {name: _lower(table, symbols[name], variables, name) for name in (layout.RING, layout.SETPOINTS)}
+    sizes, invalid_reason = _sizes(link, symbols[layout.INFO])
     compared = _compare_types(table, symbols, sizes) or _compare_members(table, variables, symbols, sizes, lower)
     if sizes is None:
         raise LayoutMismatchError(
-            f"{variables}.{INFO}: {invalid_reason}; is FB_Theta called in each cycle? Otherwise {_REMEDY}"
+            f"{variables}.{layout.INFO}: {invalid_reason}; is FB_Theta called in each cycle? Otherwise {_REMEDY}"
         )
     _compare_sizes(variables, symbols, sizes)
     return Matched(sizes, symbols, lower, compared)
@@ -83,9 +70,9 @@ def _hint(table: SymbolTable, name: str) -> str:
     )
 
 
-def _sizes(link: Link, info: Symbol) -> tuple[Sizes | None, str]:
+def _sizes(link: Link, info: Symbol) -> tuple[layout.Sizes | None, str]:
     """Return the constants from the values in `stInfo`, or None and the reason."""
-    least, most = (ctypes.sizeof(structure("ST_ThetaInfo", Sizes(axes))) for axes in (1, _MAX["nAxes"]))
+    least, most = (ctypes.sizeof(layout.structure("ST_ThetaInfo", layout.Sizes(axes))) for axes in (1, _MAX["nAxes"]))
     if not least <= info.size < most + 8:
         return None, f"it has {info.size} bytes, {least} to {most} are expected"
     handle = link.handle(info.name)
@@ -93,13 +80,13 @@ def _sizes(link: Link, info: Symbol) -> tuple[Sizes | None, str]:
         raw = bytes(link.read(VALUE_BY_HANDLE, handle, info.size, info.name))
     finally:
         link.release(handle)
-    found = structure("ST_ThetaInfo", Sizes(1)).from_buffer_copy(raw[:least])
-    if found.nVersion != VERSION:
-        return None, f"nVersion is {found.nVersion}, {VERSION} is expected"
+    found = layout.structure("ST_ThetaInfo", layout.Sizes(1)).from_buffer_copy(raw[:least])
+    if found.nVersion != layout.VERSION:
+        return None, f"nVersion is {found.nVersion}, {layout.VERSION} is expected"
     for name, most in _MAX.items():
         if not 1 <= getattr(found, name) <= most:
             return None, f"{name} = {getattr(found, name)} is not within 1 to {most}"
-    return Sizes(found.nAxes, found.nBlockSamples, found.nBlocks, found.nSetpoints), ""
+    return layout.Sizes(found.nAxes, found.nBlockSamples, found.nBlocks, found.nSetpoints), ""
 
 
 def _lower(table: SymbolTable, symbol: Symbol, variables: str, name: str) -> int:
@@ -122,8 +109,8 @@ def _lower(table: SymbolTable, symbol: Symbol, variables: str, name: str) -> int
 # ---------------------------------------------------------------- by data types
 
 
-def _compare_types(table: SymbolTable, symbols: dict[str, Symbol], sizes: Sizes | None) -> str:
-    for name, (kind, lengths) in VARIABLES.items():
+def _compare_types(table: SymbolTable, symbols: dict[str, Symbol], sizes: layout.Sizes | None) -> str:
+    for name, (kind, lengths) in layout.VARIABLES.items():
         declared = symbols[name].type
         array = array_of(declared)
         found = table.type(array[1] if lengths and array is not None else declared) if declared else None
@@ -135,16 +122,16 @@ def _compare_types(table: SymbolTable, symbols: dict[str, Symbol], sizes: Sizes 
     return "data types"
 
 
-def _compare_structure(table: SymbolTable, name: str, found: DataType, sizes: Sizes | None) -> None:
+def _compare_structure(table: SymbolTable, name: str, found: DataType, sizes: layout.Sizes | None) -> None:
     """Compare the members; without `sizes`, only those that are no arrays."""
     members = {member.name.casefold(): member for member in found.members}
-    expected = [field for field in STRUCTURES[name] if sizes is not None or not field.lengths]
-    places = {field.name: (offset, size) for field, offset, size in fields(name, sizes or Sizes(1))}
+    expected = [field for field in layout.STRUCTURES[name] if sizes is not None or not field.lengths]
+    places = {field.name: (offset, size) for field, offset, size in layout.fields(name, sizes or layout.Sizes(1))}
     for field in expected:
         member = members.get(field.name.casefold())
         if member is None:
             raise _differs(f"{name}.{field.name}", "it is not there")
-        if field.kind in STRUCTURES:  # inner structures first, for more specific messages
+        if field.kind in layout.STRUCTURES:  # inner structures first, for more specific messages
             inner = table.type(array_of(member.type)[1] if array_of(member.type) else member.type)  # type: ignore[index]
             if inner is not None and inner.members:
                 _compare_structure(table, field.kind, inner, sizes)
@@ -152,22 +139,22 @@ def _compare_structure(table: SymbolTable, name: str, found: DataType, sizes: Si
         _compare_member(f"{name}.{field.name}", field, member.type, member.size, member.code, size)
         if member.offset != offset:
             raise _differs(f"{name}.{field.name}", f"it lies at byte {member.offset}, byte {offset} is expected")
-    known = {field.name.casefold() for field in STRUCTURES[name]}
+    known = {field.name.casefold() for field in layout.STRUCTURES[name]}
     for key, member in members.items():
         if key not in known:
             raise _differs(f"{name}.{member.name}", "it is not expected")
 
 
-def _compare_member(where: str, field: Field, kind: str, size: int, code: int, expected: int) -> None:
+def _compare_member(where: str, field: layout.Field, kind: str, size: int, code: int, expected: int) -> None:
     array = array_of(kind)
     while array is not None:  # also an array of arrays
         kind = array[1]
         array = array_of(kind)
     plain = kind.rpartition(".")[2].upper()
-    wanted = f"STRING({NAME_CHARS})" if field.kind == "STRING" else field.kind
+    wanted = f"STRING({layout.NAME_CHARS})" if field.kind == "STRING" else field.kind
     if not plain and code == BIG_TYPE:  # the server has sizes only, no types
         same = True
-    elif field.kind in IEC:
+    elif field.kind in layout.IEC:
         same = plain in (field.kind, _SAME.get(field.kind, "")) or _same_bytes(plain, field.kind, code)
     elif field.kind == "STRING":
         same = plain.startswith("STRING") or code == 30
@@ -183,7 +170,7 @@ def _same_bytes(plain: str, wanted: str, code: int) -> bool:
     """Return whether a type of another name has the same bytes, by its ADS code."""
     if re.match(r"^[A-Z]+$", plain) and plain in ("BYTE", "BOOL", "REAL", "LREAL", "DINT", "UDINT", "LINT", "ULINT"):
         return False
-    size = ctypes.sizeof(IEC[wanted])
+    size = ctypes.sizeof(layout.IEC[wanted])
     given = shape_of("", size, code, lambda _: None)
     return given.kind == "number" and given.format == shape_of(wanted, size, 0, lambda _: None).format
 
@@ -192,9 +179,9 @@ def _same_bytes(plain: str, wanted: str, code: int) -> bool:
 
 
 def _compare_members(
-    table: SymbolTable, variables: str, symbols: dict[str, Symbol], sizes: Sizes | None, lower: dict[str, int]
+    table: SymbolTable, variables: str, symbols: dict[str, Symbol], sizes: layout.Sizes | None, lower: dict[str, int]
 ) -> str:
-    for name, (kind, lengths) in VARIABLES.items():
+    for name, (kind, lengths) in layout.VARIABLES.items():
         base = f"{variables}.{name}" + (f"[{lower[name]}]" if lengths else "")
         if lengths and _element(table, f"{variables}.{name}") is None:
             continue  # no symbols for elements: only their size is compared
@@ -208,7 +195,7 @@ def _compare_members(
         except AdsError as error:
             if error.code not in ABSENT and not isinstance(error, AdsSymbolError):
                 raise
-            if name == INFO:
+            if name == layout.INFO:
                 return "sizes"
             raise LayoutMismatchError(f"{error}; {_REMEDY}") from error
     return "members"
@@ -225,13 +212,13 @@ def _element(table: SymbolTable, array: str) -> str | None:
 
 
 def _members(
-    table: SymbolTable, base: str, kind: str, sizes: Sizes | None, start: int = 0
-) -> Iterator[tuple[str, Field, Symbol, int, int]]:
+    table: SymbolTable, base: str, kind: str, sizes: layout.Sizes | None, start: int = 0
+) -> Iterator[tuple[str, layout.Field, Symbol, int, int]]:
     """Yield structure, field, symbol, expected offset in the variable and size; of arrays, the first element."""
-    for field, offset, size in fields(kind, sizes or Sizes(1)):
+    for field, offset, size in layout.fields(kind, sizes or layout.Sizes(1)):
         if sizes is None and field.lengths:
             continue
-        if field.kind in STRUCTURES:  # inner structures first, for more specific messages
+        if field.kind in layout.STRUCTURES:  # inner structures first, for more specific messages
             element = _element(table, f"{base}.{field.name}")
             if element is not None:
                 yield from _members(table, element, field.kind, sizes, start + offset)
@@ -241,11 +228,11 @@ def _members(
 # ---------------------------------------------------------------- by sizes
 
 
-def _compare_sizes(variables: str, symbols: dict[str, Symbol], sizes: Sizes) -> None:
+def _compare_sizes(variables: str, symbols: dict[str, Symbol], sizes: layout.Sizes) -> None:
     """Compare sizes; padding at the end of a variable is accepted."""
-    for name, (kind, lengths) in VARIABLES.items():
+    for name, (kind, lengths) in layout.VARIABLES.items():
         count = math.prod(sizes.length(length) for length in lengths)
-        expected, found = ctypes.sizeof(structure(kind, sizes)), symbols[name].size
+        expected, found = ctypes.sizeof(layout.structure(kind, sizes)), symbols[name].size
         if found % count or found // count < expected or found // count >= expected + 8:
             raise LayoutMismatchError(
                 f"{variables}.{name}: it has {found} bytes, {count} times {expected} are expected by stInfo "

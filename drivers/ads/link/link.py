@@ -26,18 +26,8 @@ from typing import Any, ClassVar, TypeVar
 import pyads
 import pyads.pyads_ex
 
-from drivers.ads._errors import (
-    BROKEN,
-    MACHINE_NOT_FOUND,
-    NOT_THERE,
-    PORT_NOT_FOUND,
-    SYMBOL_NOT_FOUND,
-    TEXTS,
-    AdsConnectionError,
-    AdsError,
-    AdsReplyError,
-    AdsSymbolError,
-)
+from drivers.ads import _errors
+from drivers.ads._errors import AdsConnectionError, AdsError, AdsReplyError, AdsSymbolError
 from drivers.ads.config import Target
 from drivers.ads.link.port_probe import TCP_PORT, no_answer_text, probe, resolve
 from drivers.driver import DriverClosedError
@@ -115,9 +105,9 @@ class Link:
             return self.state()
         except AdsError as error:
             self.close()
-            if error.code == PORT_NOT_FOUND:
+            if error.code == _errors.PORT_NOT_FOUND:
                 raise self._without_port(address, error) from error
-            if error.code in BROKEN:
+            if error.code in _errors.BROKEN:
                 raise AdsConnectionError(no_answer_text(target, address), error.code) from error
             raise
         except BaseException:
@@ -247,7 +237,7 @@ class Link:
         except AdsReplyError:
             self.sum_commands = False
         except AdsError as error:
-            if error.code not in NOT_THERE or error.of_item:
+            if error.code not in _errors.NOT_THERE or error.of_item:
                 raise
             self.sum_commands = False
         return None
@@ -321,7 +311,7 @@ class Link:
                 found = request(self._connection)
             except pyads.ADSError as error:
                 code = getattr(error, "err_code", 0)
-                self.broken = self.broken or code in BROKEN or code < 0
+                self.broken = self.broken or code in _errors.BROKEN or code < 0
                 raise ads_error(code, self.target, what) from error
             except RuntimeError as error:  # pyads: "Insufficient data"
                 raise AdsReplyError(f"ADS {self.target}: {what}: {error}") from error
@@ -352,10 +342,10 @@ def _parts(items: Sequence[tuple[int, int, int]]) -> list[list[tuple[int, int, i
 
 def ads_error(code: int, target: Target, what: str, of_item: bool = False) -> AdsError:
     """Return the error for an ADS error code; `of_item`: of one part of a sum command."""
-    text = TEXTS.get(code) or pyads.errorcodes.ERROR_CODES.get(code, "the connection has failed")
+    text = _errors.TEXTS.get(code) or pyads.errorcodes.ERROR_CODES.get(code, "the connection has failed")
     message = f"ADS {target}: {what}: {str(text).rstrip('. ')} (ADS error {code})"
-    if code == SYMBOL_NOT_FOUND:
+    if code == _errors.SYMBOL_NOT_FOUND:
         return AdsSymbolError(message, code, of_item)
-    if code in BROKEN or code < 0 or code in (PORT_NOT_FOUND, MACHINE_NOT_FOUND):
+    if code in _errors.BROKEN or code < 0 or code in (_errors.PORT_NOT_FOUND, _errors.MACHINE_NOT_FOUND):
         return AdsConnectionError(message, code, of_item)
     return AdsError(message, code, of_item)

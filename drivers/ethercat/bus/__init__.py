@@ -5,11 +5,11 @@ states and registers; `bus.Bus` adds SDOs, distributed clocks and process data.
 
 - Before a start: `interface` (link, permission, other masters), `bus_probe` (AL states read without a scan),
   `network` (found slaves against the configured ones).
-- In operation: `exchange` (one cycle), `cycle` (accounting of cycles), `slave_recovery` (back to OP after a dropout).
+- In operation: `exchange` (one cycle, and the accounting of cycles), `slave_recovery` (back to OP after a dropout).
 - Data: `al_status`, `objects` (object dictionary), `eeprom` (SII).
 """
 
 __all__ = [
-    "al_status", "bus", "bus_probe", "cycle", "eeprom", "exchange", "interface", "master", "network", "objects",
+    "al_status", "bus", "bus_probe", "eeprom", "exchange", "interface", "master", "network", "objects",
     "slave_recovery",
 ]  # fmt: skip

@@ -25,8 +25,7 @@ class BusClock:
     _ACQUIRE_FRAMES = 64  # during which a frame that is less late resets the mapping
 
     def __init__(self, cycle_ns: int, shift_ns: int, slew_ns: float | None = None) -> None:
-        self.cycle_ns = cycle_ns
-        self.shift_ns = shift_ns
+        self.cycle_ns, self.shift_ns = cycle_ns, shift_ns
         self.steps = 0
         self._limit_ns = 0.02 * cycle_ns if slew_ns is None else slew_ns
         self._host_ns = 0  # last update

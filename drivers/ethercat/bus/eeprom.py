@@ -66,8 +66,7 @@ def read_sii(bus: Bus, position: int) -> Sii:
 
 class _Reader:
     def __init__(self, bus: Bus, position: int) -> None:
-        self._bus = bus
-        self._position = position
+        self._bus, self._position = bus, position
 
     def read(self, word: int, size: int) -> bytes:
         """Return `size` bytes from a word address."""

@@ -7,7 +7,6 @@ import numpy as np
 from drivers.ethercat.bus._clock import BusClock
 from drivers.ethercat.bus.al_status import SAFEOP, AlStatus
 from drivers.ethercat.bus.bus import Bus
-from drivers.ethercat.bus.cycle import CycleCounter, next_cycle
 from drivers.ethercat.config import EthercatConfig
 from drivers.timing import Histogram, now_ns, sleep_until
 from rt_core.types import BoolArray
@@ -21,6 +20,52 @@ _MAX_WAIT_NS = 25_000_000
 _ON_ITS_WAY_NS = 150_000
 #: Time without an answer after which the bus counts as silent.
 SILENCE_NS = 200_000_000
+
+
+def next_cycle(last: int, now_ns: int, deadline_of_next_ns: int, cycle_ns: int) -> int:
+    """Return the cycle to wait for: the one after `last`, or if that is late by half a cycle the next in time.
+
+    Late cycles are not made up for: a burst of frames would give the drives several targets in one of their cycles.
+    """
+    late_ns = now_ns - deadline_of_next_ns
+    if late_ns <= cycle_ns // 2:
+        return last + 1
+    return last + 1 + late_ns // cycle_ns + 1
+
+
+class CycleCounter:
+    """Counts every cycle from 0 on once; `last` is the highest counted, -1 before the first.
+
+    `frames` (answered), `lost` (sent without an answer, or passed while waiting for one) and `overruns` (not sent,
+    because the loop was late) add up to `last + 1`; `repeated` answers, of a cycle that had one, give no frame.
+    """
+
+    def __init__(self) -> None:
+        self.last = -1
+        self.frames = 0
+        self.lost = 0
+        self.overruns = 0
+        self.repeated = 0
+        self._unanswered = 0
+
+    def unanswered(self) -> None:
+        """Note an exchange without an answer; the next answer shows which cycle it was."""
+        self._unanswered += 1
+
+    def answered(self, index: int) -> bool:
+        """Count an answer for cycle `index`; return False if that cycle already has its frame."""
+        if index <= self.last:
+            self.repeated += 1
+            return False
+        gap = index - self.last - 1
+        if self._unanswered:
+            self.lost += gap
+            self._unanswered = 0
+        else:
+            self.overruns += gap
+        self.frames += 1
+        self.last = index
+        return True
 
 
 class Exchange:

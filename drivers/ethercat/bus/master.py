@@ -92,8 +92,7 @@ class Master:
     """
 
     def __init__(self, interface: str, redundant_interface: str | None = None) -> None:
-        self.interface = interface
-        self.redundant_interface = redundant_interface
+        self.interface, self.redundant_interface = interface, redundant_interface
         self.emergencies: deque[Emergency] = deque(maxlen=1000)
         self.mailbox_errors = 0
         self.streaming = False

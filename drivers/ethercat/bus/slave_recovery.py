@@ -53,14 +53,12 @@ class SlaveRecovery:
     def __init__(self, sdos: int, now_ns: int, state_timeout_ns: int) -> None:
         self.started_ns = now_ns
         self.failures = 0
-        self._sdos = sdos
-        self._timeout_ns = state_timeout_ns
+        self._sdos, self._timeout_ns = sdos, state_timeout_ns
         self.next_sdo = 0  # index of the SDO for CONFIGURE
         self._configured = True  # until it is seen below SAFE-OP
         self._mailbox_works = True  # as far as is known
         self._wanted = 0  # state asked for, 0 if none
-        self._asked_ns = now_ns
-        self._not_before_ns = now_ns
+        self._asked_ns, self._not_before_ns = now_ns, now_ns
         self._costly_failures = 0
 
     def due(self, now_ns: int) -> bool:
@@ -161,10 +159,7 @@ class SlaveRecoveries:
     """All slaves that are not in OP; `images` are by position."""
 
     def __init__(self, bus: Bus, config: EthercatConfig, images: list[SlaveImage], clock: BusClock) -> None:
-        self._bus = bus
-        self._config = config
-        self._images = images
-        self._clock = clock
+        self._bus, self._config, self._images, self._clock = bus, config, images, clock
         self._pending: dict[int, SlaveRecovery] = {}
         self._causes: dict[int, AlStatus | None] = {}
         self._confirmed: set[int] = set()

@@ -76,9 +76,7 @@ class DriveControl:
     """
 
     def __init__(self, stop_cycles: int = 500, reset_cycles: int = 20, mode: int = 0) -> None:
-        self._stop_cycles = stop_cycles
-        self._reset_cycles = reset_cycles
-        self._mode = mode
+        self._stop_cycles, self._reset_cycles, self._mode = stop_cycles, reset_cycles, mode
         self._stopping = 0
         self._resetting = 0
         self.goal = Goal.OFF

@@ -35,9 +35,7 @@ class DriveGroup:
     """
 
     def __init__(self, config: EthercatConfig, scaling: JointScaling, data: ProcessData) -> None:
-        self._config = config
-        self._scaling = scaling
-        self._data = data
+        self._config, self._scaling, self._data = config, scaling, data
         n = len(config.drive)
         stop_cycles = math.ceil(config.stop_timeout_ms * 1e-3 * config.cycle_hz)
         bridged_cycles = math.ceil(_BRIDGED_S * config.cycle_hz)

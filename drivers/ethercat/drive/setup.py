@@ -40,8 +40,7 @@ class DriveSetup:
     """Setup of the drive of joint number `joint`, from 0, until `until_ns` [ns of CLOCK_MONOTONIC] at the latest."""
 
     def __init__(self, bus: Bus, config: EthercatConfig, joint: int, until_ns: int) -> None:
-        self._bus = bus
-        self._config = config
+        self._bus, self._config = bus, config
         self._drive = config.drive[joint]
         self._device = config.device_of(joint)
         self._position = config.positions[joint]

@@ -2,11 +2,12 @@
 
 import difflib
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from drivers.files.importing.units import CHANNEL_QUANTITIES, Unit, UnitError, find_unit
 from drivers.files.shipped import shipped
@@ -33,7 +34,7 @@ class TimeTable(_Table):
     """Source of the time stamps."""
 
     column: Ref | None = None
-    unit: str = "s"
+    unit: Annotated[str, AfterValidator(lambda unit: find_unit(unit, ("time",)).name)] = "s"
     rate_hz: Positive | None = None
     rate_column: str | None = None
 
@@ -44,11 +45,6 @@ class TimeTable(_Table):
         if self.rate_hz is not None and self.rate_column is not None:
             raise ValueError("give only one of `rate_hz` and `rate_column`")
         return self
-
-    @field_validator("unit")
-    @classmethod
-    def _known(cls, unit: str) -> str:
-        return find_unit(unit, ("time",)).name
 
     @property
     def factor(self) -> float:
@@ -222,13 +218,13 @@ class MappingFile(_Table):
         return {name: table for name, table in found.items() if table is not None}
 
 
+@dataclass(frozen=True)
 class Mapping:
     """A mapping file with its path and hash."""
 
-    def __init__(self, content: MappingFile, path: Path | None, sha256: str) -> None:
-        self.content = content
-        self.path = path
-        self.sha256 = sha256
+    content: MappingFile
+    path: Path | None
+    sha256: str
 
     @property
     def label(self) -> str:

@@ -17,19 +17,6 @@ _ZSTD = b"\x28\xb5\x2f\xfd"  # the beginning of what zstd has compressed
 BAG_SUFFIXES = (".mcap", ".db3")
 
 
-class JointStateSource(ArraySource):
-    """Joint states of a ROS 2 bag: `t` [s], `t_ns`, `position`, `velocity`, `effort` (N, n), by `joint_names`."""
-
-    def __init__(self, path: Path, arrays: dict[str, Any], joint_names: tuple[str, ...]) -> None:
-        super().__init__(path, list(arrays), lambda name: arrays[name])
-        self._joint_names = joint_names
-
-    @property
-    def joint_names(self) -> tuple[str, ...]:
-        """Names of the recorded joints, in the order of the columns."""
-        return self._joint_names
-
-
 def bag_file(folder: Path) -> Path:
     """Return the only file with messages of a bag, which is a folder; raises `DataError` if there is not one."""
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in BAG_SUFFIXES and file.is_file())
@@ -40,7 +27,7 @@ def bag_file(folder: Path) -> Path:
     return files[0]
 
 
-def read_mcap_bag(scan: Scan) -> JointStateSource | None:
+def read_mcap_bag(scan: Scan) -> ArraySource | None:
     """Read the joint states of a bag; None if the file holds none."""
     path = scan.path
     messages: dict[str, list[bytes]] = {}
@@ -60,7 +47,7 @@ def read_mcap_bag(scan: Scan) -> JointStateSource | None:
     return source
 
 
-def read_sqlite_bag(path: Path) -> JointStateSource:
+def read_sqlite_bag(path: Path) -> ArraySource:
     """Read the joint states of a bag; raises `DataError` if it is damaged or holds none."""
     messages: dict[str, list[bytes]] = {}
     # what a recorder that was killed wrote last is in these, and SQLite has to read them, too
@@ -95,7 +82,8 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _joint_states(path: Path, messages: Mapping[str, list[bytes]]) -> JointStateSource:
+def _joint_states(path: Path, messages: Mapping[str, list[bytes]]) -> ArraySource:
+    """Return `t` [s], `t_ns`, `position`, `velocity`, `effort` (N, n) of messages, by `joint_names`."""
     if len(messages) > 1:
         raise DataError(
             f"{path}: a ROS 2 bag with joint states on {', '.join(sorted(messages))}; keep one topic "
@@ -125,7 +113,9 @@ def _joint_states(path: Path, messages: Mapping[str, list[bytes]]) -> JointState
         table = np.array(rows)
         if np.isfinite(table).any():
             arrays[name] = table
-    return JointStateSource(path, arrays, names or ())
+    source = ArraySource(path, list(arrays), lambda name: arrays[name])
+    source.joint_names = names or ()
+    return source
 
 
 def _decode_joint_state(data: bytes) -> tuple[int, tuple[str, ...], dict[str, FloatArray]]:

@@ -19,9 +19,7 @@ class TextSource(DataSource):
 
     def __init__(self, path: Path, csv: CsvTable, masking: bool, progress: Progress | None) -> None:
         super().__init__(path)
-        self._csv = csv
-        self._masking = masking
-        self._progress = progress
+        self._csv, self._masking, self._progress = csv, masking, progress
         self._encoding = "utf-8-sig" if csv.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else csv.encoding
         self._names: list[str] = []
         self._first_row = 0  # number of lines before the first row

@@ -32,6 +32,7 @@ class DataSource(ABC):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.warnings: tuple[str, ...] = ()
+        self.joint_names: tuple[str, ...] = ()  # that the columns of arrays belong to; empty where the log has none
 
     @property
     @abstractmethod
@@ -41,11 +42,6 @@ class DataSource(ABC):
     @abstractmethod
     def load(self, refs: Iterable[Ref]) -> dict[Ref, FloatArray | IntArray]:
         """Load columns, each (N,), or arrays of their own shape."""
-
-    @property
-    def joint_names(self) -> tuple[str, ...]:
-        """Names of the joints that the columns of arrays belong to; empty where the log has none."""
-        return ()
 
     def load_dates(self, ref: Ref) -> IntArray | None:
         """Return a column (N,) of dates in ns since 1970, None if it holds none."""
@@ -74,12 +70,18 @@ class DataSource(ABC):
 
 
 class ArraySource(DataSource):
-    """Named arrays."""
+    """Named arrays; `dates` returns a column of time stamps in ns since 1970, None if it holds none."""
 
-    def __init__(self, path: Path, names: list[str], read: Callable[[str], Any]) -> None:
+    def __init__(
+        self, path: Path, names: list[str], read: Callable[[str], Any],
+        dates: Callable[[str], IntArray | None] = lambda _: None,
+    ) -> None:  # fmt: skip
         super().__init__(path)
-        self._names = names
-        self._read = read
+        self._names, self._read, self._dates = names, read, dates
+
+    def load_dates(self, ref: Ref) -> IntArray | None:
+        """Return a column (N,) of dates in ns since 1970, None if it holds none."""
+        return self._dates(str(ref)) if str(ref) in self._names else None
 
     @property
     def names(self) -> list[str]:

@@ -9,18 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from drivers.files.importing import checks
 from drivers.files.importing._channels import Channels, read_channels
 from drivers.files.importing._data_files import open_data
 from drivers.files.importing._mapping import ImportFailedError, Mapping, MappingError, load_mapping, parse_mapping
-from drivers.files.importing.checks import (
-    arrival_text,
-    check_increasing,
-    check_one_clock,
-    fault_text,
-    plausibility,
-    timing,
-    unit_of_time,
-)
 from drivers.files.importing.data_source import ArraySource, DataError, DataNotFoundError, DataSource, Progress
 from drivers.files.importing.units import find_unit
 from drivers.files.recordings.recording import (
@@ -136,8 +128,8 @@ def load_data(
     values = {name: array[keep] for name, array in channels.values.items()}
     if len(t_ns) < 2:
         raise DataError(f"{path}: holds {len(t_ns)} distinct samples; at least two are needed")
-    check_increasing(t_ns, f"{path}: column {content.time.column!r}")
-    check_one_clock(t_ns, f"{path}: column {content.time.column!r}")
+    checks.check_increasing(t_ns, f"{path}: column {content.time.column!r}")
+    checks.check_one_clock(t_ns, f"{path}: column {content.time.column!r}")
     t = (t_ns - t_ns[0]) * 1e-9
     warnings = [*source.warnings, *channels.warnings]
     limits = None if robot is None else np.array([joint.velocity for joint in robot.model.joints])
@@ -145,22 +137,24 @@ def load_data(
     valid, masked = _missing(path, t, values, channels.joint_names, masking)
     _check_counters(path, values, channels.joint_names)
     joints = None if robot is None else robot.model.joints
-    wrong, odd = plausibility(
+    wrong, odd = checks.plausibility(
         t, values, channels.joint_names, channels.units, joints, turning={f.joint for f in faults if f.kind == "wrap"}
     )
-    wrong = [text for f in faults if (text := fault_text(f, t, channels.joint_names, channels.units, masking))] + wrong
-    if "q" in values and (text := arrival_text(t, values["q"], f"column {content.time.column!r}")):
+    wrong = [
+        text for f in faults if (text := checks.fault_text(f, t, channels.joint_names, channels.units, masking))
+    ] + wrong
+    if "q" in values and (text := checks.arrival_text(t, values["q"], f"column {content.time.column!r}")):
         wrong.insert(0, text)
     if wrong and content.checks.plausibility == "error":
         raise DataError(f"{path}: " + "; ".join(wrong[:3]) + (f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""))
     warnings += wrong + odd
-    steps = timing(t_ns)
+    steps = checks.timing(t_ns)
     if steps.gaps:
         warnings.append(
             f"{steps.gaps} steps are longer than three median steps of {steps.step_median_s:.6g} s; the longest, "
             f"{steps.step_max_s:.6g} s, is at {steps.longest_gap_at_s:.6g} s"
         )
-    if content.time.column is not None and (hint := unit_of_time(steps.step_median_s, content.time.unit)):
+    if content.time.column is not None and (hint := checks.unit_of_time(steps.step_median_s, content.time.unit)):
         warnings.append(hint)
     if repeated := _repeated(values):
         warnings.append(f"{repeated} samples repeat the values of the sample before; they are kept as they are")

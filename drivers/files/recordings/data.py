@@ -145,10 +145,7 @@ class Recording:
 
         Times still count from the first sample of the whole recording.
 
-        Raises
-        ------
-        SpanError
-            The span lies outside the recording or holds fewer than two samples.
+        Raises `SpanError`: the span lies outside the recording or holds fewer than two samples.
         """
         if span is None:
             return self

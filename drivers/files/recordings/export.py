@@ -38,12 +38,8 @@ _ROS2_DEFINITION = Path(__file__).with_name("joint_state.msg").read_text(encodin
 def export_recording(recording: Recording, path: Path, form: Form, replace: bool = False) -> None:
     """Write `recording` to `path`, atomically.
 
-    Raises
-    ------
-    RecordingFormatError
-        A time exceeds the 32 bits of seconds in ROS 2.
-    RecordingExistsError, RecordingWriteError
-        `path` exists and `replace` is false; it cannot be written.
+    Raises `RecordingFormatError`: a time exceeds the 32 bits of seconds in ROS 2; `RecordingExistsError`: `path` exists
+    and `replace` is false; `RecordingWriteError`: it cannot be written.
     """
     if path.exists() and not replace:
         raise RecordingExistsError(f"{path}: already there; choose another name or remove it")

@@ -75,27 +75,11 @@ class RecordingInfo:
 
 
 def read_recording(path: str | Path, span: Span | None = None, robot: str | None = None) -> Recording:
-    """Read one robot's frames.
+    """Read one robot's frames; `span` is the part to keep, `robot` is needed if the file holds several.
 
-    Parameters
-    ----------
-    path : path
-        A recording; `thetad import` reads other files.
-    span : Span, optional
-        The part to keep.
-    robot : str, optional
-        Needed if the file holds several.
-
-    Raises
-    ------
-    RecordingNotFoundError
-        The file does not exist.
-    RecordingTruncatedError
-        The file is incomplete; the message has the remedy.
-    RecordingFormatError
-        The file is no recording, of another version, damaged, without frames, or its times do not increase.
-    SpanError
-        The span lies outside the recording.
+    Raises `RecordingNotFoundError`; `RecordingTruncatedError`: the file is incomplete, and the message has the remedy;
+    `RecordingFormatError`: it is no recording (`thetad import` reads other files), of another version, damaged, without
+    frames, or its times do not increase; `SpanError`: the span lies outside the recording.
     """
     scan, recording = _read(Path(path), robot)
     if not scan.whole:

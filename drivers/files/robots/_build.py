@@ -30,8 +30,7 @@ class BuildError(ValueError):
     """Tables that contradict each other; `field` and `what` are place and reason."""
 
     def __init__(self, field: str, what: str) -> None:
-        self.field = field
-        self.what = what
+        self.field, self.what = field, what
         super().__init__(f"{field}: {what}")
 
 

@@ -65,20 +65,11 @@ def known_robots(base: Path | None = None) -> list[str]:
 def load_robot(ref: str | Path, base: Path | None = None) -> RobotFile:
     """Load a robot by name or path.
 
-    Parameters
-    ----------
-    ref : str or Path
-        A name such as `"franka_panda"`, looked up as `configs/robots/NAME.toml` under the working directory, then
-        under `base`, then among the shipped robots; or a path to a `.toml` or `.urdf` file.
-    base : Path, optional
-        A further start directory, such as that of the file that names the robot.
+    `ref` is a name such as `"franka_panda"`, looked up as `configs/robots/NAME.toml` under the working directory, then
+    under `base` (a further directory, such as that of the file that names the robot), then among the shipped robots; or
+    a path to a `.toml` or `.urdf` file.
 
-    Raises
-    ------
-    RobotNotFoundError
-        The robot or file does not exist.
-    RobotError
-        The file is not a valid robot description.
+    Raises `RobotNotFoundError`: the robot or file does not exist; `RobotError`: the file is no valid description.
     """
     path = _find(ref, base)
     try:

@@ -12,7 +12,7 @@ from drivers.files.importing.pose_mapping import load_pose_mapping
 from drivers.files.robots.file import RobotError, RobotFile
 from rt_core.calibration.cell.arms import CellArm, check_shared, together
 from rt_core.calibration.sample import Contacts, Distances
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, printed_json
+from service.cli._common import CliError, Exit, printed_json
 from service.cli._progress import Progress
 from service.cli.calibration._inputs import clear_results, converted, given_values
 from service.jobs.kinds.calibrate import KIND, calibrated_arm
@@ -69,13 +69,15 @@ def run_arms(args: argparse.Namespace) -> int:
             def report(share: float, what: str, k: int = k, name: str = arm.name) -> None:
                 progress.step((k + share) / len(arms), 1.0, f"{name}: {what}")
 
-            results.append(_calibrated(arm, table, seen, values, args.output / arm.name, created, report))
+            inputs_of_arm = {"measurements": Input.of(table)}
+            workspace = Workspace(args.output / arm.name, created, inputs=inputs_of_arm, report=report)
+            results.append(_calibrated(arm, seen, values, workspace))
     cell = together([result.arm for result in results])
     document = json_values(cell_document(cell, results, created))
     write_text(args.output / CELL, json.dumps(document, allow_nan=False, indent=1) + "\n")
     if not printed_json(args, document | {"output": str(args.output)}):
         print("\n".join([*cell_lines(document), f"{'written to':22s}{args.output / CELL}"]))
-    return EXIT_OK if cell.verdict == "ok" else EXIT_NO
+    return Exit.OK if cell.verdict == "ok" else Exit.NO
 
 
 def given_arms(texts: list[str]) -> list[GivenArm]:
@@ -129,15 +131,12 @@ def _prepared(arm: GivenArm, mapping: Any, folder: Path) -> tuple[Path, tuple[in
     return path, table.station_numbers or (1,)
 
 
-def _calibrated(
-    arm: GivenArm, table: Path, stations: tuple[int, ...], values: dict[str, Any], folder: Path, created: str,
-    report: Any,
-) -> ArmResult:  # fmt: skip
-    robot_name = arm.text.partition("=")[0].strip()
-    workspace = Workspace(folder, created, inputs={"measurements": Input.of(table)}, report=report)
+def _calibrated(arm: GivenArm, stations: tuple[int, ...], values: dict[str, Any], workspace: Workspace) -> ArmResult:
+    robot_name, table = arm.text.partition("=")[0].strip(), str(workspace.inputs["measurements"].path)
     try:
-        parameters = KIND.read(values | {"robot": robot_name, "measurements": str(table)})
+        parameters = KIND.read(values | {"robot": robot_name, "measurements": table})
         found, outcome = calibrated_arm(parameters, workspace)
     except OperationError as error:
         raise CliError(f"--arm {arm.text}: {error}") from error
-    return ArmResult(CellArm(arm.name, found, stations), outcome, robot_name, [str(p) for p in arm.paths], str(folder))
+    paths, folder = [str(path) for path in arm.paths], str(workspace.folder)
+    return ArmResult(CellArm(arm.name, found, stations), outcome, robot_name, paths, folder)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, printed_json, whole_number
+from service.cli._common import CliError, Exit, add_run, printed_json, whole_number
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
             )
         for i in missed:
             print(f"  - target {i + 1}: not found: the nearest posture found leaves {1e3 * found.left[i]:.3f} mm")
-    return EXIT_NO if missed else EXIT_OK
+    return Exit.NO if missed else Exit.OK
 
 
 def check_frame(document: dict[str, Any], frame: str, path: Path) -> None:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, json_text, printed_json, whole_number
-from service.cli._help import add_action, read_help
+from service.cli._common import CliError, Exit, add_action, add_run, json_text, printed_json, read_help, whole_number
 from service.reports.cells import number
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def run_plan(args: argparse.Namespace) -> int:
     }  # fmt: skip
     if not printed_json(args, result):
         _print_plan(plan, result, short)
-    return EXIT_NO if short else EXIT_OK
+    return Exit.NO if short else Exit.OK
 
 
 def short_way(q: Any) -> Any:
@@ -192,7 +191,7 @@ def run_measure(args: argparse.Namespace) -> int:
     result = {"poses": len(table.q), "outliers": int(bad.sum()), "output": str(args.output)}
     if not printed_json(args, result):
         print(f"{result['poses']} poses, {result['outliers']} of them bad readings, written to {args.output}")
-    return EXIT_OK
+    return Exit.OK
 
 
 def _tracked(args: argparse.Namespace, robot: RobotFile, settings: TrackerSettings) -> tuple[TrackedArm, RobotFile]:

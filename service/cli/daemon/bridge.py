@@ -6,8 +6,7 @@ import threading
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, UnavailableError, add_run, fail, number, printed_json
-from service.cli._help import read_help
+from service.cli._common import CliError, Exit, UnavailableError, add_run, fail, number, printed_json, read_help
 from service.cli._remote import add_key_flags, key_of
 from service.client import ESTIMATES, FRAMES, Subscriber
 
@@ -85,7 +84,7 @@ def run_foxglove(arguments: argparse.Namespace) -> int:
             f"{', '.join(shaper.arms) or 'no arm'}: {result['frames']} frames, {result['estimates']} estimates, "
             f"{result['lost']} lost, {result['sent']} messages to {result['viewers']} viewers"
         )
-    return EXIT_OK if relayed.messages else EXIT_NO
+    return Exit.OK if relayed.messages else Exit.NO
 
 
 def run_ros2(arguments: argparse.Namespace) -> int:
@@ -98,7 +97,7 @@ def run_ros2(arguments: argparse.Namespace) -> int:
         import yaml
 
         print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=120), end="")
-    return EXIT_OK
+    return Exit.OK
 
 
 def _address(arguments: argparse.Namespace) -> str:

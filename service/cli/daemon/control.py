@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from service.cli._common import EXIT_OK, CliError, add_run, print_json
+from service.cli._common import CliError, Exit, add_run, print_json
 from service.cli._remote import add_control_flags, request
 from service.protocol.control import VERBS
 from service.protocol.endpoints import ANSWER_S
@@ -40,4 +40,4 @@ def run(arguments: argparse.Namespace) -> int:
         request(arguments, "ping")  # first check that a daemon is there, because the request itself may take long
         arguments.timeout = VERBS[arguments.verb].within_s
     print_json(request(arguments, arguments.verb, **values))
-    return EXIT_OK
+    return Exit.OK

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, UnavailableError, add_run, number, printed_json, whole_number
+from service.cli._common import Exit, UnavailableError, add_run, number, printed_json, whole_number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         raise UnavailableError(f"{error} (log: {log})") from error
     if not printed_json(args, result):
         show(result)
-    return EXIT_OK if result["passed"] else EXIT_NO
+    return Exit.OK if result["passed"] else Exit.NO
 
 
 def show(result: dict[str, Any]) -> None:

@@ -5,8 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, Parser, UnavailableError, add_run, printed_json
-from service.cli._help import add_action, read_help
+from service.cli._common import CliError, Exit, Parser, UnavailableError, add_action, add_run, printed_json, read_help
 from service.deployment.install import HOME, DeployError, Plan, make_plan
 
 HELP = read_help(__file__)
@@ -46,7 +45,7 @@ def run_install(arguments: argparse.Namespace) -> int:
     if not printed_json(arguments, _document(plan, done)):
         _print(plan, done)
     wrong = set(plan.hindrances) - set(plan.first if arguments.dry_run else ())
-    return EXIT_NO if wrong else EXIT_OK
+    return Exit.NO if wrong else Exit.OK
 
 
 def _check_interface(interface: str | None, root: Path) -> None:

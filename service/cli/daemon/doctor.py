@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from service.cli._common import EXIT_NO, EXIT_OK, add_run, number, printed_json
+from service.cli._common import Exit, add_run, number, printed_json
 from service.doctor.finding import Finding
 
 
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     checks = [asdict(finding) for finding in found]
     if not printed_json(arguments, {"verdict": verdict, "counts": counts, "checks": checks}):
         print("; ".join(f"{count} {name}" for name, count in counts.items() if count))
-    return EXIT_NO if counts["failed"] else EXIT_OK
+    return Exit.NO if counts["failed"] else Exit.OK
 
 
 def _print(finding: Finding) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from service.cli._common import EXIT_OK, add_run, fail, number, printed_json
+from service.cli._common import Exit, add_run, fail, number, printed_json
 from service.cli._remote import add_control_flags
 from service.cli.jobs.text import event_line
 from service.cli.jobs.values import job_id
@@ -45,12 +45,12 @@ def run(args: argparse.Namespace) -> int:
                 _print(args, event)
             _follow(jobs, args, max((event.id for event in events), default=0))
     if printed_json(args, {"events": events}):
-        return EXIT_OK
+        return Exit.OK
     for event in events:
         _print(args, event)
     if not events:
         fail("there are no such events" if args.arm or args.job else "there are no events yet")
-    return EXIT_OK
+    return Exit.OK
 
 
 def _follow(jobs: Jobs, args: argparse.Namespace, last: int) -> None:

@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_OK, CliError, Parser, add_json_flag, fail, printed_json
-from service.cli._help import add_action, read_help
+from service.cli._common import CliError, Exit, Parser, add_action, add_json_flag, fail, printed_json, read_help
 from service.protocol.roles import ROLES, Role
 
 HELP = read_help(__file__)
@@ -66,7 +65,7 @@ def run_new(arguments: argparse.Namespace) -> int:
     if not printed_json(arguments, result):
         for name, value in result.items():
             print(f"{name:12} {'' if value is None else value}".rstrip())
-    return EXIT_OK
+    return Exit.OK
 
 
 def _new_server(directory: Path) -> dict[str, Any]:
@@ -117,13 +116,13 @@ def run_list(arguments: argparse.Namespace) -> int:
     directory = _directory(arguments)
     clients = [client.model_dump() for client in Registry(directory).clients()]
     if printed_json(arguments, {"directory": str(directory), "clients": clients}):
-        return EXIT_OK
+        return Exit.OK
     for client in clients:
         revoked = "" if client["revoked"] is None else f"  revoked {client['revoked']}"
         print(f"{client['name']:16} {client['role']:8} {client['public_key']}  since {client['created']}{revoked}")
     if not clients:
         fail("there are no clients yet; `thetad keys new NAME` makes one")
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_revoke(arguments: argparse.Namespace) -> int:
@@ -133,4 +132,4 @@ def run_revoke(arguments: argparse.Namespace) -> int:
     client = Registry(_directory(arguments)).revoke(arguments.name)
     if not printed_json(arguments, client.model_dump()):
         print(f"{client.name} ({client.role}) is revoked")
-    return EXIT_OK
+    return Exit.OK

@@ -4,7 +4,7 @@ import argparse
 import time
 from pathlib import Path
 
-from service.cli._common import EXIT_NO, EXIT_OK, UnavailableError, add_run, fail, printed_json
+from service.cli._common import Exit, UnavailableError, add_run, fail, printed_json
 from service.cli._remote import add_control_flags, add_key_flags, key_of, request
 
 
@@ -35,7 +35,7 @@ def run_switch(arguments: argparse.Namespace) -> int:
     if not printed_json(arguments, result):
         state = "recording" if result["recording"] else "not recording"
         print(f"{result['arm']}: {state}, {result['path'] or result['directory']}")
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_to(arguments: argparse.Namespace) -> int:
@@ -77,4 +77,4 @@ def run_to(arguments: argparse.Namespace) -> int:
         result = {"path": str(arguments.file), "frames": frames, "lost": stream.lost}
     if not printed_json(arguments, result):
         print(f"{result['path']}: {frames} frames, {stream.lost} lost")
-    return EXIT_NO if stream.lost else EXIT_OK
+    return Exit.NO if stream.lost else Exit.OK

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_INPUT, EXIT_OK, EXIT_UNAVAILABLE, CliError, one_line, print_json
+from service.cli._common import CliError, Exit, one_line, print_json
 from service.security.files import SecretFileError
 
 
@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         config = load_config(arguments.config)
     except ConfigError as error:
-        raise CliError(str(error), EXIT_UNAVAILABLE if is_transient(error) else EXIT_INPUT) from error
+        raise CliError(str(error), Exit.UNAVAILABLE if is_transient(error) else Exit.INPUT) from error
     if arguments.check:
         return check(config, str(arguments.config))
     from service.supervisor.daemon import RunError, exit_code, serve
@@ -38,10 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:  # a problem of this computer at this moment: systemd should retry
-        raise CliError(f"{arguments.config}: {one_line(error)}", EXIT_UNAVAILABLE) from error
+        raise CliError(f"{arguments.config}: {one_line(error)}", Exit.UNAVAILABLE) from error
     except (ConfigError, SecretFileError) as error:
         raise CliError(str(error), exit_code(error)) from error
-    return EXIT_OK
+    return Exit.OK
 
 
 def check(config: Any, origin: str) -> int:
@@ -78,4 +78,4 @@ def check(config: Any, origin: str) -> int:
                 }
             )  # fmt: skip
     print_json({"config": origin, "ok": True, "state_dir": config.state_dir, "arms": arms})
-    return EXIT_OK
+    return Exit.OK

@@ -2,7 +2,7 @@
 
 import argparse
 
-from service.cli._common import EXIT_NO, EXIT_OK, add_run, columns, printed_json
+from service.cli._common import Exit, add_run, columns, printed_json
 from service.cli._remote import add_control_flags, request
 
 
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the state of every process."""
     status = request(arguments, "status")
-    code = EXIT_OK if all(process["state"] == "ready" for process in status["processes"]) else EXIT_NO
+    code = Exit.OK if all(process["state"] == "ready" for process in status["processes"]) else Exit.NO
     if printed_json(arguments, status):
         return code
     daemon = status["daemon"]

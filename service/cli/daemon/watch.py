@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import EXIT_OK, CliError, UnavailableError, add_run, breakaway_lines, number, print_json
+from service.cli._common import CliError, Exit, UnavailableError, add_run, breakaway_lines, number, print_json
 from service.cli._remote import add_key_flags, key_of
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
             Console().print(table(view, stream))
     if view.trend is not None:
         _write_report(arguments.report, view)
-    return EXIT_OK
+    return Exit.OK
 
 
 def _write_report(path: Path, view: View) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli._common import EXIT_OK, add_run, printed_json
+from service.cli._common import Exit, add_run, printed_json
 
 if TYPE_CHECKING:
     from drivers.files.importing.data_source import Progress
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if not printed_json(args, result):
         print(_text(result))
-    return EXIT_OK
+    return Exit.OK
 
 
 def _progress() -> Progress:

@@ -4,8 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, printed_json
-from service.cli._help import add_action, read_help
+from service.cli._common import CliError, Exit, add_action, add_run, printed_json, read_help
 
 HELP = read_help(__file__)
 
@@ -67,7 +66,7 @@ def run_info(args: argparse.Namespace) -> int:
         sys.stdout.write("\n".join(lines) + "\n")
         if not info.complete:
             sys.stderr.write(f"thetad: run `thetad recordings recover {info.path}` to get a usable recording\n")
-    return EXIT_OK if info.complete else EXIT_NO
+    return Exit.OK if info.complete else Exit.NO
 
 
 def run_recover(args: argparse.Namespace) -> int:
@@ -89,7 +88,7 @@ def run_recover(args: argparse.Namespace) -> int:
         note = "; the recording was complete" if result.was_complete else f" ({result.damage})"
         doubt = "" if result.metadata_verified else f"; {UNVERIFIED}"
         sys.stdout.write(f"{kept}, {loss}{note}{doubt}\n")
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_export(args: argparse.Namespace) -> int:
@@ -105,4 +104,4 @@ def run_export(args: argparse.Namespace) -> int:
     export_recording(recording, target, args.form, replace=args.force)
     if not printed_json(args, {"path": target, "source": source, "form": args.form, "samples": recording.samples}):
         sys.stdout.write(f"{target}: {recording.samples} samples of {recording.robot}\n")
-    return EXIT_OK
+    return Exit.OK

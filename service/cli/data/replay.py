@@ -7,16 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import (
-    EXIT_NO,
-    EXIT_OK,
-    CliError,
-    UnavailableError,
-    add_run,
-    breakaway_lines,
-    columns,
-    printed_json,
-)
+from service.cli._common import CliError, Exit, UnavailableError, add_run, breakaway_lines, columns, printed_json
 
 SETTLE_S = 60.0  # give up after this time without progress of the source or the estimator
 
@@ -44,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         result = play(arguments, Path(directory))
     if not printed_json(arguments, result):
         _show(result)
-    return EXIT_NO if result["frames"]["lost"] else EXIT_OK
+    return Exit.NO if result["frames"]["lost"] else Exit.OK
 
 
 def play(arguments: argparse.Namespace, state_dir: Path) -> dict[str, Any]:
@@ -122,11 +113,8 @@ def _await_end(control: Any, launched: Any) -> None:
 
 
 def _write_model(arguments: argparse.Namespace, snapshot: dict[str, Any]) -> None:
-    import numpy as np
-
     from drivers.files.robots.file import load_robot
-    from rt_core.model.base import base_parameters
-    from service.models.document import limits_of, online_document, write_model
+    from service.models.document import online_document, write_model
     from service.operations.identify import signal_settings
 
     robot = load_robot(arguments.robot, Path.cwd())
@@ -135,12 +123,7 @@ def _write_model(arguments: argparse.Namespace, snapshot: dict[str, Any]) -> Non
         "recording": str(arguments.recording), "span": arguments.span, "settings": snapshot["meta"]["settings"],
         "hash": snapshot["meta"]["hash"],
     }  # fmt: skip
-    theta, std, covariance = (np.asarray(snapshot[key]) for key in ("theta", "std", "covariance"))
-    document = online_document(
-        robot, base_parameters(robot.model), signal_settings(robot), theta, std, covariance, tuple(snapshot["status"]),
-        source, np.asarray(snapshot["meta"]["constants"], dtype=np.float64), limits_of(snapshot, robot.model.n),
-    )  # fmt: skip
-    write_model(document, arguments.model_out)
+    write_model(online_document(robot, signal_settings(robot), snapshot, source), arguments.model_out)
 
 
 def _result(

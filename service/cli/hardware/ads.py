@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, Run, add_run, number, printed_json
-from service.cli._help import read_help
+from service.cli._common import CliError, Exit, Run, add_run, number, printed_json, read_help
 from service.cli.hardware._shared import configured_driver, table
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def run_info(arguments: argparse.Namespace) -> int:
     from drivers.ads.diagnostics.inspect import device_info
 
     _print_facts(arguments, device_info(_target(arguments)))
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_symbols(arguments: argparse.Namespace) -> int:
@@ -107,7 +106,7 @@ def run_symbols(arguments: argparse.Namespace) -> int:
     if not printed_json(arguments, {"symbols": found}):
         rows = [(s["name"], s["type"], str(s["size"]), s["comment"]) for s in found]
         sys.stdout.write(table(("name", "type", "bytes", "comment"), rows) if rows else "no such variable\n")
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_read(arguments: argparse.Namespace) -> int:
@@ -115,7 +114,7 @@ def run_read(arguments: argparse.Namespace) -> int:
     from drivers.ads.diagnostics.inspect import read_symbol
 
     _print_variable(arguments, read_symbol(_target(arguments), arguments.symbol))
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_write(arguments: argparse.Namespace) -> int:
@@ -129,9 +128,9 @@ def run_write(arguments: argparse.Namespace) -> int:
     facts = write_symbol(_target(arguments), arguments.symbol, value, finite=not arguments.non_finite)
     _print_variable(arguments, facts)
     if facts["kept"]:
-        return EXIT_OK
+        return Exit.OK
     sys.stderr.write(f"thetad: {facts['name']} reads back otherwise than it was written: the program writes it, too\n")
-    return EXIT_NO
+    return Exit.NO
 
 
 def _print_variable(arguments: argparse.Namespace, facts: dict[str, Any]) -> None:
@@ -152,7 +151,7 @@ def run_check(arguments: argparse.Namespace) -> int:
     from drivers.ads.diagnostics.inspect import check
 
     _print_facts(arguments, check(_configured(arguments), arguments.seconds))
-    return EXIT_OK
+    return Exit.OK
 
 
 def _print_facts(arguments: argparse.Namespace, facts: dict[str, Any]) -> None:

@@ -9,18 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, Run, add_json_flag, add_run, fail, print_json, printed_json
-from service.cli._help import read_help
-from service.cli.hardware._shared import (
-    configured_driver,
-    image_bytes,
-    image_text,
-    info_text,
-    one_line,
-    slave_table,
-    table,
-    value_text,
-)
+from service.cli._common import CliError, Exit, Run, add_json_flag, add_run, fail, print_json, printed_json, read_help
+from service.cli.hardware import _shared
+from service.cli.hardware._shared import configured_driver, table
 
 if TYPE_CHECKING:
     from drivers.ethercat.bus.objects import ObjectEntry
@@ -87,8 +78,8 @@ def run_scan(arguments: argparse.Namespace) -> int:
     if arguments.toml:
         sys.stdout.write(tables)
     elif not printed_json(arguments, {"interface": arguments.interface, "slaves": slaves}):
-        sys.stdout.write(slave_table(slaves))
-    return EXIT_OK
+        sys.stdout.write(_shared.slave_table(slaves))
+    return Exit.OK
 
 
 def _list_interfaces(as_json: bool) -> int:
@@ -103,7 +94,7 @@ def _list_interfaces(as_json: bool) -> int:
         sys.stdout.write(table(("interface", "state", "MAC", ""), rows))
     else:
         sys.stdout.write("no wired Ethernet interface\n")
-    return EXIT_OK if found else EXIT_NO
+    return Exit.OK if found else Exit.NO
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -118,10 +109,10 @@ def _compare(arguments: argparse.Namespace) -> int:
     lines = differences(expected_slaves(driver), inspection.slaves)
     document = {"interface": driver.interface, "arm": name, "slaves": slaves, "matches": not lines}
     if not printed_json(arguments, document | {"differences": lines}):
-        sys.stdout.write(slave_table(slaves))
+        sys.stdout.write(_shared.slave_table(slaves))
         verdict = f"not the network of arm {name!r}:" if lines else f"the network of arm {name!r}, as configured"
         sys.stdout.write("\n".join(["", verdict, *(f"  {line}" for line in lines)]) + "\n")
-    return EXIT_NO if lines else EXIT_OK
+    return Exit.NO if lines else Exit.OK
 
 
 def _slaves(inspection: Inspection) -> list[dict[str, Any]]:
@@ -164,8 +155,8 @@ def run_info(arguments: argparse.Namespace) -> int:
     with _bus_of(arguments) as inspection:
         facts = information(inspection, arguments.position)
     if not printed_json(arguments, facts):
-        sys.stdout.write(info_text(facts))
-    return EXIT_OK
+        sys.stdout.write(_shared.info_text(facts))
+    return Exit.OK
 
 
 def run_sdo(arguments: argparse.Namespace) -> int:
@@ -184,7 +175,7 @@ def run_sdo(arguments: argparse.Namespace) -> int:
             result, text = _transfer(inspection, arguments, *address)
     if not printed_json(arguments, result):
         sys.stdout.write(text)
-    return EXIT_OK
+    return Exit.OK
 
 
 def _transfer(
@@ -211,9 +202,9 @@ def _transfer(
             raise CliError(f"{place}: {error}") from error
         kind, value = "hex", raw.hex()  # the drive deviates from its own description
     document |= {"type": kind, "value": value, "raw": raw.hex(), "written": arguments.write is not None}
-    name = f", {one_line(entry.name)}" if entry and entry.name else ""
+    name = f", {_shared.one_line(entry.name)}" if entry and entry.name else ""
     verb = " written" if arguments.write is not None else ""
-    return document, f"{place} = {value_text(value, kind)}{verb} ({kind}{name})\n"
+    return document, f"{place} = {_shared.value_text(value, kind)}{verb} ({kind}{name})\n"
 
 
 def _entry(inspection: Inspection, position: int, index: int, subindex: int) -> ObjectEntry | None:
@@ -241,7 +232,7 @@ def _list_objects(inspection: Inspection, position: int) -> tuple[dict[str, Any]
             place = f"{index:04X}:{entry.subindex:02X}"
             facts = {"object": place, "name": entry.name, "type": entry.type, "bits": entry.bits}
             entries.append(facts | {"access": entry.access_text, "value": value})
-            shown = "" if value is None else value_text(value, entry.type)
+            shown = "" if value is None else _shared.value_text(value, entry.type)
             if len(shown) > _MAX_VALUE:
                 shown = shown[:_MAX_VALUE] + "..."
             rows.append((place, entry.type, entry.access_text, entry.name, shown))
@@ -258,10 +249,12 @@ def run_pdo(arguments: argparse.Namespace) -> int:
     with _bus_of(arguments) as inspection:
         mapping = read_mapping(inspection, arguments.position, read_sii(inspection, arguments.position))
     directions = (("outputs", mapping.outputs), ("inputs", mapping.inputs))
-    images = {way: {"bytes": image_bytes(pdos), "pdos": [_pdo_dict(pdo) for pdo in pdos]} for way, pdos in directions}
+    images = {
+        way: {"bytes": _shared.image_bytes(pdos), "pdos": [_pdo_dict(pdo) for pdo in pdos]} for way, pdos in directions
+    }
     if not printed_json(arguments, {"position": arguments.position, "source": mapping.source} | images):
-        sys.stdout.write("\n".join(image_text(way, pdos) for way, pdos in directions))
-    return EXIT_OK
+        sys.stdout.write("\n".join(_shared.image_text(way, pdos) for way, pdos in directions))
+    return Exit.OK
 
 
 def _pdo_dict(pdo: MappedPdo) -> dict[str, Any]:

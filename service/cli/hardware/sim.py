@@ -7,8 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from service.cli._common import EXIT_OK, CliError, add_run, print_json, printed_json
-from service.cli._help import read_help
+from service.cli._common import CliError, Exit, add_run, print_json, printed_json, read_help
 
 HELP = read_help(__file__)
 
@@ -46,7 +45,7 @@ def run_link(arguments: argparse.Namespace) -> int:
     link = Link(*arguments.ends)
     (link.up if arguments.action == "up" else link.down)()
     printed_json(arguments, {"link": arguments.action, "ends": [link.master, link.segment]})
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_ethercat(arguments: argparse.Namespace) -> int:
@@ -63,7 +62,7 @@ def run_ethercat(arguments: argparse.Namespace) -> int:
     facts = {"drives": len(settings.drive), "robot": simulated.model.name, "interface": arguments.interface}
     if arguments.check:
         print_json(facts | {"ok": True})
-        return EXIT_OK
+        return Exit.OK
     names = (arguments.interface,) if arguments.far_end is None else (arguments.interface, arguments.far_end)
     with closing(Server(simulated.segment, names)) as server:
         scheduling = Scheduling(arguments.priority, arguments.core)
@@ -73,7 +72,7 @@ def run_ethercat(arguments: argparse.Namespace) -> int:
         f"{server.frames} frames, {segment.steps} steps of the arm, {segment.skipped} left out because the process was "
         "late\n"
     )
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_plc(arguments: argparse.Namespace) -> int:
@@ -87,9 +86,9 @@ def run_plc(arguments: argparse.Namespace) -> int:
     facts: dict[str, Any] = {"axes": len(settings.axis), "robot": simulated.model.name, "net_id": settings.net_id}
     if arguments.check:
         print_json(facts | {"ok": True})
-        return EXIT_OK
+        return Exit.OK
     with closing(Server(simulated, arguments.address, arguments.port)) as server:
         facts |= {"address": arguments.address, "port": server.port}
         server.run(ready=lambda: print_json(facts | {"event": "ready"}))
     sys.stderr.write(f"{simulated.next_cycle} cycles, at most {server.latest_ns * 1e-6:.1f} ms late\n")
-    return EXIT_OK
+    return Exit.OK

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from drivers.files.atomic_write import write_bytes
 from service.cli._common import (
-    EXIT_INPUT,
-    EXIT_NO,
-    EXIT_OK,
     CliError,
+    Exit,
     Parser,
     Run,
+    add_action,
     add_run,
     fail,
     number,
     print_json,
     printed_json,
+    read_help,
 )
-from service.cli._help import add_action, read_help
 from service.cli._remote import add_control_flag, add_control_flags, is_wrong
 from service.cli.jobs.text import job_text, jobs_text, one_line, title
 from service.cli.jobs.values import duration, job_id, parse_parameters, read_parameters
@@ -60,7 +59,16 @@ class ActionParser(Parser):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=ActionParser)
-    _add_submit(actions)
+    submit = _add(actions, "submit", run_submit, "queue a job")
+    _add_pairs(submit)
+    add = submit.add_argument
+    add("--arm", help="which arm of the daemon the job concerns")
+    add("--after", type=job_id, nargs="+", action="extend", default=[], metavar="ID", help="only when these succeeded")
+    add("--priority", type=int, default=0, metavar="N", help="jobs of higher priority run first (default: %(default)s)")
+    add("--in", dest="due_s", type=duration, default=0.0, metavar="T", help="not before: 90, 10m, 2h")
+    add("--time", type=duration, metavar="T", help="longest time of one attempt: 90, 10m, 2h")
+    add("--memory", type=number(1e-6, 1e8), metavar="MB", help="most memory of one attempt [10^6 bytes]")
+    add("--wait", action="store_true", help="wait for the job and print what it came to")
     here = add_action(actions, "run", "do a job here and now, without a daemon", HELP)
     _add_pairs(here)
     here.add_argument("--output", "-o", metavar="DIR", type=Path, required=True, help="write the results here")
@@ -85,7 +93,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cancel = _add(actions, "cancel", run_each, "cancel jobs that wait or run")
     for action in (cancel, _add(actions, "retry", run_each, "queue jobs again that failed or were cancelled")):
         action.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
-    _add_wait(actions)
+    wait = add_action(actions, "wait", "wait until jobs have ended", HELP)
+    wait.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
+    add_control_flag(wait)
+    wait.add_argument("--timeout", type=duration, metavar="T", help="longest wait (default: as long as it takes)")
+    add_run(wait, run_wait)
     kinds = add_action(actions, "kinds", "which kinds of jobs there are, and their parameters", HELP)
     kinds.add_argument("kinds", metavar="KIND", nargs="*", help="only these")
     add_run(kinds, run_kinds)
@@ -105,27 +117,6 @@ def _add_pairs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pairs", metavar="NAME=VALUE", nargs="*", help="parameters of the job")
 
 
-def _add_submit(actions: argparse._SubParsersAction[Any]) -> None:
-    parser = _add(actions, "submit", run_submit, "queue a job")
-    _add_pairs(parser)
-    add = parser.add_argument
-    add("--arm", help="which arm of the daemon the job concerns")
-    add("--after", type=job_id, nargs="+", action="extend", default=[], metavar="ID", help="only when these succeeded")
-    add("--priority", type=int, default=0, metavar="N", help="jobs of higher priority run first (default: %(default)s)")
-    add("--in", dest="due_s", type=duration, default=0.0, metavar="T", help="not before: 90, 10m, 2h")
-    add("--time", type=duration, metavar="T", help="longest time of one attempt: 90, 10m, 2h")
-    add("--memory", type=number(1e-6, 1e8), metavar="MB", help="most memory of one attempt [10^6 bytes]")
-    add("--wait", action="store_true", help="wait for the job and print what it came to")
-
-
-def _add_wait(actions: argparse._SubParsersAction[Any]) -> None:
-    parser = add_action(actions, "wait", "wait until jobs have ended", HELP)
-    parser.add_argument("ids", metavar="ID", type=job_id, nargs="+", help="numbers of the jobs")
-    add_control_flag(parser)
-    parser.add_argument("--timeout", type=duration, metavar="T", help="longest wait (default: as long as it takes)")
-    add_run(parser, run_wait)
-
-
 def run_submit(args: argparse.Namespace) -> int:
     """Queue a job, and optionally wait for it."""
     from service.jobs.kinds import find_kind
@@ -141,7 +132,7 @@ def run_submit(args: argparse.Namespace) -> int:
     if not printed_json(args, queued):
         parts = f" in {queued.parts} parts" if queued.parts else ""
         print(f"job {queued.id}: {queued.kind}{parts}")
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_here(args: argparse.Namespace) -> int:
@@ -167,7 +158,7 @@ def run_reidentify(args: argparse.Namespace) -> int:
     if not printed_json(args, {"ids": ids}):
         names = ("identify", "validate", "promote")
         print("\n".join(f"job {id}: {name}" for id, name in zip(ids, names, strict=False)))
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_list(args: argparse.Namespace) -> int:
@@ -187,7 +178,7 @@ def run_list(args: argparse.Namespace) -> int:
         print(jobs_text(reply_as(list[JobSummary], found["jobs"])))
     else:
         fail("there are no such jobs" if more else "there are no jobs yet")
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_show(args: argparse.Namespace) -> int:
@@ -199,7 +190,7 @@ def run_show(args: argparse.Namespace) -> int:
         print(job_text(job))
         for path in copied:
             print(f"copied      {path}")
-    return EXIT_NO if job.state in ("failed", "cancelled") else EXIT_OK
+    return Exit.NO if job.state in ("failed", "cancelled") else Exit.OK
 
 
 def copy_results(job: JobDetail, folder: Path) -> list[Path]:
@@ -210,7 +201,7 @@ def copy_results(job: JobDetail, folder: Path) -> list[Path]:
     """
     results = {} if job.outcome is None else job.outcome.results
     if not results:
-        raise CliError(f"job {job.id} is {job.state} and has no results to copy", EXIT_NO)
+        raise CliError(f"job {job.id} is {job.state} and has no results to copy", Exit.NO)
     contents: dict[str, bytes] = {}
     for name, result in results.items():
         try:
@@ -234,11 +225,11 @@ def run_log(args: argparse.Namespace) -> int:
     with connected(args) as jobs:
         job = jobs.job(args.id)
         if printed_json(args, {"id": job.id, "state": job.state, "log": job.log}):
-            return EXIT_OK
+            return Exit.OK
         print(job.log, end="", flush=True)
         if args.follow and job.state not in FINISHED:
             _follow(jobs, job.id, job.log)
-    return EXIT_OK
+    return Exit.OK
 
 
 def _follow(jobs: Jobs, id: int, seen: str) -> None:
@@ -285,7 +276,7 @@ def run_each(args: argparse.Namespace) -> int:
         for job in done:
             stopping = job.state == "running" and args.action == "cancel"
             print(f"{title(job)}: {'is being stopped' if stopping else job.state}")
-    return EXIT_OK if refused is None else EXIT_INPUT
+    return Exit.OK if refused is None else Exit.INPUT
 
 
 def run_wait(args: argparse.Namespace) -> int:
@@ -302,4 +293,4 @@ def run_kinds(args: argparse.Namespace) -> int:
     found = [describe_kind(find_kind(name)) for name in dict.fromkeys(args.kinds or KINDS)]
     if not printed_json(args, {"kinds": found}):
         print("\n\n".join(kind_text(kind) for kind in found))
-    return EXIT_OK
+    return Exit.OK

@@ -13,7 +13,7 @@ from service.cli._common import columns
 from service.cli.jobs.values import command_again, described
 
 if TYPE_CHECKING:
-    from service.protocol.job_replies import EventEntry, JobDetail, JobFields, JobSummary, PartEntry
+    from service.protocol.job_replies import EventEntry, JobDetail, JobFields, JobSummary
 
 _LOG_LINES = 15
 _MAX_LIST = 12
@@ -86,11 +86,6 @@ def about(job: JobFields) -> str:
     return job.reason or job.summary or ""
 
 
-def _parts_text(parts: Sequence[PartEntry]) -> str:
-    counts = Counter(part.state for part in parts)
-    return ", ".join(f"{count} {state}" for state, count in counts.items())
-
-
 def title(job: JobFields) -> str:
     """Return the title of a job."""
     return f"job {job.id} {job.kind}" + ("" if job.arm is None else f" ({job.arm})")
@@ -125,13 +120,16 @@ def job_text(job: JobDetail) -> str:
     """Return the details of a job."""
     lines = [line(job)]
     times = [f"{_ORIGINS.get(job.origin, job.origin)} {local_time(job.created)}"]
-    times += [f"{name} {local_time(at)}" for name, at in _times(job) if at is not None]
+    due = job.due if job.waits.startswith("until") else None
+    times += [f"{n} {local_time(t)}" for n, t in (("due", due), ("started", job.started), ("ended", job.finished)) if t]
     lines.append(f"{'times':12s}{', '.join(times)}")
     counts = ((job.attempts, "failed attempt"), (job.interruptions, "interruption"))
     tries = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts if n)
+    states = Counter(part.state for part in job.parts)
     facts = {
         "tries": tries, "priority": str(job.priority) if job.priority else "",
-        "after": ", ".join(f"job {other}" for other in job.after), "parts": _parts_text(job.parts),
+        "after": ", ".join(f"job {other}" for other in job.after),
+        "parts": ", ".join(f"{count} {state}" for state, count in states.items()),
         "limits": ", ".join(f"{name} {value:g}" for name, value in job.limits.items()),
     }  # fmt: skip
     lines += [f"{name:12s}{text}" for name, text in facts.items() if text]
@@ -148,11 +146,6 @@ def job_text(job: JobDetail) -> str:
         lines += _block("log", [one_line(text) for text in job.log.splitlines()[-_LOG_LINES:]])
     lines += _block("repeat", _repeat(job))
     return "\n".join(lines)
-
-
-def _times(job: JobDetail) -> tuple[tuple[str, str | None], ...]:
-    due = job.due if job.waits.startswith("until") else None
-    return ("due", due), ("started", job.started), ("ended", job.finished)
 
 
 def _block(name: str, lines: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from service.cli._common import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, CliError, fail, print_json
+from service.cli._common import CliError, Exit, fail, print_json
 from service.cli._remote import connected_control
 from service.cli.jobs.text import line, now_line
 
@@ -83,10 +83,10 @@ def wait_and_report(jobs: Jobs, ids: Sequence[int], *, as_json: bool, timeout_s:
         numbers = " ".join(str(id) for id in ids[len(done) :])
         verb = "goes on" if len(ids) - len(done) == 1 else "go on"
         fail(f"job {numbers} {verb}; `thetad jobs wait {numbers}` waits again, `thetad jobs cancel {numbers}` stops")
-        return EXIT_INTERRUPTED
+        return Exit.INTERRUPTED
     except BaseException:
         display.clear()
         raise
     if as_json:
         print_json(done[0] if len(ids) == 1 else {"jobs": done})
-    return EXIT_OK if all(job.state == "succeeded" for job in done) else EXIT_NO
+    return Exit.OK if all(job.state == "succeeded" for job in done) else Exit.NO

@@ -9,17 +9,7 @@ from drivers.files.atomic_write import write_text
 from drivers.files.recordings.recording import Recording, read_recording
 from drivers.files.robots.file import load_robot
 from rt_core.elastic.identify import ElasticParameter
-from service.cli._common import (
-    EXIT_NO,
-    EXIT_OK,
-    CliError,
-    columns,
-    fail,
-    json_text,
-    print_verdict,
-    printed_json,
-    write_accepted,
-)
+from service.cli._common import CliError, Exit, columns, fail, json_text, print_verdict, printed_json, write_accepted
 from service.cli._options import given, option
 from service.cli._progress import Progress
 from service.jobs.kinds.elastic_joint import KIND
@@ -69,7 +59,7 @@ def run_elastic(args: argparse.Namespace) -> int:
     more = {"online": None if online is None else online.document(), "model": written}
     if not printed_json(args, result.document | more):
         print_elastic(result, online)
-    return EXIT_OK if result.accepted else EXIT_NO
+    return Exit.OK if result.accepted else Exit.NO
 
 
 def _parameters(args: argparse.Namespace) -> dict[str, Any]:
@@ -117,7 +107,7 @@ def run_joints(args: argparse.Namespace, parameters: dict[str, Any]) -> int:
         raise CliError(error_text(fault)) from fault
     if not printed_json(args, found.document()):
         _print(found)
-    return EXIT_OK if found.accepted else EXIT_NO
+    return Exit.OK if found.accepted else Exit.NO
 
 
 def error_text(error: Exception | None) -> str:

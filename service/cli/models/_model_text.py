@@ -12,7 +12,7 @@ from service.reports.cells import number
 
 if TYPE_CHECKING:
     from service.models.diff import ModelDifference, Quantity
-    from service.protocol.job_replies import ArmModels, PromotionEntry, Rollback
+    from service.protocol.job_replies import ArmModels, PromotionEntry
 
 _ID = 12  # digits of an id in output
 _HISTORY = 10
@@ -55,7 +55,10 @@ def short_id(model: str | None) -> str:
 def difference_text(found: ModelDifference, names: tuple[str, str], z: float) -> str:
     """Return the quantities that differ between two models by more than `z`."""
     differing = found.beyond(z)
-    lines = [f"{found.models[0].robot.model.name}: {_count_text(found, len(differing), z)}"]
+    lines = [
+        f"{found.models[0].robot.model.name}: {len(differing)} of {found.compared} parameters differ by more than "
+        f"{z:g} standard deviations (by chance {found.by_chance(z):.2g} would)"
+    ]
     for letter, name, model in zip("AB", names, found.models, strict=True):
         d = model.document
         lines.append(f"{letter}  {name}: {d['method']}, {d['verdict']}, of {model.origin}, {d['created']}")
@@ -80,13 +83,6 @@ def difference_text(found: ModelDifference, names: tuple[str, str], z: float) ->
 _RIGHT = ("A", "±95 %", "B", "z")
 
 
-def _count_text(found: ModelDifference, differing: int, z: float) -> str:
-    return (
-        f"{differing} of {found.compared} parameters differ by more than {z:g} standard deviations "
-        f"(by chance {found.by_chance(z):.2g} would)"
-    )
-
-
 def _row(q: Quantity) -> tuple[str, ...]:
     halves = [None if std is None else NORMAL_QUANTILE_95 * std for std in q.stds]
     z = "–" if q.z is None else f"{q.z:+.1f}"
@@ -107,7 +103,3 @@ def _friction_text(found: ModelDifference) -> str:
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.3g} %"
-
-
-def rollback_text(answer: Rollback) -> str:
-    return f"{answer.arm}: {short_id(answer.active)} is active again, instead of {short_id(answer.previous)}"

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli._common import EXIT_NO, EXIT_OK, add_run, columns, printed_json
+from service.cli._common import Exit, add_run, columns, printed_json
 
 if TYPE_CHECKING:
     from service.operations.compare import Comparison
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.report, comparison_html(result))
     if not printed_json(args, comparison_document(result)):
         print_table(result)
-    return EXIT_NO if any(result.summary(m)["failed"] == p.seeds for m in result.methods) else EXIT_OK
+    return Exit.NO if any(result.summary(m)["failed"] == p.seeds for m in result.methods) else Exit.OK
 
 
 def print_table(result: Comparison) -> None:

@@ -8,16 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import (
-    EXIT_NO,
-    EXIT_OK,
-    CliError,
-    add_json_flag,
-    columns,
-    print_json,
-    print_verdict,
-    write_accepted,
-)
+from service.cli._common import CliError, Exit, add_json_flag, columns, print_json, print_verdict, write_accepted
 from service.reports.cells import VERDICT_TEXT, number
 
 if TYPE_CHECKING:
@@ -121,7 +112,7 @@ def run_rigid(args: argparse.Namespace) -> int:
             sys.stdout.write(f"{path}: relative torque error {100 * error['relative_error']:.2f} %\n")
         if report.joint_model is not None:
             sys.stdout.write(f"joints: {report.joint_model['chosen']}; {report.joint_model['reason']}\n")
-    return EXIT_OK if report.accepted else EXIT_NO
+    return Exit.OK if report.accepted else Exit.NO
 
 
 def _read(args: argparse.Namespace) -> Recording:
@@ -144,7 +135,9 @@ def print_result(report: IdentificationReport) -> None:
     rows: list[tuple[str, ...]] = []
     for j, row in enumerate(document["joints"]):
         rmse, largest, R = (number(v[j]) for v in (result.metrics.rmse, result.metrics.maximum, result.metrics.R))
-        rows.append((row["name"], row["verdict"], rmse, largest, report.robot.model.torque_units[j], R, row["reason"]))
+        rows.append(
+            (row["name"], row["verdict"], rmse, largest, report.data.robot.model.torque_units[j], R, row["reason"])
+        )
     print(columns(("joint", "verdict", "RMSE", "max", "unit", "R", "because"), rows))
     if result.verdict == "not_explained":
         return

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rt_core.statistics import NORMAL_QUANTILE_95
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, fail, number, printed_json
-from service.cli._help import add_action, read_help
+from service.cli._common import CliError, Exit, add_action, add_run, fail, number, printed_json, read_help
 from service.cli._remote import add_control_flags
 from service.cli.jobs.values import job_id, model_reference, whole_path
 from service.cli.jobs.wait import connected, wait_and_report
-from service.cli.models._model_text import arms_text, difference_text, rollback_text
+from service.cli.models._model_text import arms_text, difference_text, short_id
 
 if TYPE_CHECKING:
     from service.client import Jobs
@@ -55,11 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--arm", help="only those of this arm")
     add_control_flags(listing)
     add_run(listing, run_list)
-    _add_changes(actions)
-
-
-def _add_changes(actions: argparse._SubParsersAction[Any]) -> None:
-    """Register the commands that change the active model."""
     promote = add_action(actions, "promote", "make a model an arm's active one, if it is better on new data", HELP)
     promote.add_argument("model", metavar="MODEL", help="a model file (.yaml), the id of one that is kept, or job:ID")
     promote.add_argument("--recording", metavar="REC", required=True, help="a recording (.mcap), live:60, or job:ID")
@@ -81,7 +75,7 @@ def run_show(args: argparse.Namespace) -> int:
     document = {k: v for k, v in model.document.items() if k not in ("theta", "covariance", "format")}
     document["robot"] = {k: v for k, v in document["robot"].items() if k != "source"}
     if printed_json(args, document):
-        return EXIT_OK
+        return Exit.OK
     print(f"{args.model}: {document['kind']} model of {document['robot']['name']}, {document['verdict']}")
     for reason in document["reasons"]:
         print(f"  - {reason}")
@@ -104,7 +98,7 @@ def run_show(args: argparse.Namespace) -> int:
         )
     for spring in model.springs:
         print(f"stiffness {spring['joint']}: {stiffness_text(spring)}")
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_export(args: argparse.Namespace) -> int:
@@ -139,7 +133,7 @@ def run_export(args: argparse.Namespace) -> int:
         sys.stdout.write(text)
     else:
         write_text(args.output, text)
-    return EXIT_OK
+    return Exit.OK
 
 
 def _urdf_text(path: Path) -> str:
@@ -161,7 +155,7 @@ def run_diff(args: argparse.Namespace) -> int:
     found = compare_models(a, b)
     if not printed_json(args, difference_document(found, args.z)):
         print(difference_text(found, (args.a, args.b), args.z))
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_list(args: argparse.Namespace) -> int:
@@ -170,7 +164,7 @@ def run_list(args: argparse.Namespace) -> int:
         arms = jobs.models(args.arm)
     if not printed_json(args, {"arms": arms}):
         print(arms_text(arms))
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_promote(args: argparse.Namespace) -> int:
@@ -190,8 +184,8 @@ def run_rollback(args: argparse.Namespace) -> int:
     with connected(args) as jobs:
         answer = jobs.rollback(args.arm, args.reason)
     if not printed_json(args, answer):
-        print(rollback_text(answer))
-    return EXIT_OK
+        print(f"{answer.arm}: {short_id(answer.active)} is active again, instead of {short_id(answer.previous)}")
+    return Exit.OK
 
 
 def add_daemon_flags(parser: argparse.ArgumentParser) -> None:
@@ -223,7 +217,7 @@ def _active(jobs: Jobs, arm: str | None) -> Path:
     for model in models.models:
         if model.id == models.active:
             return Path(model.path)
-    raise CliError(f"active: arm {name} has no active model", EXIT_NO)
+    raise CliError(f"active: arm {name} has no active model", Exit.NO)
 
 
 def _of_job(jobs: Jobs, number: str) -> Path:
@@ -235,7 +229,7 @@ def _of_job(jobs: Jobs, number: str) -> Path:
         raise CliError(f"job:{number}: {error}") from None
     outcome = job.outcome
     if outcome is None or MODEL not in outcome.results:
-        raise CliError(f"job:{number}: that job is {job.state} and has made no model", EXIT_NO)
+        raise CliError(f"job:{number}: that job is {job.state} and has made no model", Exit.NO)
     return Path(outcome.results[MODEL].path)
 
 

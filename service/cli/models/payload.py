@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli._common import EXIT_NO, EXIT_OK, CliError, add_run, print_verdict, printed_json
+from service.cli._common import CliError, Exit, add_run, print_verdict, printed_json
 
 if TYPE_CHECKING:
     from service.operations.payload import PayloadResult
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.report, payload_page(result, before, args.loaded))
     if not printed_json(args, payload_summary(result, before, args.loaded, span, p.refit_effects)):
         print_result(result, payload_facts(result, before, args.loaded))
-    return EXIT_OK if result.known else EXIT_NO
+    return Exit.OK if result.known else Exit.NO
 
 
 def print_result(result: PayloadResult, facts: list[tuple[str, str]]) -> None:

@@ -7,8 +7,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_INPUT, EXIT_OK, add_run, columns, fail, printed_json
-from service.cli._help import add_action, read_help
+from service.cli._common import Exit, add_action, add_run, columns, fail, printed_json, read_help
 
 if TYPE_CHECKING:
     from drivers.files.robots.file import RobotFile
@@ -59,7 +58,7 @@ def run_list(args: argparse.Namespace) -> int:
             for name, r in found.items()
         ]
         print(columns(("robot", "joints", "description"), rows, right=("joints",)))
-    return EXIT_OK
+    return Exit.OK
 
 
 def run_check(args: argparse.Namespace) -> int:
@@ -73,7 +72,7 @@ def run_check(args: argparse.Namespace) -> int:
             if not r["problems"]:
                 print(f"{name}: robot {r['robot']}, {r['joints']} joints, can be used")
                 sys.stdout.write("".join(f"  warning  {text}\n" for text in r["warnings"]))
-    return EXIT_INPUT if bad else EXIT_OK
+    return Exit.INPUT if bad else Exit.OK
 
 
 def run_show(args: argparse.Namespace) -> int:
@@ -87,7 +86,7 @@ def run_show(args: argparse.Namespace) -> int:
         "parameters": [{"name": n, "stands_for": e} for n, e in zip(base.names, base.expressions, strict=True)]
     }
     if printed_json(args, document):
-        return EXIT_OK
+        return Exit.OK
     gravity = ", ".join(f"{g:g}" for g in document["gravity_m_s2"])
     print(f"robot {document['robot']}" + (f": {document['description']}" if document["description"] else ""))
     print(f"file     {robot.path}\ngravity  {gravity} m/s^2 in the base frame")
@@ -106,7 +105,7 @@ def run_show(args: argparse.Namespace) -> int:
     print(f"\n{len(base)} base parameters, of {len(base.standard)} standard ones:")
     print(columns(("parameter", "stands for"), [(p["name"], p["stands_for"]) for p in document["parameters"]]))
     sys.stdout.write("".join(f"warning  {text}\n" for text in robot.warnings))
-    return EXIT_OK
+    return Exit.OK
 
 
 def _description(robot: RobotFile) -> dict[str, Any]:

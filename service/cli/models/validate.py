@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from service.cli._common import EXIT_NO, EXIT_OK, add_run, columns, print_verdict, printed_json
+from service.cli._common import Exit, add_run, columns, print_verdict, printed_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,4 +46,4 @@ def run(args: argparse.Namespace) -> int:
         cells = [[number(v) for v in values] for values in (metrics.rmse, metrics.mae, metrics.maximum, metrics.R)]
         rows = zip((joint.name for joint in robot.joints), *cells[:3], robot.torque_units, cells[3], strict=True)
         print(columns(head, rows, head[1:]))
-    return EXIT_OK if result.verdict == "ok" else EXIT_NO
+    return Exit.OK if result.verdict == "ok" else Exit.NO

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from service.cli._common import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, CliError, fail
+from service.cli._common import CliError, Exit, fail
 from service.protocol.endpoints import ANSWER_S
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ def run_session(
         last = report
         show(report)
 
-    code = EXIT_OK
+    code = Exit.OK
     try:
         last = act(on_progress)
     except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
+        code = Exit.INTERRUPTED
         number = last[what]["number"] if last else None
         with contextlib.suppress(ControlError, UnreachableError):  # already aborted: this asks for the outcome
             report = control.request("abort", ANSWER_S, arm=arm)
@@ -90,8 +90,8 @@ def run_session(
     else:
         path = recording.end()
     if not last:  # not accepted by the daemon
-        raise CliError("interrupted before anything was begun", EXIT_INTERRUPTED)
+        raise CliError("interrupted before anything was begun", Exit.INTERRUPTED)
     done = last[what]
-    if code == EXIT_OK and done["outcome"] != "completed":
-        code = EXIT_NO
+    if code == Exit.OK and done["outcome"] != "completed":
+        code = Exit.NO
     return SessionResult(done, done["reason"] or last["reason"], code, path)

@@ -11,27 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rt_core.identification.methods import METHODS
-from service.cli._common import (
-    EXIT_INTERRUPTED,
-    EXIT_NO,
-    EXIT_OK,
-    CliError,
-    UnavailableError,
-    add_run,
-    fail,
-    json_text,
-    number,
-    printed_json,
-    whole_number,
-)
+from service.cli._common import CliError, Exit, UnavailableError, add_run, fail, json_text, number, printed_json
 from service.cli._remote import add_control_flag, key_of
 from service.cli.jobs.values import read_parameters
 from service.commission.settings import CommissionSettings, Payload
 
 if TYPE_CHECKING:
-    from drivers.files.robots.file import RobotFile
     from service.commission.commissioning import CommissionResult, StepProgress
-    from service.commission.context import ArmAccess, Ask, Context
+    from service.commission.context import Ask, Context
 
 _BETWEEN_LINES_S = 10.0
 _STEPS = ("robot", "signals", "joints", "friction", "payload", "design", "run", "identify", "validate")
@@ -72,10 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model = model.add_argument
     add_model("--period", dest="period_s", type=number(0.5, 100.0), default=10.0, metavar="S",
               help="of the trajectory (default: 10 s)")  # fmt: skip
-    harmonics, starts = number(1, 50, whole=True), number(1, 256, whole=True)
+    harmonics, starts, seed = number(1, 50, whole=True), number(1, 256, whole=True), number(0, whole=True)
     add_model("--harmonics", type=harmonics, default=5, metavar="N", help="(default: %(default)s)")
     add_model("--starts", type=starts, default=1, metavar="N", help="searches (default: %(default)s)")
-    add_model("--seed", type=whole_number, default=0, metavar="N", help="of everything random (default: %(default)s)")
+    add_model("--seed", type=seed, default=0, metavar="N", help="of everything random (default: %(default)s)")
     add_model("--set", metavar="NAME=VALUE", dest="pairs", nargs="+", action="extend", default=[],
               help="any other parameter of the design, as of `thetad excite`")  # fmt: skip
     add_model("--method", choices=METHODS, default="wls", metavar="M", help="(default: %(default)s)")
@@ -95,11 +82,10 @@ def run(args: argparse.Namespace) -> int:
     ask = _ask(args)
     try:
         with ExitStack() as stack:
-            robot, place, folder, more = _open(args, ask, stack)
-            return _commission(args, settings, robot, place, folder, ask, more)
+            return _commission(args, _open(args, settings, ask, stack))
     except DeclinedError:
         fail("declined; the same command goes on from there")
-        return EXIT_INTERRUPTED
+        return Exit.INTERRUPTED
     except (UnreachableError, ClientError, ControlError, LaunchError) as error:
         raise UnavailableError(str(error)) from error
 
@@ -134,61 +120,55 @@ def _payload(text: str | None) -> Payload | None:
     return Payload(numbers[0], (numbers[1], numbers[2], numbers[3]))
 
 
-def _open(
-    args: argparse.Namespace, ask: Ask | None, stack: ExitStack
-) -> tuple[RobotFile, ArmAccess, Path, dict[str, Any]]:
-    """Return robot, arm, folder, and what else distinguishes this commissioning from others."""
+def _open(args: argparse.Namespace, settings: CommissionSettings, ask: Ask | None, stack: ExitStack) -> Context:
+    """Return the context of the commissioning, whose folder is begun, or gone on with."""
     from drivers.files.robots.file import load_robot
     from service.client import Control
-    from service.commission.context import RunningArm
+    from service.commission.commissioning import STEP_NAMES
+    from service.commission.context import ArmAccess, Context, RunningArm
     from service.commission.errors import CommissionError
-    from service.commission.folder import simulated_seed
+    from service.commission.folder import Folder, simulated_seed
     from service.commission.rehearsal import Rehearsal
     from service.operations.inputs import open_robot
 
     if args.arm is None:
         robot = load_robot(args.robot)
-        folder = (args.output or Path("runs") / f"commission-{robot.model.name}").absolute()
-        seed = simulated_seed(folder, args.seed + 1)
-        rehearsal = Rehearsal(robot, folder, seed, current_only=args.payload is not None)
-        return robot, stack.enter_context(rehearsal), folder, {"simulated_seed": seed}
-    running = RunningArm(stack.enter_context(Control(args.control, key_of(args))), args.arm, ask)
-    robot = open_robot(running.site().robot_text())
-    if args.robot is not None and load_robot(args.robot).sha256 != robot.sha256:
-        raise CommissionError(
-            f"{args.robot}: is not the description that arm {args.arm} has in its daemon: leave ROBOT out, or restart "
-            "the daemon with this one"
-        )
-    folder = (args.output or Path("runs") / f"commission-{args.arm}").absolute()
-    running.site().journal = folder / "recording.txt"
-    return robot, running, folder, {"drives": running.site().drives}
+        path = (args.output or Path("runs") / f"commission-{robot.model.name}").absolute()
+        more: dict[str, Any] = {"simulated_seed": simulated_seed(path, args.seed + 1)}
+        rehearsal = Rehearsal(robot, path, more["simulated_seed"], current_only=args.payload is not None)
+        place: ArmAccess = stack.enter_context(rehearsal)
+    else:
+        place = RunningArm(stack.enter_context(Control(args.control, key_of(args))), args.arm, ask)
+        robot = open_robot(place.site().robot_text())
+        if args.robot is not None and load_robot(args.robot).sha256 != robot.sha256:
+            raise CommissionError(
+                f"{args.robot}: is not the description that arm {args.arm} has in its daemon: leave ROBOT out, or "
+                "restart the daemon with this one"
+            )
+        path = (args.output or Path("runs") / f"commission-{args.arm}").absolute()
+        place.site().journal, more = path / "recording.txt", {"drives": place.site().drives}
+    folder, described = Folder(path, STEP_NAMES), {"name": robot.model.name, "sha256": robot.sha256}
+    folder.begin({"robot": described, "arm": args.arm, "settings": settings.as_dict()} | more, args.again_from)
+    return Context(robot, settings, folder, place, ask)
 
 
-def _commission(
-    args: argparse.Namespace, settings: CommissionSettings, robot: RobotFile, place: ArmAccess, path: Path,
-    ask: Ask | None, more: dict[str, Any],
-) -> int:  # fmt: skip
+def _commission(args: argparse.Namespace, context: Context) -> int:
     from drivers.files.atomic_write import write_text
-    from service.commission.commissioning import STEP_NAMES, commission
-    from service.commission.context import Context
-    from service.commission.folder import Folder
+    from service.commission.commissioning import commission
     from service.commission.report import commission_html, summary
 
-    folder = Folder(path, STEP_NAMES)
-    described = {"name": robot.model.name, "sha256": robot.sha256}
-    folder.begin({"robot": described, "arm": args.arm, "settings": settings.as_dict()} | more, args.again_from)
-    context = Context(robot, settings, folder, place, ask)
-    with _Display(asks=ask is not None) as display:
+    robot, path = context.robot, context.folder.path
+    with _Display(asks=context.ask is not None) as display:
         result = commission(context, display)
         display.line("report")
-        write_text(path / "report.html", commission_html(robot, result, rehearsal=place.rehearsal))
+        write_text(path / "report.html", commission_html(robot, result, rehearsal=context.place.rehearsal))
     found = summary(robot, result, [("report", path / "report.html"), ("folder", path)])
     write_text(path / "result.json", json_text(found))
     if not printed_json(args, found):
         show(result, context)
     if result.failed:
         fail(f"{result.failed}: {result.reason}")
-    return EXIT_OK if result.validated else EXIT_NO
+    return Exit.OK if result.validated else Exit.NO
 
 
 def show(result: CommissionResult, context: Context) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli._common import EXIT_OK, CliError, add_run, fail, printed_json
+from service.cli._common import CliError, Exit, add_run, fail, printed_json
 from service.cli._remote import add_control_flag, connected_control
 from service.cli.motion._motion_session import ArmRecording, run_session
 from service.protocol.endpoints import ANSWER_S
@@ -83,11 +83,11 @@ def _run(args: argparse.Namespace, control: Control, model: Mapping[str, Any] | 
     done, path = session.done, session.path
     figures = [] if drawn is None or not path else _draw(path, args.figures, drawn, show.settings, done)
     if not printed_json(args, {"arm": args.arm, **done, "recording": path or None, "figures": figures}):
-        if session.code == EXIT_OK:
+        if session.code == Exit.OK:
             print(f"{args.arm}: guided for {done['t_s']:.1f} s")
         for name in ([path] if path else []) + figures:
             print(name)
-    if session.code != EXIT_OK:
+    if session.code != Exit.OK:
         fail(f"{args.arm}: guiding was stopped after {done['t_s']:.2f} s: {session.reason}")
         for later in done["later"]:
             fail(f"found after that: {later}")

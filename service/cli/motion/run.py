@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rt_core.identification.methods import METHODS
-from service.cli._common import EXIT_OK, CliError, add_run, fail, printed_json
+from service.cli._common import CliError, Exit, add_run, fail, printed_json
 from service.cli._remote import add_control_flag, connected_control, is_wrong
 from service.cli.motion._motion_session import ArmRecording, run_session
 from service.protocol.endpoints import ANSWER_S
@@ -69,20 +69,20 @@ def _run(args: argparse.Namespace, control: Control, message: Mapping[str, Any])
             show,
         )  # fmt: skip
     done, path = session.done, session.path
-    wanted = session.code == EXIT_OK and args.identify != "none" and recording.made
+    wanted = session.code == Exit.OK and args.identify != "none" and recording.made
     if wanted and recording.started and not path:
         wanted = False
         fail(f"{args.arm}: the identification was not queued: what was recorded is not known")
     job = _submit(control, args, done, path if recording.started else "") if wanted else None
     document = {"arm": args.arm, **done, "unchecked": display.unchecked, "recording": path or None, "identify": job}
-    if not printed_json(args, document) and session.code == EXIT_OK:
+    if not printed_json(args, document) and session.code == Exit.OK:
         each_s = done["duration_s"] / done["periods"]
         print(f"{args.arm}: {args.file.name} completed, {done['periods']} x {each_s:g} s")
         if path:
             print(f"recording  {path}")
         if job is not None:
             print(f"identify   job {job}: thetad jobs wait {job}")
-    if session.code != EXIT_OK:
+    if session.code != Exit.OK:
         fail(f"{args.arm}: stopped after {done['t_s']:.2f} s of the trajectory: {session.reason}")
         if path:
             fail(f"what was recorded until then: {path}")

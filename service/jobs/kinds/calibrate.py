@@ -105,10 +105,7 @@ def calibrated_arm(p: CalibrateJob, ws: Workspace) -> tuple[Calibration, Outcome
     except CalibrationError as error:
         raise OperationError(f"{where}: {error}") from None
     given = {name: getattr(p, name) for name in CalibrateJob.model_fields if name not in _NOT_SETTINGS}
-    sha256 = ws.inputs["measurements"].sha256
-    metrics = json_values(
-        calibration_document(found, robot, table, given, created=ws.created, sha256=sha256, check=elsewhere)
-    )
+    metrics = json_values(calibration_document(found, robot, table, given, ws, elsewhere))
     ws.write_json("calibration.json", metrics)
     ws.write("residuals.csv", residual_table(found, use, table.lines))
     ws.write("report.html", calibration_html(found, metrics, found.predict(table.q, load, table.head)[0], use))

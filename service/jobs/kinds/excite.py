@@ -12,13 +12,7 @@ from pydantic import Field, model_validator
 
 from rt_core.excitation.settings import DesignSettings, ExcitationSettings, Frequency, Objective, Optimiser
 from rt_core.excitation.shapes import Capsule, Region
-from service.jobs.kinds.excite_known import (
-    EarlierMotion,
-    check_earlier,
-    earlier_information,
-    not_compared,
-    urdf_capsules,
-)
+from service.jobs.kinds import excite_known
 from service.operations.errors import OperationCancelledError, OperationError
 from service.operations.kind import FanOut, Kind, Outcome, Parameters
 from service.operations.parameter_types import RobotText, Seed, option, settings_in
@@ -73,7 +67,7 @@ class Excite(Parameters, DesignSettings):
     urdf_bodies: bool = False
     pairs: Annotated[tuple[tuple[str, str], ...], Field(min_length=1, max_length=1000)] | None = None
     skip_pairs: Annotated[tuple[tuple[str, str], ...], Field(max_length=1000)] = ()
-    after: list[EarlierMotion] = Field(default_factory=list, max_length=20)
+    after: list[excite_known.EarlierMotion] = Field(default_factory=list, max_length=20)
     changed_robot: bool = option(
         False, "follow an earlier design although the robot's description is another version than that of it"
     )
@@ -122,9 +116,9 @@ def _designer(p: Excite) -> tuple[RobotFile, Designer]:
     try:
         settings = p.settings()
         if p.urdf_bodies:
-            settings = replace(settings, bodies=(*settings.bodies, *urdf_capsules(robot).capsules))
-        check_earlier(p.after, robot, changed=p.changed_robot)
-        designer = Designer(robot.model, settings, earlier_information(p.after, robot.model, settings))
+            settings = replace(settings, bodies=(*settings.bodies, *excite_known.urdf_capsules(robot).capsules))
+        excite_known.check_earlier(p.after, robot, changed=p.changed_robot)
+        designer = Designer(robot.model, settings, excite_known.earlier_information(p.after, robot.model, settings))
         designer.constraints.check_bodies()
         return robot, designer
     except ExcitationError as error:
@@ -195,7 +189,7 @@ def _finish(
     from service.jobs.kinds.excite_files import clear, write_motion
     from service.reports.excitation import excitation_html, point_table
 
-    unseen = not_compared(robot, wanted=p.urdf_bodies)
+    unseen = excite_known.not_compared(robot, wanted=p.urdf_bodies)
     designs = []
     for k, part in enumerate(parts):
         report_progress = partial(ws.progress, first + 0.02 * k / len(parts), "checking the limits")
@@ -252,7 +246,7 @@ def _validation(p: Excite, robot: RobotFile, best: ExcitationDesign, ws: Workspa
         found = design_validation(robot.model, best.settings, best, seed=seed, tries=_TRIES, pulse=report_progress)
     except ExcitationError as error:
         return f"no trajectory to validate on: {error}"
-    unseen = not_compared(robot, wanted=p.urdf_bodies)
+    unseen = excite_known.not_compared(robot, wanted=p.urdf_bodies)
     return replace(found, design=replace(found.design, unchecked=(*found.design.unchecked, *unseen)))
 
 

@@ -92,12 +92,19 @@ def identified(
 ) -> IdentificationReport:  # fmt: skip
     """Identify a robot with rigid joints from a recording, whatever `p` names; `with_joints` is to follow.
 
-    `created` as in `report_identification`.
+    `created` as in `batch_document`.
     """
     from rt_core.identification.estimate import EstimatorOptions
-    from service.operations.identify import average_recording, prior_model, signal_settings, slowest_velocity
+    from service.models.origin import Dataset
+    from service.operations.identify import (
+        average_recording,
+        identify_recording,
+        prior_model,
+        signal_settings,
+        slowest_velocity,
+    )
     from service.operations.inputs import open_robot, span_of
-    from service.reports.identification_document import report_identification
+    from service.reports.identification_document import report_of
 
     if p.joints == "elastic":
         from service.operations.elastic.arm import why_not_elastic
@@ -121,11 +128,10 @@ def identified(
         progress(0.1 + 0.7 * min(share, 1.0), f"search ({search.stage}), cost {search.cost:.4g}")
 
     progress(0.1, f"{p.method}, seed {p.seed}" if p.method in SEARCHES else p.method)
-    report = report_identification(
-        recording, robot, settings, options=options, span=span_of(p.span), callback=report_progress, created=created
-    )
+    data = Dataset(recording, robot, settings, span_of(p.span))
+    result = identify_recording(data, options=options, callback=report_progress)
     progress(0.85, "report")
-    return report
+    return report_of(result, data, created)
 
 
 def with_joints(p: Identify, rigid: IdentificationReport) -> IdentificationReport:
@@ -135,10 +141,10 @@ def with_joints(p: Identify, rigid: IdentificationReport) -> IdentificationRepor
     from service.operations.elastic.arm import choose_joints
     from service.reports.identification_document import report_of
 
-    found, springs, choice = choose_joints(p.joints, rigid.recording, rigid.result, rigid.settings, rigid.span, p.lag)
+    data = rigid.data
+    found, springs, choice = choose_joints(p.joints, data.recording, rigid.result, data.settings, data.span, p.lag)
     if springs:
-        created = rigid.document["created"]
-        rigid = report_of(found, rigid.robot, rigid.recording, rigid.settings, rigid.span, created, springs)
+        rigid = report_of(found, data, rigid.document["created"], springs)
     return replace(rigid, joint_model=choice)
 
 

@@ -32,8 +32,7 @@ class ModelHistory:
     """The models in a store; every method may raise `StoreError`, after which nothing has changed."""
 
     def __init__(self, store: Store, clock: Callable[[], int]) -> None:
-        self.store = store
-        self.clock = clock
+        self.store, self.clock = store, clock
 
     models = asked(Transaction.models)
     promotions = asked(Transaction.promotions)

@@ -45,8 +45,7 @@ class Queue:
     """
 
     def __init__(self, store: Store, clock: Callable[[], int] = time.time_ns) -> None:
-        self.store = store
-        self.clock = clock
+        self.store, self.clock = store, clock
         self.history = ModelHistory(store, clock)
         self._by_kind: dict[str, dict[str, int]] = {}
         self._counted = (-1, 0)  # changes of the file at the last count, and its time

@@ -12,6 +12,7 @@ from rt_core.calibration.sample import Contacts, Distances
 from rt_core.calibration.uncertainty import half_interval
 from rt_core.types import BoolArray
 from service.operations.calibration.table import MeasurementTable
+from service.operations.workspace import Workspace
 
 FORMAT = "thetad-calibration/1"
 _MM = 1e3
@@ -20,24 +21,18 @@ _RUN = 5
 
 
 def calibration_document(
-    found: Calibration, robot: RobotFile, table: MeasurementTable, settings: Mapping[str, Any], *, created: str,
-    sha256: str,
+    found: Calibration, robot: RobotFile, table: MeasurementTable, settings: Mapping[str, Any], ws: Workspace,
     check: Accuracy | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the calibration as plain data.
-
-    `settings` are those of the job, `sha256` is of the table, `check` are the errors on another table.
-    """
+    """Return the calibration of a job with these `settings` as plain data; `check` are the errors on another table."""
     usable = found.verdict in ("ok", "not_converged")
     return {
-        "format": FORMAT,
-        "created": created,
-        "verdict": found.verdict,
-        "reasons": found.reasons,
+        "format": FORMAT, "created": ws.created, "verdict": found.verdict, "reasons": found.reasons,
         "robot": {"name": robot.model.name, "sha256": robot.sha256, "convention": found.model.geometry.convention},
         "data": {
-            "sha256": sha256, "poses": len(found.weights), "orientation": found.residual_after.shape[1] == 6,
-            "kind": measurement_kind(table), "joint_range": [[float(q.min()), float(q.max())] for q in table.q.T],
+            "sha256": ws.inputs["measurements"].sha256, "poses": len(found.weights),
+            "orientation": found.residual_after.shape[1] == 6, "kind": measurement_kind(table),
+            "joint_range": [[float(q.min()), float(q.max())] for q in table.q.T],
         },
         "settings": dict(settings),
         "residual": {"training": _accuracy(found.training), "test": _accuracy(found.test), "check": _accuracy(check)},
@@ -57,24 +52,20 @@ def calibration_document(
             }
             for q in found.parameters
         ],
-        "base_frame": base_frame(found),
-        "base": _frame(found.base),
-        "tool": _frame(found.tool),
+        "base_frame": base_frame(found), "base": _frame(found.base), "tool": _frame(found.tool),
         "points": _points(found, table) if usable else None,
         "heads": _heads(found, table) if usable else None,
         "stations": _stations(found, table) if usable else None,
         "fixed": [{"name": item.name, "reason": item.reason, "on": dict(item.on)} for item in found.fixed],
         "correlated": [{"names": pair[:2], "correlation": pair[2]} for pair in found.correlated],
-        "rank": len(found.free),
-        "condition_number": found.condition_number,
+        "rank": len(found.free), "condition_number": found.condition_number,
         "observability": {name: getattr(found.observability, name) for name in ("O1", "O2", "O3", "O4", "O5")},
         "evaluations": found.evaluations,
         "standard_deviations": {
             "from": "blocks" if found.dependence.found else "independent_errors", "blocks": found.dependence.blocks,
             "variance_ratio": found.dependence.ratio, "limit": found.dependence.limit, "freedom": found.freedom,
         },
-        "free": found.free if usable else None,
-        "covariance": found.covariance if usable else None,
+        "free": found.free if usable else None, "covariance": found.covariance if usable else None,
         "prediction": {"names": (*found.free, *found.held), "covariance": found.joint_covariance} if usable else None,
         "geometry": corrected_geometry(found) if usable else None,
     }  # fmt: skip

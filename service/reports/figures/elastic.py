@@ -9,22 +9,10 @@ from rt_core.elastic.fit import SpringFit
 from rt_core.elastic.problem import SHAPED
 from rt_core.online.elastic.history import ElasticHistory
 from rt_core.types import FloatArray
-from service.reports.figures.panels import (
-    AXIS,
-    MARK,
-    MEASURED,
-    PREDICTED,
-    RESIDUAL,
-    cross,
-    grid,
-    nothing,
-    png,
-    style,
-    thin,
-)  # fmt: skip
+from service.reports.figures import panels as draw
 
 _MIN_SPEED = 1e-9  # [rad/s]
-_SIDE = {"motor": MARK, "sensor": RESIDUAL, "coupled": MARK}
+_SIDE = {"motor": draw.MARK, "sensor": draw.RESIDUAL, "coupled": draw.MARK}
 _PAIRS = (("k1", "k2"), ("b_in", "b_inD"), ("b_out", "b_outC"))
 _UNITS = {
     "k1": "k1 [N·m/rad]", "k2": "k2 [N·m/rad³]", "b_in": "b_in [N·m·s/rad]", "b_inD": "b_inD [N·m]",
@@ -37,21 +25,21 @@ def stiffness_figure(fit: SpringFit, *, known: bool) -> bytes:
 
     If the stiffness is not `known`, the measured torques over the difference of the encoders.
     """
-    with style():
-        figure, ((axis,),) = grid(1, 1, (7.0, 3.6))
-        shown = thin(fit.deflection.size)
+    with draw.style():
+        figure, ((axis,),) = draw.grid(1, 1, (7.0, 3.6))
+        shown = draw.thin(fit.deflection.size)
         deflection = fit.deflection if known else fit.difference - fit.difference.mean()
         torque = _spring(fit, deflection)[:, None] + fit.measured - fit.predicted if known else fit.measured
         for i, side in enumerate(fit.terms.sides):
             axis.plot(1e3 * deflection[shown], torque[shown, i], ".", ms=2.5, color=_SIDE[side], label=f"{side} row")
         if known:
             along = np.linspace(float(deflection.min()), float(deflection.max()), 200)
-            axis.plot(1e3 * along, _spring(fit, along), color=PREDICTED, lw=1.3, label="fitted")
+            axis.plot(1e3 * along, _spring(fit, along), color=draw.PREDICTED, lw=1.3, label="fitted")
         axis.set_xlabel("deflection [mrad]" if known else "difference of the encoders, less its mean [mrad]")
         axis.set_ylabel("torque of the spring [N·m]" if known else "torque, joint side [N·m]")
-        axis.axhline(0.0, color=AXIS, lw=0.6)
+        axis.axhline(0.0, color=draw.AXIS, lw=0.6)
         axis.legend(frameon=False)
-        return png(figure)
+        return draw.png(figure)
 
 
 def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collection[str] = ()) -> bytes:
@@ -59,11 +47,11 @@ def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collecti
 
     Cyclic friction is subtracted too. A side with an `unknown` parameter has no law.
     """
-    with style():
+    with draw.style():
         sides = [side for side in fit.terms.sides if side != "coupled"]
-        figure, panels = grid(1, len(sides), (5.0 * len(sides), 3.2))
+        figure, panels = draw.grid(1, len(sides), (5.0 * len(sides), 3.2))
         for axis, (i, side) in zip(panels[0], enumerate(sides), strict=True):
-            speed, shown = fit.rows.dq[:, i], thin(fit.deflection.size)
+            speed, shown = fit.rows.dq[:, i], draw.thin(fit.deflection.size)
             left = (fit.measured - fit.predicted)[:, i] * (1.0 if side == "motor" else -1.0)
             data = _friction(fit, side, gear_ratio, speed) + left
             axis.plot(speed[shown], data[shown], ".", ms=2.5, color=_SIDE[side], label="data")
@@ -75,41 +63,41 @@ def elastic_friction_figure(fit: SpringFit, gear_ratio: float, unknown: Collecti
                 if there.size and not of_side & set(unknown):
                     along = way * np.geomspace(max(float(there.min()), _MIN_SPEED), float(there.max()), 80)
                     law = _friction(fit, side, gear_ratio, along)
-                    axis.plot(along, law, color=PREDICTED, lw=1.3, label="fitted" if way > 0.0 else None)
-            cross(axis)
+                    axis.plot(along, law, color=draw.PREDICTED, lw=1.3, label="fitted" if way > 0.0 else None)
+            draw.cross(axis)
             axis.set(title=side, xlabel="speed of the joint [rad/s]", ylabel="friction, joint side [N·m]")
             axis.legend(frameon=False)
-        return png(figure)
+        return draw.png(figure)
 
 
 def elastic_cyclic_figure(fit: SpringFit) -> bytes:
     """Draw the link's cyclic friction over its angle: the residual of the rest of the fit, and the law."""
-    with style():
-        figure, ((axis,),) = grid(1, 1, (7.0, 3.2))
-        i, shown = fit.terms.sides.index("sensor"), thin(fit.deflection.size)
+    with draw.style():
+        figure, ((axis,),) = draw.grid(1, 1, (7.0, 3.2))
+        i, shown = fit.terms.sides.index("sensor"), draw.thin(fit.deflection.size)
         data = _cyclic(fit, fit.link) - (fit.measured - fit.predicted)[:, i]
         axis.plot(fit.link[shown], data[shown], ".", ms=2.5, color=_SIDE["sensor"], label="data")
         along = np.linspace(float(fit.link.min()), float(fit.link.max()), 200)
-        axis.plot(along, _cyclic(fit, along), color=PREDICTED, lw=1.3, label="fitted")
-        axis.axhline(0.0, color=AXIS, lw=0.6)
+        axis.plot(along, _cyclic(fit, along), color=draw.PREDICTED, lw=1.3, label="fitted")
+        axis.axhline(0.0, color=draw.AXIS, lw=0.6)
         axis.set(xlabel="angle of the link [rad]", ylabel="cyclic friction [N·m]")
         axis.legend(frameon=False)
-        return png(figure)
+        return draw.png(figure)
 
 
 def elastic_residual_figure(fit: SpringFit) -> bytes:
     """Draw the residual of each row's torque, over time and over the deflection."""
-    with style():
+    with draw.style():
         sides = fit.terms.sides
-        figure, panels = grid(len(sides), 2, (10.0, 0.3 + 2.3 * len(sides)))
-        left, shown = fit.measured - fit.predicted, thin(fit.deflection.size)
+        figure, panels = draw.grid(len(sides), 2, (10.0, 0.3 + 2.3 * len(sides)))
+        left, shown = fit.measured - fit.predicted, draw.thin(fit.deflection.size)
         for axes, (i, side) in zip(panels, enumerate(sides), strict=True):
             abscissae = ((fit.rows.t, "time [s]"), (1e3 * fit.deflection, "deflection [mrad]"))
             for axis, (x, label) in zip(axes, abscissae, strict=True):
-                axis.plot(x[shown], left[shown, i], ".", ms=2.0, color=RESIDUAL)
-                axis.axhline(0.0, color=AXIS, lw=0.6)
+                axis.plot(x[shown], left[shown, i], ".", ms=2.0, color=draw.RESIDUAL)
+                axis.axhline(0.0, color=draw.AXIS, lw=0.6)
                 axis.set(title=side, xlabel=label, ylabel="residual [N·m]")
-        return png(figure)
+        return draw.png(figure)
 
 
 def elastic_history_figure(history: ElasticHistory, reference: Mapping[str, float]) -> bytes:
@@ -117,33 +105,33 @@ def elastic_history_figure(history: ElasticHistory, reference: Mapping[str, floa
 
     The spring, the friction of the motor's side and, where there is one, of the sensor's (Sun et al., fig. 6 to 8).
     """
-    with style():
+    with draw.style():
         pairs = [pair for pair in _PAIRS if set(pair) & set(history.names)]
         count = len(pairs) + 1
-        figure, panels = grid(count, 2, (10.0, 0.3 + 2.2 * count), gap=0.15, sharex=True)
+        figure, panels = draw.grid(count, 2, (10.0, 0.3 + 2.2 * count), gap=0.15, sharex=True)
         for axes, pair in zip(panels, pairs, strict=False):
             for axis, name in zip(axes, pair, strict=True):
                 axis.set_ylabel(_UNITS[name])
                 if name in history.names:
                     _over_time(axis, history, history.names.index(name), reference.get(name))
                 else:
-                    nothing(axis, "not estimated")
+                    draw.nothing(axis, "not estimated")
         last = ((history.lam, "forgetting factor"), (history.relative_error, "relative error"))
         for axis, (y, label) in zip(panels[-1], last, strict=True):
-            axis.plot(history.t, y, color=RESIDUAL, lw=0.8)
+            axis.plot(history.t, y, color=draw.RESIDUAL, lw=0.8)
             axis.set(ylabel=label, xlabel="time [s]")
-        return png(figure)
+        return draw.png(figure)
 
 
 def _over_time(axis: Axes, history: ElasticHistory, k: int, reference: float | None) -> None:
     value = history.value[:, k]
     known = history.determined[:, k]
-    axis.plot(history.t, np.where(known, np.nan, value), color=AXIS, lw=0.8)
-    axis.plot(history.t, np.where(known, value, np.nan), color=PREDICTED, lw=1.1)
+    axis.plot(history.t, np.where(known, np.nan, value), color=draw.AXIS, lw=0.8)
+    axis.plot(history.t, np.where(known, value, np.nan), color=draw.PREDICTED, lw=1.1)
     low, high = (np.where(known, end[:, k], np.nan) for end in (history.lower, history.upper))
-    axis.fill_between(history.t, low, high, color=PREDICTED, alpha=0.25, lw=0.0)
+    axis.fill_between(history.t, low, high, color=draw.PREDICTED, alpha=0.25, lw=0.0)
     if reference is not None:
-        axis.axhline(reference, color=MEASURED, lw=0.9, ls="--")
+        axis.axhline(reference, color=draw.MEASURED, lw=0.9, ls="--")
         ends = np.concatenate((value, [reference]))
         margin = 0.15 * float(np.ptp(ends)) or 1.0
         axis.set_ylim(float(ends.min()) - margin, float(ends.max()) + margin)

@@ -12,6 +12,7 @@ from drivers.files.robots.file import load_robot
 from rt_core.model.base import base_parameters
 from service.cli.main import main
 from service.client import Control, FrameMessage, Subscriber
+from service.models.origin import Dataset
 from service.operations.identify import identify_recording, signal_settings, validate_recording
 from tests.lab.daemon.daemons import await_message, config, drained, log_lines, replayed, start
 
@@ -54,13 +55,10 @@ def test_no_frame_is_lost_and_the_online_model_predicts_what_it_has_not_seen(dat
 
     robot = load_robot(name)
     base = base_parameters(robot.model)
-    settings = signal_settings(robot)
-    batch = identify_recording(recording, robot, settings, span=Span.parse(fit), base=base)
+    data, rest = (Dataset(recording, robot, signal_settings(robot), Span.parse(part)) for part in (fit, held_back))
+    batch = identify_recording(data, base=base)
 
     def error(theta: np.ndarray) -> float:
-        span = Span.parse(held_back)
-        return validate_recording(
-            recording, robot.model, base, theta, settings, span=span, fit_error=None
-        ).metrics.relative_error
+        return validate_recording(rest, base, theta).metrics.relative_error
 
     assert error(np.array(snapshot["theta"])) <= 1.15 * error(batch.theta)

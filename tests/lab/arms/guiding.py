@@ -25,11 +25,12 @@ def write_truth(folder: Path, believed: RobotModel | None = None, name: str = "t
     robot = load_robot(write_robot(folder))
     base = base_parameters(robot.model)
     theta = base.theta(standard_parameters(believed or robot.model, base.standard))
-    status, source = ("estimated",) * len(base), {"arm": "arm3", "frames": [0, 1]}
+    source = {"arm": "arm3", "frames": [0, 1]}
     covariance = np.diag((1e-3 * np.maximum(np.abs(theta), 1e-3)) ** 2)
-    std = np.sqrt(np.diag(covariance))
+    found = {"theta": theta, "std": np.sqrt(np.diag(covariance)), "covariance": covariance}
+    found["status"] = ("estimated",) * len(base)
     settings = SignalSettings(10.0, min_velocity=robot.model.standstill_velocity)
-    write_model(online_document(robot, base, settings, theta, std, covariance, status, source), folder / name)
+    write_model(online_document(robot, settings, found, source), folder / name)
     return folder / name
 
 

@@ -14,8 +14,7 @@ from drivers.ethercat.bus._clock import BusClock
 from drivers.ethercat.bus._sockets import FrameSockets, open_sockets
 from drivers.ethercat.bus.al_status import INIT, OP, SAFEOP, AlStatus
 from drivers.ethercat.bus.bus import Bus as PysoemBus
-from drivers.ethercat.bus.cycle import CycleCounter, next_cycle
-from drivers.ethercat.bus.exchange import Exchange, valid_joints
+from drivers.ethercat.bus.exchange import CycleCounter, Exchange, next_cycle, valid_joints
 from drivers.timing import Histogram, sleep_until
 from tests.lab.ethercat.configs import make_config
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from service.cli._common import EXIT_INTERRUPTED, CliError
+from service.cli._common import CliError, Exit
 from service.cli.motion._motion_session import ArmRecording, Progress, SessionResult, run_session
 from service.client import Control
 from tests.lab.command_line import thetad
@@ -42,7 +42,7 @@ def test_an_interrupt_before_the_first_answer(number: int | None) -> None:
     arm = Arm("guiding", number)
     with pytest.raises(CliError, match="interrupted before anything was begun") as error:
         interrupted(arm, "guiding", None)
-    assert error.value.exit_code == EXIT_INTERRUPTED
+    assert error.value.exit_code == Exit.INTERRUPTED
     assert arm.asked == ["status", "abort"]
 
 
@@ -50,7 +50,7 @@ def test_an_interrupt_before_the_first_answer(number: int | None) -> None:
 def test_an_interrupt_says_what_came_of_the_motion(what: Literal["run", "guiding"]) -> None:
     session = interrupted(Arm(what, 3), what, 3)
     assert (session.done["outcome"], session.reason) == ("stopped", "aborted by request")
-    assert session.code == EXIT_INTERRUPTED
+    assert session.code == Exit.INTERRUPTED
     for number in (None, 1):  # a daemon that has lost the motion meanwhile
         assert interrupted(Arm(what, number), what, 3).done["outcome"] == "moving"
 

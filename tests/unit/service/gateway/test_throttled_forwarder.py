@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from service.gateway._forwarder import Forwarder, FrameForwarder, ThrottledForwarder
+from service.gateway.process import Forwarder, FrameForwarder, ThrottledForwarder
 from service.worker.worker import FRAME_QUEUE
 
 DEADLINE_MS = 60_000

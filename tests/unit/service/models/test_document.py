@@ -22,6 +22,7 @@ from service.models import document as documents
 from service.models._schema import SIZE_LIMIT
 from service.models.export_code import to_code
 from service.models.export_urdf import to_urdf
+from service.models.origin import Dataset
 from service.operations.identify import identify_recording, signal_settings
 from service.reports.validation import report_validation
 from tests.lab.command_line import ROOT, simulate, thetad
@@ -39,9 +40,9 @@ def identified(folder: Path) -> tuple[dict[str, Any], Identification]:
     path.write_text(text + "mass = 95.0\ncoulomb = 20.0\nviscous = 200.0\noffset = -3.0\n")
     robot = load_robot(path)
     recording = read_recording(simulate(folder / "axis.mcap", path, seconds=12.0))
-    chosen = signal_settings(robot)
-    result = identify_recording(recording, robot, chosen, span=SPAN)
-    return documents.batch_document(result, robot, recording, chosen, SPAN), result
+    data = Dataset(recording, robot, signal_settings(robot), SPAN)
+    result = identify_recording(data)
+    return documents.batch_document(result, data), result
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_hashes_tell_robot_data_and_settings(identified: tuple[dict[str, Any], I
     recording = read_recording(folder / "axis.mcap")
     assert (document["data"]["sha256"], document["data"]["span"]) == (recording.sha256, "0:0.7")
     assert document["robot"]["sha256"] == robot.sha256
-    changed = documents.batch_document(result, robot, recording, signal_settings(robot, trim_s=0.3), SPAN)
+    changed = documents.batch_document(result, Dataset(recording, robot, signal_settings(robot, trim_s=0.3), SPAN))
     assert changed["settings_sha256"] != document["settings_sha256"]
     assert documents.digest({"a": 1, "b": [2.5]}) == documents.digest({"b": [2.5], "a": 1})
 
@@ -317,8 +318,9 @@ def test_an_online_estimate_keeps_the_constants_it_went_on_with(tmp_path: Path) 
     p, settings, source = len(base), signal_settings(robot), {"arm": "axis", "t_ns": 7, "frames": 5}
 
     def document(first: str) -> dict[str, Any]:
-        values = (np.ones(p), np.full(p, 0.1), np.eye(p), (first, *("estimated",) * (p - 1)))
-        return documents.online_document(robot, base, settings, *values, source, constants)
+        found = {"theta": np.ones(p), "std": np.full(p, 0.1), "covariance": np.eye(p), "meta": {"constants": constants}}
+        found["status"] = (first, *("estimated",) * (p - 1))
+        return documents.online_document(robot, settings, found, source)
 
     found = documents.load_model(written(document("estimated"), tmp_path))
     assert (found.document["verdict"], found.fit_error, found.origin) == ("ok", None, "axis")

@@ -127,10 +127,9 @@ def test_models_of_other_robots_are_refused(space6_model: Path, arm7_model: Path
     words = f"{space6_model} is a model of space6, {arm7_model} one of arm7"
     thetad("models", "diff", space6_model, arm7_model).refused(words, "only models of one robot")
     robot = load_robot(mounted("space6", "+x", tmp_path))
-    base, settings = base_parameters(robot.model), signal_settings(robot)
-    p = len(base)
-    values = (np.ones(p), np.full(p, 0.1), np.eye(p))
-    write_model(online_document(robot, base, settings, *values, ("estimated",) * p, {"arm": "w"}), tmp_path / "w.yaml")
+    p = len(base_parameters(robot.model))
+    found = {"theta": np.ones(p), "std": np.full(p, 0.1), "covariance": np.eye(p), "status": ("estimated",) * p}
+    write_model(online_document(robot, signal_settings(robot), found, {"arm": "w"}), tmp_path / "w.yaml")
     thetad("models", "diff", tmp_path / "w.yaml", space6_model).refused("other parameters", "gravity")
 
 

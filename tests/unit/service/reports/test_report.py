@@ -4,19 +4,19 @@ import base64
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
 
-import service.reports.identification
+import service.reports.figures
 from rt_core.identification.identify import Identification, Verdict, identify
 from rt_core.identification.preprocess import SignalSettings, prepare
 from rt_core.model.base import base_parameters
 from rt_core.model.inertia import inertial_vector
 from rt_core.validation import torque_metrics
 from service.models.document import parameter_table
-from service.operations.identify import ValidationVerdict
+from service.operations.identify import Validation, ValidationVerdict
 from service.operations.payload import QUANTITIES, PayloadResult, PayloadVerdict, Quantity
 from service.reports.cells import VERDICT_TEXT
 from service.reports.identification import html_report
@@ -78,14 +78,14 @@ def self_contained(source: str) -> Page:
 
 def report(names: tuple[str, ...], verdict: str = "ok", reasons: tuple[str, ...] = (), title: str = "t") -> str:
     rows, predicted = some_rows(len(names))
-    metrics = torque_metrics(rows.tau, predicted, rows.use)
+    metrics, settings = torque_metrics(rows.tau, predicted, rows.use), SignalSettings(10.0)
+    result = Validation(rows, predicted, metrics, verdict, reasons, np.zeros(len(names)), settings)
     base = {"unit": "kg", "expression": names[0], "status": "determined", "relative_std": 0.01}
     parameters = [
         base | {"name": names[0], "value": 1.25, "std": 0.0125},
         base | {"name": "b", "value": None, "std": 7.77, "relative_std": 43.0, "status": "undetermined"},
     ]
-    facts = [("robot", names[0])]
-    return html_report(title, some_model(names), rows, predicted, metrics, verdict, reasons, facts, parameters)
+    return html_report(title, some_model(names), result, [("robot", names[0])], {"parameters": parameters})
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +98,9 @@ def fit() -> Identification:
     return identify(model, base_parameters(model), prepare(data.t, data.q, tau, settings), settings)
 
 
-def report_of(fit: Identification, verdict: str | None = None, **more: Any) -> str:
+def report_of(fit: Identification, *history: np.ndarray) -> str:
     table = parameter_table(fit.base, fit.theta, fit.std, fit.status, ("undetermined",))
-    return html_report(
-        "t", fit.model, fit.rows, fit.rows.predict(fit.theta), fit.metrics, verdict or fit.verdict, fit.reasons, (),
-        table, identification=fit, **more,
-    )  # fmt: skip
+    return html_report("t", fit.model, fit, (), {"parameters": table, "constants": CONSTANTS}, history)
 
 
 CONSTANTS = [
@@ -116,7 +113,7 @@ CONSTANTS = [
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small pictures instead of figures, for the tests of what the page says."""
     for name in ("torque", "friction", "residual", "spectrum", "histogram", "history"):
-        monkeypatch.setattr(service.reports.identification, f"{name}_figure", lambda *_: PNG)
+        monkeypatch.setattr(service.reports.figures, f"{name}_figure", lambda *_: PNG)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -134,7 +131,7 @@ def test_verdict_reason_and_parameters() -> None:
 
 
 def test_verdict_then_joints_then_parameters_then_evidence(fit: Identification) -> None:
-    source = report_of(fit, constants=CONSTANTS, history=[np.array([3.0, 2.0, 1.0])])
+    source = report_of(fit, np.array([3.0, 2.0, 1.0]))
     page = self_contained(source)
     places = [source.index(text) for text in (
         "Verdict:", "Joint by joint", "<h2>Parameters", "<h2>Velocity constants", "What was done",
@@ -152,7 +149,7 @@ def test_verdict_then_joints_then_parameters_then_evidence(fit: Identification) 
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_rejected_fit_shows_no_values(fit: Identification) -> None:
-    source = report_of(replace(fit, verdict="not_explained"), constants=CONSTANTS)
+    source = report_of(replace(fit, verdict="not_explained"))
     page = self_contained(source)
     assert page.tags.count("img") == 4
     for absent in ("<h2>Parameters", "<h2>Friction", "Velocity constants", "0.0512", "well determined"):
