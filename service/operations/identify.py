@@ -222,17 +222,15 @@ def identify_recording(
     """
     options = EstimatorOptions() if options is None else options
     signals = prepare_recording(recording, robot.model, settings)
-    start, stop = span_bounds(recording, span)
+    part = span_bounds(recording, span)
     base = base_parameters(robot.model) if base is None else base
-    note = _late_velocity(recording, robot.model, base, signals, settings, start, stop)
+    note = _late_velocity(recording, robot.model, base, replace(signals, part=part), settings)
     if note is not None:
         settings = replace(settings, velocity="position")
         signals = prepare_recording(recording, robot.model, settings)
     disturbed = disturbed_signals(recording, robot.model, settings) if options.method == "tls" else None
-    found = identify(
-        robot.model, base, signals, settings, options, start_s=start, stop_s=stop, disturbed=disturbed,
-        callback=callback,
-    )  # fmt: skip
+    signals = replace(signals, part=part, disturbed=disturbed)
+    found = identify(robot.model, base, signals, settings, options, callback)
     return replace(found, notes=(*([] if note is None else [note]), *recording.notes, *found.notes))
 
 
@@ -242,9 +240,8 @@ _HARMFUL = 4.0
 
 
 def _late_velocity(
-    recording: Recording, model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings,
-    start_s: float, stop_s: float,
-) -> str | None:  # fmt: skip
+    recording: Recording, model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings
+) -> str | None:
     """Return that the measured velocity disagrees with the position so that it does harm; None if it does not.
 
     Filters of a millisecond or two are common and harmless, so two fits decide, with and without the measured velocity.
@@ -259,10 +256,9 @@ def _late_velocity(
         return None
     options = EstimatorOptions(constants="given")
     try:
-        measured, derived = (
-            estimate(model, base, s, settings, options, start_s=start_s, stop_s=stop_s)
-            for s in (signals, prepare_recording(recording, model, replace(settings, velocity="position")))
-        )
+        without = prepare_recording(recording, model, replace(settings, velocity="position"))
+        both = signals, replace(without, part=signals.part)
+        measured, derived = (estimate(model, base, s, settings, options) for s in both)
     except DataError:
         return None
     if not np.all(derived.solution.sigma > 0.0) or not np.all(measured.solution.sigma > 0.0):
