@@ -98,7 +98,8 @@ def swarm(iterations: int) -> dict[str, Any]:
     free = np.array(sorted(model.index(name) for name in inside))
     width = np.where(model.rotary, kin.RANGE[1], kin.RANGE[0])
     objective = Objective(model, sample, free, np.zeros(model.size), np.ones(2))
-    own = least_time(lambda: minimise(objective, "pso", width, swarm_iterations=iterations, particles=60), 5)
+    settings = CalibrationSettings(method="pso", swarm_iterations=iterations, particles=60)
+    own = least_time(lambda: minimise(objective, width, settings), 5)
     q, measured = t.q[t.use], t.measured[t.use]
     box = np.tile([kin.RANGE[0], kin.RANGE[1], kin.RANGE[0], kin.RANGE[1]], 6)
     start = time.perf_counter()
@@ -149,8 +150,8 @@ def beside_pybotics(data: Path) -> dict[str, Any] | None:
     free = determined(geometry, q, measured, model.names)
     objective = Objective(model, sample, free, np.zeros(model.size), np.ones(2))
     width = np.where(model.rotary, 0.1, 0.05)
-    own = least_time(lambda: minimise(objective, "lm", width))
-    x, _ = minimise(objective, "lm", width)
+    own = least_time(lambda: minimise(objective, width))
+    x, _ = minimise(objective, width)
     left = model.residual(sample, x)
 
     # A standard table is a modified one whose rows hold the twist and length of the row before.

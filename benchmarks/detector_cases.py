@@ -21,6 +21,7 @@ from rt_core.online import OnlineEstimator, OnlineSettings
 from rt_core.online.monitors.change import ChangeDetector
 from rt_core.online.monitors.change_report import ArmChange
 from rt_core.online.monitors.change_rules import ChangeSettings
+from rt_core.online.monitors.drift import Watched
 from rt_core.online.monitors.payload_estimate import payload_information
 from rt_core.types import FloatArray
 from sim_backend.arm.packed import torque_scale
@@ -164,11 +165,6 @@ def run(
 
 def watcher(estimator: OnlineEstimator, **settings: Any) -> ChangeDetector:
     """Return a detector for an estimator."""
-    return ChangeDetector(
-        tuple(estimator.base.names),
-        tuple(joint.name for joint in estimator.model.joints),
-        estimator.base.layout,
-        estimator.update_s,
-        estimator.settings.cutoff_hz,
-        ChangeSettings(**settings),
-    )
+    joints = tuple(joint.name for joint in estimator.model.joints)
+    watched = Watched(tuple(estimator.base.names), joints, estimator.base.layout)
+    return ChangeDetector(watched, estimator.update_s, estimator.settings.cutoff_hz, ChangeSettings(**settings))

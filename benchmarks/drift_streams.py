@@ -13,8 +13,8 @@ import numpy as np
 
 from rt_core.jit import jit
 from rt_core.model.friction import LAW_COULOMB
-from rt_core.online.monitors.drift import DriftDetector, DriftSettings
-from rt_core.online.monitors.drift_kernels import look, take_block
+from rt_core.online.monitors import drift_kernels as drift
+from rt_core.online.monitors.drift import DriftDetector, DriftSettings, Watched
 from rt_core.types import FloatArray
 
 MEMORY_S, UPDATE_S, MODEL_S = 120.0, 0.01, 3600.0
@@ -30,7 +30,7 @@ def detector(stated_hours: float, look_s: float) -> DriftDetector:
     joints = tuple(f"joint_{j + 1}" for j in range(JOINTS))
     layout = SimpleNamespace(law=np.full(PARAMETERS, LAW_COULOMB), source=np.arange(PARAMETERS) % JOINTS)
     settings = DriftSettings(false_alarm_hours=stated_hours)
-    return DriftDetector(names, joints, layout, MEMORY_S, UPDATE_S, settings, look_s)  # type: ignore[arg-type]
+    return DriftDetector(Watched(names, joints, layout), MEMORY_S, UPDATE_S, settings, look_s)  # type: ignore[arg-type]
 
 
 @jit
@@ -41,39 +41,30 @@ def _alarms(
     """Count what parameters and residuals alarm in `looks` looks; everything in stated standard deviations."""
     keep = np.exp(-look_s / MEMORY_S)
     fresh = np.sqrt(1.0 - keep * keep)
-    theta = np.zeros(parameters)
-    error, reference = np.zeros(parameters), np.zeros(parameters)
-    std, variance = np.ones(parameters), np.full(parameters, model_std * model_std)
-    scale, known = np.full(parameters, EFFECT), np.ones(parameters, dtype=np.bool_)
-    excited_s, beyond_s = np.zeros(parameters), np.zeros(parameters)
-    drifted, values = np.zeros(parameters, dtype=np.bool_), np.zeros((2, parameters))
-    blocks, cusum, level = np.zeros((3, joints)), np.zeros(joints), np.ones(joints)
+    error, estimate, compared = np.zeros(parameters), np.ones((5, parameters)), np.zeros((7, parameters))
+    estimate[drift.SCALE], compared[drift.VARIANCE] = EFFECT, model_std * model_std
+    residuals = np.zeros((5, joints))
+    residuals[drift.LEVEL] = 1.0
     by_parameters = by_residuals = 0
     age = model_looks
     for k in range(looks):
         if age >= model_looks:
             age = 0
             for c in range(parameters):
-                reference[c] = wider * model_std * rng.standard_normal()
+                compared[drift.MODEL, c] = wider * model_std * rng.standard_normal()
                 error[c] = wider * rng.standard_normal()
-            excited_s[:] = 0.0
-            beyond_s[:] = 0.0
-            drifted[:] = False
-            blocks[:] = 0.0
-            cusum[:] = 0.0
+            compared[drift.EXCITED_S] = compared[drift.BEYOND_S] = compared[drift.DRIFTED] = 0.0
+            residuals[: drift.LEVEL] = 0.0
         age += 1
         for c in range(parameters):
             error[c] = keep * error[c] + fresh * wider * rng.standard_normal()
-            theta[c] = error[c]
-        moved = look(
-            theta, std, scale, known, known, reference, variance, look_s, settled_s, limits, excited_s, beyond_s,
-            drifted, values,
-        )  # fmt: skip
+            estimate[drift.THETA, c] = error[c]
+        moved = drift.look(estimate, look_s, settled_s, limits, compared)
         risen = False
         if k % block_looks == 0:
             for j in range(joints):
                 mean_square = rng.standard_gamma(shape) / shape
-                risen = take_block(j, mean_square, residual_limits, blocks, cusum, level) or risen
+                risen = drift.take_block(residuals[:, j], mean_square, residual_limits) or risen
         by_parameters += moved
         by_residuals += risen and not moved
         if moved or risen:

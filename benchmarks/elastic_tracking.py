@@ -32,6 +32,7 @@ from drivers.files.atomic_write import write_bytes
 from rt_core.elastic.identify import identify_elastic_joint
 from rt_core.elastic.rows import Drive
 from rt_core.online.elastic import (
+    Deflection,
     DeflectionErrors,
     ElasticHistory,
     ElasticJointEstimator,
@@ -77,7 +78,7 @@ def dropping(seed: int, factor: float, motion: str = FAST, plans: int = 1) -> tu
 def track(r: Recorded, rule: float | None, start: Mapping[str, float] = TRUTH) -> ElasticHistory:
     """Follow a recording."""
     settings = ElasticOnlineSettings(constant=rule)
-    estimator = ElasticJointEstimator(Drive(N, J_IN), start, RATE, settings, errors=DeflectionErrors())
+    estimator = ElasticJointEstimator(Drive(N, J_IN), start, RATE, settings, Deflection(errors=DeflectionErrors()))
     return follow(estimator, r.t, r.theta_in, r.theta_out, r.motor_torque, r.sensor_torque, every_s=0.2)
 
 

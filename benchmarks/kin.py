@@ -7,7 +7,7 @@ joint positions, and correct it.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,8 @@ VALIDATION = 10
 RANGE = (0.03, 0.05)
 BAD_RANGE = (0.10, 0.80)
 #: Budgets of KIN.
-SWARM_ITERATIONS, LM_ITERATIONS, TOLERANCE = 50, 20, 0.5e-3
+TOLERANCE = 0.5e-3
+EFFORT = CalibrationSettings(swarm_iterations=50, lm_iterations=20, particles=60)
 TARGETS = {"training": 0.41e-3, "validation": 0.47e-3, "noise_free": 0.2e-3}
 METHODS = ("ls", "lm", "bp_nn", "kan", "pso", "pso_lm")
 
@@ -100,10 +101,7 @@ def predicted(t: Task, method: str, seed: int) -> tuple[FloatArray, float]:
         gradient, normal, _ = objective.normal(np.zeros(objective.free.size))
         x = objective.complete(gauss_newton_step(gradient, normal))
     else:
-        x, _ = minimise(
-            objective, method, width, swarm_iterations=SWARM_ITERATIONS,
-            lm_iterations=LM_ITERATIONS, particles=60, seed=seed,
-        )  # fmt: skip
+        x, _ = minimise(objective, width, replace(EFFORT, method=method, seed=seed))
     seconds = time.perf_counter() - start
     return model.predict(t.q, x)[0], seconds
 
@@ -147,8 +145,7 @@ def from_bad_starts(t: Task, starts: int) -> dict[str, list[float]]:
         x0[objective.free] = drawn[objective.free]
         begun = Objective(objective.model, objective.sample, objective.free, x0, np.ones(2))
         for method in out:
-            budget = {"swarm_iterations": SWARM_ITERATIONS, "lm_iterations": LM_ITERATIONS, "particles": 60}
-            x, _ = minimise(begun, method, width, seed=seed, **budget)
+            x, _ = minimise(begun, width, replace(EFFORT, method=method, seed=seed))
             p, _ = begun.model.predict(t.q[t.use], x)
             out[method].append(mean_distance(p, t.measured[t.use]))
     return out

@@ -169,10 +169,9 @@ def difference(end: FloatArray, measured: FloatArray, k: int, turn: FloatArray, 
 
 @kernel
 def columns(
-    frames: FloatArray, screws: FloatArray, place: IntArray, rotary: BoolArray, free: IntArray, r: FloatArray,
-    J: FloatArray,
-) -> None:  # fmt: skip
-    """Fill `J` (p, k): the derivative of the residual `r` (k,) with respect to the parameters `free` (p,).
+    frames: FloatArray, screws: FloatArray, place: IntArray, rotary: BoolArray, r: FloatArray, J: FloatArray
+) -> None:
+    """Fill `J` (p, k): the derivative of the residual `r` (k,) with respect to parameters with `screws` (p, 6).
 
     The derivative of the rotation vector is `J_l^-1(r)`, the inverse left Jacobian (Sola et al. 2018, eq. 146).
     """
@@ -185,13 +184,12 @@ def columns(
         if square > 1e-6:
             angle = math.sqrt(square)
             factor = 1.0 / square - 1.0 / (2.0 * angle * math.tan(0.5 * angle))
-    for c in range(free.shape[0]):
-        p = free[c]
-        F, S = frames[place[p]], screws[p]
+    for c in range(place.shape[0]):
+        F, S = frames[place[c]], screws[c]
         w0 = F[0] * S[0] + F[1] * S[1] + F[2] * S[2]
         w1 = F[3] * S[0] + F[4] * S[1] + F[5] * S[2]
         w2 = F[6] * S[0] + F[7] * S[1] + F[8] * S[2]
-        if not rotary[p]:
+        if not rotary[c]:
             J[c, 0], J[c, 1], J[c, 2] = w0, w1, w2
             if turns:
                 J[c, 3] = J[c, 4] = J[c, 5] = 0.0
@@ -249,10 +247,9 @@ def poses(
 
 @kernel
 def jacobian(
-    placements: FloatArray, screws: FloatArray, place: IntArray, rotary: BoolArray, free: IntArray, postures: Postures,
-    out: FloatArray,
-) -> None:  # fmt: skip
-    """Fill `out` (N, p, k) with the derivatives of the residuals with respect to the parameters `free` (p,)."""
+    placements: FloatArray, screws: FloatArray, place: IntArray, rotary: BoolArray, postures: Postures, out: FloatArray
+) -> None:
+    """Fill `out` (N, p, k) with the derivatives of the residuals with respect to parameters with `screws` (p, 6)."""
     revolute, q, cosine, sine, measured = postures
     frames = np.empty((q.shape[1] + 2, 12))
     turn = np.empty(9)
@@ -260,29 +257,20 @@ def jacobian(
     for i in range(q.shape[0]):
         walk(placements, revolute, q[i], cosine[i], sine[i], frames)
         difference(frames[q.shape[1] + 1], measured[i], r.shape[0], turn, r)
-        columns(frames, screws, place, rotary, free, r, out[i])
+        columns(frames, screws, place, rotary, r, out[i])
 
 
 @kernel
-def totals(
-    elements: Elements, postures: Postures, criterion: Criterion, x: FloatArray, free: IntArray, points: FloatArray,
-    out: FloatArray,
-) -> None:  # fmt: skip
-    """Fill `out` (m,) with the sums of losses at `points` (m, p) of the errors `free` (p,), the others as in `x` (P,).
-
-    The sum is over the standardised residuals of all poses.
-    """
+def totals(elements: Elements, postures: Postures, criterion: Criterion, errors: FloatArray, out: FloatArray) -> None:
+    """Fill `out` (m,) with the sums of losses over the standardised residuals of all poses at `errors` (m, P)."""
     revolute, q, cosine, sine, measured = postures
     placements = np.empty((revolute.shape[0] + 1, 12))
-    screws = np.zeros((x.shape[0], 6))
+    screws = np.zeros((errors.shape[1], 6))
     frames = np.empty((q.shape[1] + 2, 12))
     turn = np.empty(9)
     r = np.empty(criterion.width)
-    errors = x.copy()
-    for i in range(points.shape[0]):
-        for c in range(free.shape[0]):
-            errors[free[c]] = points[i, c]
-        assemble(elements, errors, placements, screws)
+    for i in range(errors.shape[0]):
+        assemble(elements, errors[i], placements, screws)
         out[i] = 0.0
         for j in range(q.shape[0]):
             walk(placements, revolute, q[j], cosine[j], sine[j], frames)

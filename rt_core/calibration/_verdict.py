@@ -26,6 +26,8 @@ BEYOND_NOISE = 3.0
 #: Largest share of outliers in a robust fit; with more, two parts of the data may disagree.
 MAX_OUTLYING = 0.2
 
+#: Nothing of the arm is determined, although not all of it is excluded.
+BLIND = "these poses determine no parameter of the arm: move all joints, over a wide range"
 SIZE_UNKNOWN = (
     "a ball in sockets does not show the size of the arm: give spacings between sockets that are fitted, exclude a "
     "length that is known, or give prior_length"
@@ -33,14 +35,15 @@ SIZE_UNKNOWN = (
 
 
 def judged(
-    objective: Objective, before: FloatArray, after: FloatArray, use: BoolArray, tested: BoolArray, width: FloatArray,
-    converged: bool, blind: bool, expected_noise: float | None = None,
+    objective: Objective, residuals: tuple[FloatArray, FloatArray], parts: tuple[BoolArray, BoolArray],
+    width: FloatArray, converged: bool, expected_noise: float | None = None,
 ) -> tuple[Verdict, tuple[str, ...]]:  # fmt: skip
     """Return the verdict and its reasons; of several verdicts, the one to be dealt with first.
 
-    `blind`: the poses determine nothing of the arm, although not all of it is excluded.  Residuals `before` and `after`
-    (N, k), one a distinct posture, have the variance of a pose's error, also of a socket at the mean of its poses.
+    `residuals` before and after (N, k), one a distinct posture, have the variance of a pose's error, also of a socket
+    at the mean of its poses.  `parts` (N,) are the postures that are fitted, and those that test the result.
     """
+    (before, after), (use, tested) = residuals, parts
     model, free = objective.model, objective.free
     loss: Loss = "squares" if objective.loss == "squares" else "bisquare"
     rows = objective.sample.width * len(objective.sample)
@@ -51,8 +54,6 @@ def judged(
         return robust.scale(lengths, min(residual.shape[1], 3), loss, spent / rows)
 
     arm = free[model.of_arm[free]]
-    if blind:
-        return "undetermined", ("these poses determine no parameter of the arm: move all joints, over a wide range",)
     sample = objective.sample
     positions = sample.positions if sample.point is None else model.predict(sample.q, objective.x, sample.load)[0]
     at = np.zeros(len(sample), dtype=np.int64) if sample.station is None else sample.station

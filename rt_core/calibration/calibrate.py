@@ -13,6 +13,7 @@ All residuals are of the exact model, not its linearisation.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,11 +21,19 @@ from rt_core.calibration import input_checks as checks
 from rt_core.calibration import result as results
 from rt_core.calibration._alignment import in_first_frame, leave_one_out, tested_poses, with_sockets
 from rt_core.calibration._imprecise import imprecise, without_imprecise, worse_by_more_than_chance
-from rt_core.calibration._verdict import MAX_OUTLYING, SIZE_UNKNOWN, at_bound, given_up_reason, judged, outliers_reason
+from rt_core.calibration._verdict import (
+    BLIND,
+    MAX_OUTLYING,
+    SIZE_UNKNOWN,
+    at_bound,
+    given_up_reason,
+    judged,
+    outliers_reason,
+)
 from rt_core.calibration.doubts.causes import likely_cause
 from rt_core.calibration.doubts.change import change_in_time
 from rt_core.calibration.doubts.poses import doubtful_poses
-from rt_core.calibration.error_model import ErrorModel, error_model
+from rt_core.calibration.error_model import ErrorModel, Targets, error_model
 from rt_core.calibration.fit import Objective, minimise
 from rt_core.calibration.frames import WIDE, scales_of, settled, with_fitted_frames
 from rt_core.calibration.geometry import Geometry
@@ -40,6 +49,7 @@ from rt_core.calibration.identifiability import (
 )
 from rt_core.calibration.prediction import expected_error
 from rt_core.calibration.repeats import averaged, distinct_postures, merged
+from rt_core.calibration.result import Verdict
 from rt_core.calibration.sample import Contacts, Distances, Sample, Spacing
 from rt_core.calibration.selection import Observability
 from rt_core.calibration.settings import MAX, CalibrationError, CalibrationSettings
@@ -102,11 +112,14 @@ def calibrate(
     spacings = measured.spacings if isinstance(measured, Contacts) else ()
     _check_spacings(spacings, sample.points)
     fitted = set() if sample.point is None else set(sample.point[use].tolist())
+    targets = Targets(
+        1 if sample.head is None else int(sample.head.max()) + 1, sample.points,
+        [known for known in spacings if {known.first, known.second} <= fitted],
+        1 if sample.station is None else int(sample.station.max()) + 1, sample.length is not None,
+    )  # fmt: skip
     modelled = partial(
         error_model, base=settings.base and sample.point is None, tool=settings.tool, orientation=sample.width == 6,
-        compliance=settings.compliance, heads=1 if sample.head is None else int(sample.head.max()) + 1,
-        points=sample.points, spacings=[known for known in spacings if {known.first, known.second} <= fitted],
-        stations=1 if sample.station is None else int(sample.station.max()) + 1, offset=sample.length is not None,
+        compliance=settings.compliance, targets=targets,
     )  # fmt: skip
     fresh = modelled(geometry)
     checks.check_excluded(fresh, settings)
@@ -138,29 +151,26 @@ def calibrate(
     final = replace(objective, loss="bisquare") if settings.robust else objective
     if settings.method != "lm":
         final = replace(final, x=nothing)
-    # only swarms may end before the minimum
-    asked = None if settings.method == "lm" else settings.tolerance
-    tolerance = None if asked is None else asked * _cost_unit(final)
 
     def fit(objective: Objective) -> tuple[Objective, SearchOutcome]:
         x, outcome = minimise(
-            objective, settings.method, width, swarm_iterations=settings.swarm_iterations,
-            lm_iterations=settings.lm_iterations, particles=settings.particles, tolerance=tolerance, seed=settings.seed,
-            on_progress=lambda done, stage: on_progress(share + (1.0 - share) * done, stage),
-        )  # fmt: skip
+            objective, width, settings, lambda done, stage: on_progress(share + (1.0 - share) * done, stage)
+        )
         return replace(objective, x=x), outcome
 
     final, outcome = fit(final)
     if bound := int(at_bound(final, width).sum()):
         calm, its = fit(_regularised(final, width))
-        beyond = replace(final, x=minimise(final, "lm", _BEYOND * width)[0])
+        beyond = replace(final, x=minimise(final, _BEYOND * width)[0])
         if not at_bound(calm, width).any() and not worse_by_more_than_chance(
             calm, beyond, statistics(beyond).dependence, bound
         ):
             final, outcome = calm, its
     doubts, judge = doubtful_poses(final, rows[use[rows]], width, settings, lambda: on_progress(1.0, "diagnosis"))
-    fixed = found.fixed + dropped
-    result = _result(final, sample, group, use, shown.free, fixed, width, outcome, doubts, judge, sized, settings)
+    fitted_poses = _Poses(sample, use, group)
+    result = _result(
+        _Fit(final, outcome, judge, width, shown.free, found.fixed + dropped), fitted_poses, doubts, sized, settings
+    )
     if result.verdict in ("not_explained", "at_bound", "undetermined", "outliers", "overfit"):
         unit, left = likely_cause(modelled, geometry, training, settings, lambda: on_progress(1.0, "diagnosis"))
         result = replace(result, doubts=replace(doubts, unit=unit, unit_left=left))
@@ -208,11 +218,6 @@ def _check_count(model: ErrorModel, found: Identifiability, sample: Sample) -> N
         )
 
 
-def _cost_unit(objective: Objective) -> float:
-    """Return the cost over the root-mean-square distance if positions and rotations are at their scale."""
-    return float(np.sqrt(max(objective.sample.width / 3.0, 1.0)))
-
-
 def _shown_errors(model: ErrorModel, sample: Sample, use: BoolArray, x: FloatArray) -> FloatArray:
     """Return the residuals of all poses at the errors `x` (P,), see `Calibration.residual_after`."""
     residual = leave_one_out(sample, use)[:, None] * model.residual(sample, with_sockets(model, sample, use, x))
@@ -225,11 +230,30 @@ def _weights(objective: Objective, residual: FloatArray) -> FloatArray:
     return loss_weights(u, objective.loss, objective.limit)
 
 
+class _Poses(NamedTuple):
+    """All poses, those that are fitted (N,), and the distinct posture of each (N,)."""
+
+    sample: Sample
+    use: BoolArray
+    group: IntArray
+
+
+class _Fit(NamedTuple):
+    """The objective at its minimum, that by which poses are judged, and the parameters shown and fixed."""
+
+    objective: Objective
+    outcome: SearchOutcome
+    judge: Objective
+    width: FloatArray
+    shown: IntArray
+    fixed: tuple[Fixed, ...]
+
+
 def _result(
-    objective: Objective, sample: Sample, group: IntArray, use: BoolArray, shown: IntArray, fixed: tuple[Fixed, ...],
-    width: FloatArray, outcome: SearchOutcome, doubts: results.Doubts, judge: Objective, sized: bool,
-    settings: CalibrationSettings,
-) -> results.Calibration:  # fmt: skip
+    fit: _Fit, poses: _Poses, doubts: results.Doubts, sized: bool, settings: CalibrationSettings
+) -> results.Calibration:
+    objective, outcome, judge, width, shown, fixed = fit
+    sample, use, group = poses
     model, free, x = objective.model, objective.free, objective.x
     found = statistics(objective)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -271,9 +295,11 @@ def _result(
     errors = averaged(even * before, group), averaged(even * after, group)
     first = np.unique(group, return_index=True)[1]
     finished = converged or outcome.stopped == "tolerance"
-    verdict, reasons = judged(
-        objective, *errors, use[first], tested[first], width, finished, blind, settings.expected_noise
-    )  # fmt: skip
+    verdict: Verdict = "undetermined"
+    reasons: tuple[str, ...] = (BLIND,)
+    if not blind:
+        parts = use[first], tested[first]
+        verdict, reasons = judged(objective, errors, parts, width, finished, settings.expected_noise)
     if not sized:
         verdict, reasons = "undetermined", (SIZE_UNKNOWN,)
     if doubts.dominant and verdict != "undetermined":

@@ -164,7 +164,7 @@ class ErrorModel:
         for rows, placements, screws in self._groups(sample.head, sample.station, x):
             where = self.postures(sample, rows)
             part = np.empty((len(where.q), *out.shape[1:]))
-            jacobian(placements, screws, self.parameter_place, self.rotary, chain, where, part)
+            jacobian(placements, screws[chain], self.parameter_place[chain], self.rotary[chain], where, part)
             out[rows] = part
         for column in np.flatnonzero(of_head[of_chain]):
             out[sample.head != 1 + (free[of_chain][column] - self.first_head) // 3, column] = 0.0
@@ -357,9 +357,20 @@ class ErrorModel:
         return np.arange(7) if which == "base" else np.arange(self.code.size - 7, self.code.size)
 
 
+@dataclass(frozen=True)
+class Targets:
+    """What the instrument measures beside a single point from a single place."""
+
+    heads: int = 1  # measured points on the tool
+    points: int = 0  # unknown fixed points: sockets, or the centres of distances
+    spacings: Sequence[Spacing] = ()  # known distances between them
+    stations: int = 1  # of the instrument; more than one needs an unknown base
+    offset: bool = False  # distances are measured, by a sensor with an unknown constant
+
+
 def error_model(
     geometry: Geometry, *, base: bool = True, tool: bool = True, orientation: bool = False, compliance: bool = False,
-    heads: int = 1, points: int = 0, spacings: Sequence[Spacing] = (), stations: int = 1, offset: bool = False,
+    targets: Targets | None = None,
 ) -> ErrorModel:  # fmt: skip
     """Return the error model of an arm.
 
@@ -373,17 +384,10 @@ def error_model(
         Orientation is measured; otherwise the tool has no rotation to estimate.
     compliance : bool
         Each joint has a compliance.
-    heads : int
-        Number of measured points on the tool.
-    points : int
-        Number of unknown fixed points: sockets, or the centres of distances.
-    spacings : sequence of Spacing
-        Known distances between them.
-    stations : int
-        Number of stations of the instrument; more than one needs an unknown base.
-    offset : bool
-        Distances are measured, by a sensor with an unknown constant.
+    targets : Targets, optional
     """
+    targets = Targets() if targets is None else targets
+    heads, points, stations = targets.heads, targets.points, targets.stations
     n = geometry.n
     build = Builder()
     build.frame("base", 0, np.eye(3), np.zeros(3), [base] * 6)
@@ -402,7 +406,7 @@ def error_model(
         build.parameters += [(f"base{s}_{axis}", "m", 0.0, FRAME, False, 0) for axis in ("x", "y", "z")]
         build.parameters += [(f"base{s}_{axis}", "rad", 0.0, FRAME, True, 0) for axis in ("rx", "ry", "rz")]
     build.parameters += [(f"head{h}_{axis}", "m", 0.0, FRAME, False, 0) for h in range(2, heads + 1) for axis in "xyz"]
-    build.parameters += [("distance_offset", "m", 0.0, SENSOR, False, 0)] * offset
+    build.parameters += [("distance_offset", "m", 0.0, SENSOR, False, 0)] * targets.offset
     build.parameters += [(f"point{g + 1}_{axis}", "m", 0.0, FRAME, False, 0) for g in range(points) for axis in "xyz"]
     names, units, nominal, priority, rotary, parameter_place = zip(*build.parameters, strict=True)
     return ErrorModel(
@@ -410,6 +414,6 @@ def error_model(
         np.array(rotary, dtype=np.bool_), np.array(parameter_place, dtype=np.int64), replaced,
         np.array(code, dtype=np.int64), np.array(place, dtype=np.int64), np.array(column, dtype=np.int64),
         np.array(value), np.array(turn).reshape(-1, 9), np.array(geometry.revolute, dtype=np.bool_), align,
-        compliance, heads, points, offset, tuple(spacings),
+        compliance, heads, points, targets.offset, tuple(targets.spacings),
         tuple((np.eye(3), np.zeros(3)) for _ in range(1, stations)),
     )  # fmt: skip

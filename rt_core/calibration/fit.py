@@ -15,7 +15,7 @@ from rt_core.calibration._chain import Criterion, Elements, totals
 from rt_core.calibration._robust import LOSSES, losses, tuning
 from rt_core.calibration.error_model import ErrorModel
 from rt_core.calibration.sample import Sample
-from rt_core.calibration.settings import Method
+from rt_core.calibration.settings import CalibrationSettings, Method
 from rt_core.optimise.problem import Problem
 from rt_core.optimise.registry import optimise
 from rt_core.optimise.run import SearchOutcome, SearchProgress
@@ -87,11 +87,11 @@ class Objective:
         if self.informed or any(part is not None for part in (s.point, s.load, s.head, s.station)):
             found = np.array([self.total(x) for x in X])
         else:
-            found = np.empty(len(X))
+            found, errors = np.empty(len(X)), np.tile(self.x, (len(X), 1))
+            errors[:, self.free] = X
             totals(
                 Elements(m.code, m.place, m.column, m.value, m.turn), m.postures(s),
-                Criterion(self.scale, LOSSES[self.loss], self.limit, s.width), self.x, self.free,
-                np.ascontiguousarray(X, dtype=np.float64), found,
+                Criterion(self.scale, LOSSES[self.loss], self.limit, s.width), errors, found,
             )  # fmt: skip
         return np.asarray(np.sqrt(found / len(self.sample)) * self.scale[0])
 
@@ -143,14 +143,17 @@ def gauss_newton_step(gradient: FloatArray, normal: FloatArray) -> FloatArray:
 
 
 def minimise(
-    objective: Objective, method: Method, width: FloatArray, *, swarm_iterations: int = KIN[1].swarm_iterations,
-    lm_iterations: int = 100, particles: int | None = None, tolerance: float | None = None, seed: int = 0,
+    objective: Objective, width: FloatArray, settings: CalibrationSettings | None = None,
     on_progress: ProgressCallback | None = None,
 ) -> tuple[FloatArray, SearchOutcome]:  # fmt: skip
     """Minimise an objective in the box of half-widths `width` (P,) around zero error, starting from its `x`.
 
-    Returns all errors (P,) and the outcome of the optimiser.
+    Returns all errors (P,) and the outcome of the optimiser.  Only swarms may end before the minimum.
     """
+    given = CalibrationSettings() if settings is None else settings
+    tolerance = None if given.method == "lm" else given.tolerance
+    if tolerance is not None:  # cost over the root-mean-square distance if positions and rotations are at their scale
+        tolerance *= float(np.sqrt(max(objective.sample.width / 3.0, 1.0)))
     done = False
 
     def normal(free: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -169,11 +172,11 @@ def minimise(
     box = width[objective.free]
     names = tuple(objective.model.names[k] for k in objective.free)
     problem = Problem(-box, box, objective.costs, normal, names)
-    settings = Settings(
-        particles=particles or max(2, round(PARTICLES * box.size)), c1=KIN[0].c1, c2=KIN[0].c2, mu_start=_DAMPING,
-        scaling="diagonal",
+    search = Settings(
+        particles=given.particles or max(2, round(PARTICLES * box.size)), c1=KIN[0].c1, c2=KIN[0].c2,
+        mu_start=_DAMPING, scaling="diagonal",
     )  # fmt: skip
-    budget = Budget(swarm_iterations, lm_iterations, tolerance=tolerance)
+    budget = Budget(given.swarm_iterations, given.lm_iterations, tolerance=tolerance)
     start = np.clip(objective.x[objective.free], -box, box)
-    outcome = optimise(_OPTIMISER[method], problem, settings, budget, seed=seed, x0=start, callback=after)
+    outcome = optimise(_OPTIMISER[given.method], problem, search, budget, seed=given.seed, x0=start, callback=after)
     return objective.complete(outcome.x), outcome

@@ -71,9 +71,7 @@ def settled(
     if follow:
         objective = replace(objective, scale=scales_of(objective, 0))
     for _ in range(_SCALE_ROUNDS if follow else 1):
-        x, _outcome = minimise(
-            objective, "lm", width, lm_iterations=settings.lm_iterations, on_progress=lambda _share, _stage: alive()
-        )
+        x, _outcome = minimise(objective, width, replace(settings, method="lm"), lambda _share, _stage: alive())
         objective = replace(objective, x=x)
         if not follow:
             break

@@ -110,7 +110,9 @@ def _fit(speed: FloatArray, friction: FloatArray, weight: FloatArray) -> Frictio
 def _columns(law: Law, speed: FloatArray, constant: float) -> FloatArray:
     """Return the friction (K, c) per unit of each term."""
     codes = [code for _, code in _TERMS[law]]
-    return np.array([[friction_effect(code, constant, 2.0, 0.0, 0.0, float(v), 0.0) for code in codes] for v in speed])
+    return np.array(
+        [[friction_effect(code, (constant, 2.0, 0.0), 0.0, float(v), 0.0) for code in codes] for v in speed]
+    )
 
 
 def _constant(law: Law, values: FloatArray) -> float:

@@ -146,10 +146,8 @@ class ArmRows:
     ----------
     model : RobotModel
     links, motors : Signals
-        From `sides`.
+        From `sides`; rows in the part of `links` are used.
     settings : SignalSettings
-    start_s, stop_s : float
-        Rows with `start_s <= t < stop_s` are used.
     measured : Signals or None
         Of the links, with the measured velocity, at the times of `links`: the motion of the rigid model.
     slow : bool
@@ -162,9 +160,10 @@ class ArmRows:
     """
 
     def __init__(
-        self, model: RobotModel, links: Signals, motors: Signals, settings: SignalSettings, start_s: float = -np.inf,
-        stop_s: float = np.inf, measured: Signals | None = None, *, slow: bool = True,
+        self, model: RobotModel, links: Signals, motors: Signals, settings: SignalSettings,
+        measured: Signals | None = None, *, slow: bool = True,
     ) -> None:  # fmt: skip
+        start_s, stop_s = links.part
         self.model, self.settings = model, settings
         self.bases: dict[Motions, BaseParameters] = {"both": elastic_base(model)}
         self.bases["link"] = self.bases["motor"] = base_parameters(model)

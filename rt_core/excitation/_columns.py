@@ -121,7 +121,7 @@ def fill_columns(
         for s in range(3):
             for i in range(n):
                 state[s, i, :] = states[s, i, start : start + BLOCK]
-        link_columns(geometry, gravity, state[0], state[1], state[2], BLOCK, links)
+        link_columns(geometry, gravity, state, BLOCK, links)
         if keeps:
             for c in range(copies.shape[0]):
                 origin = np.uint64(copies[c, 0] * BLOCK)
@@ -143,7 +143,7 @@ def fill_columns(
         for c in range(law.shape[0]):
             if not keeps and theta[c] == 0.0:
                 continue
-            joint_column(law[c], shape[c], motor[c], state[0], state[1], state[2], state[3], value)
+            joint_column(law[c], shape[c], motor[c], state, state[3], value)
             for j in range(n):
                 weight = motor[c, j]
                 if weight == 0.0:
@@ -237,9 +237,7 @@ def columns_adjoint(
                     position += weight * state[0, j, b]
                     velocity += weight * state[1, j, b]
                     force += weight * load[j, start + b]
-                by_q, by_v, by_load = laws.friction_slopes(
-                    law[c], shape[c, 0], shape[c, 1], shape[c, 2], position, velocity, force
-                )
+                by_q, by_v, by_load = laws.friction_slopes(law[c], shape[c], position, velocity, force)
                 for j in range(n):
                     weight = motor[c, j] * value_bar[b]
                     found[0, j, b] += weight * by_q

@@ -4,6 +4,8 @@ A derivative by a point acts like a force on it: the derivative by the joints is
 tip to base.  Distances between segments: C. Ericson, *Real-Time Collision Detection* (2005), 5.1.9.
 """
 
+from typing import TypeAlias
+
 import numpy as np
 
 from rt_core.excitation.workspace_regions import WorkspaceLimits
@@ -12,6 +14,7 @@ from rt_core.model.regressor import BLOCK, sincos_block
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray, IntArray
 
+Vector: TypeAlias = tuple[float, float, float]
 _C, _S = 30 * BLOCK, 31 * BLOCK  # rows of `sincos_block`
 #: Below this share of the product of two squared lengths, segments count as parallel.
 _PARALLEL = 1e-12
@@ -110,10 +113,9 @@ def points_adjoint(
 
 
 @jit
-def closest(
-    ax: float, ay: float, az: float, ux: float, uy: float, uz: float, vx: float, vy: float, vz: float
-) -> tuple[float, float]:
+def closest(a: Vector, u: Vector, v: Vector) -> tuple[float, float]:
     """Return `s` and `t` of the nearest points `a + s u` and `t v` of two segments, `a` from the second's start."""
+    (ax, ay, az), (ux, uy, uz), (vx, vy, vz) = a, u, v
     uu, vv = ux * ux + uy * uy + uz * uz, vx * vx + vy * vy + vz * vz
     ua, va = ux * ax + uy * ay + uz * az, vx * ax + vy * ay + vz * az
     if uu <= _SHORT and vv <= _SHORT:
@@ -171,7 +173,7 @@ def workspace_shares(
             ax, ay, az = a[0, i] - c[0, i], a[1, i] - c[1, i], a[2, i] - c[2, i]
             ux, uy, uz = b[0, i] - a[0, i], b[1, i] - a[1, i], b[2, i] - a[2, i]
             vx, vy, vz = d[0, i] - c[0, i], d[1, i] - c[1, i], d[2, i] - c[2, i]
-            one, other = closest(ax, ay, az, ux, uy, uz, vx, vy, vz)
+            one, other = closest((ax, ay, az), (ux, uy, uz), (vx, vy, vz))
             x, y, z = ax + one * ux - other * vx, ay + one * uy - other * vy, az + one * uz - other * vz
             shares[at, i] = 1.0 - np.sqrt(x * x + y * y + z * z) / reach[k]
             nearest[k, 0, i] = one

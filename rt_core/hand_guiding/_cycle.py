@@ -16,18 +16,30 @@ compensation, would exceed what friction and damping surely dissipate.
 All torques leave by `put`, which limits them and their rates.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rt_core.hand_guiding import rows as c
 from rt_core.hand_guiding._checks import COMPARED_S, judge_residual, usable
 from rt_core.jit import jit
-from rt_core.model.dynamics import rnea_single
+from rt_core.model.dynamics import Links, rnea_single
 from rt_core.model.forward import mass_and_bias
 from rt_core.model.regressor import joint_effect
 from rt_core.types import FloatArray
 
 #: Largest power of Coriolis compensation, as a share of what friction and damping surely dissipate.
 CORIOLIS_SHARE = 0.9
+
+
+class GuidedArm(NamedTuple):
+    """What does not change from cycle to cycle: arrays of `GuidingModel`, and the limits (LIMIT_ROWS, n)."""
+
+    links: Links
+    rotor: FloatArray
+    effects: FloatArray
+    coordinates: FloatArray
+    limits: FloatArray
 
 
 @jit
@@ -67,7 +79,7 @@ def _friction(effects: FloatArray, coordinates: FloatArray, q: FloatArray, v: Fl
     for e in range(effects.shape[0]):
         row = effects[e]
         motor = row[c.EFFECT_WIDTH :]
-        value = row[c.E_VALUE] * joint_effect(int(row[c.E_LAW]), row[c.E_SHAPE : c.E_SHAPE + 3], motor, q, v, v, load)
+        value = row[c.E_VALUE] * joint_effect(int(row[c.E_LAW]), row[c.E_SHAPE : c.E_SHAPE + 3], motor, (q, v, v), load)
         place = int(row[c.E_COORDINATE])
         if place < 0:
             for j in range(n):
@@ -135,14 +147,13 @@ def put(limits: FloatArray, state: FloatArray, wanted: FloatArray, step_s: float
 
 @jit
 def cycle(
-    arm: FloatArray, gravity: FloatArray, rotor: FloatArray, effects: FloatArray, coordinates: FloatArray,
-    limits: FloatArray, scalars: FloatArray, sample: FloatArray, state: FloatArray, scratch: FloatArray,
-    finding: FloatArray,
-) -> int:  # fmt: skip
+    arm: GuidedArm, scalars: FloatArray, sample: FloatArray, state: FloatArray, scratch: FloatArray, finding: FloatArray
+) -> int:
     """Write the torque for one sample to row `OUT` of `state`; return the finding, with details in `finding` (3,).
 
     An unusable sample changes nothing.  `scratch` is (2n + SCRATCH_ROWS, max(n, 37)).
     """
+    links, rotor, effects, coordinates, limits = arm
     found = usable(sample, scalars, limits, state, finding)
     if found != c.GOOD:
         return found
@@ -151,7 +162,6 @@ def cycle(
     first = scalars[c.FIRST] != 0.0
     again = first or scalars[c.LATE] != 0.0  # restart the velocity
     frozen = scalars[c.HAS_TAU] != 0.0
-    geometry, inertial = arm[:, :37], arm[:, 37:]
     mass = scratch[:n, :n]
     work = scratch[n : 2 * n, :37]
     rows = scratch[2 * n :, :n]
@@ -192,8 +202,8 @@ def cycle(
         for i in range(n):
             change[i] += state[c.V, i]
     q, v = sample[c.S_Q], state[c.V]
-    rnea_single(geometry, gravity, inertial, q, zero, zero, weight, work)
-    mass_and_bias(geometry, gravity, inertial, q, v, mass, bias, work)
+    rnea_single(links, q, zero, zero, weight, work)
+    mass_and_bias(links, q, v, mass, bias, work)
     for i in range(n):
         for j in range(n):
             mass[i, j] += rotor[i, j]

@@ -21,9 +21,10 @@ import numpy as np
 
 from rt_core.hand_guiding import rows as c
 from rt_core.hand_guiding._checks import judge
-from rt_core.hand_guiding._cycle import cycle, put
+from rt_core.hand_guiding._cycle import GuidedArm, cycle, put
 from rt_core.hand_guiding._limits import limits_of
 from rt_core.hand_guiding.model import GuidingModel
+from rt_core.model.dynamics import Links
 from rt_core.settings import ZeroForceSettings
 from rt_core.types import BoolArray, FloatArray
 
@@ -109,7 +110,8 @@ class ZeroForceController:
         n = model.n
         self._limits = limits_of(model, s, period_s)
         gravity = np.array(model.model.gravity, dtype=np.float64)
-        self._arm = (model.arm, gravity, model.rotor, model.effects, model.coordinates, self._limits)
+        links = Links(model.arm[:, :37], gravity, model.arm[:, 37:])
+        self._arm = GuidedArm(links, model.rotor, model.effects, model.coordinates, self._limits)
         self._scalars = np.zeros(c.SCALARS)
         self._scalars[c.FRICTION_SHARE] = s.compensated_share
         self._scalars[c.RESIDUAL_FILTER] = s.residual_filter_s
@@ -199,7 +201,7 @@ class ZeroForceController:
         scalars[c.STEP] = self.period_s if late else max(since - self._missing_s, 0.0)
         scalars[c.FIRST], scalars[c.LATE], scalars[c.GRIP] = float(first), float(late), self._grip
         scalars[c.GUIDING_SHARE], scalars[c.BEFORE_SHARE] = self._share, self._before
-        found = cycle(*self._arm, scalars, self._sample, self._state, self._scratch, self._finding)
+        found = cycle(self._arm, scalars, self._sample, self._state, self._scratch, self._finding)
         if found != c.GOOD:
             where = "" if found == c.FROZEN else f"{self.model.model.joints[int(self._finding[0])].name}: "
             return self._miss(where + _UNUSABLE[found], implausible=found != c.UNUSABLE, jumped=found == c.JUMPED)
@@ -217,7 +219,7 @@ class ZeroForceController:
         state, finding = self._state.copy(), self._finding.copy()
         scalars = self._scalars.copy()
         scalars[[c.SINCE, c.DT, c.STEP, c.FIRST]] = self.period_s, self.period_s, self.period_s, 1.0
-        cycle(*self._arm, scalars, self._sample, state, self._scratch, finding)
+        cycle(self._arm, scalars, self._sample, state, self._scratch, finding)
         judge(self._limits, state, self.settings.residual_time_s, self.settings.limited_s, finding)
         put(self._limits, state, self._wanted, self.period_s)
 

@@ -145,11 +145,9 @@ def _friction(effects: FloatArray, velocity: FloatArray) -> FloatArray:
     """Return the friction of `effects` at velocities (N,), without load-dependent terms."""
     total = np.zeros_like(velocity)
     for row in effects:
-        law, (constant, exponent, smoothing) = int(row[E_LAW]), row[E_SHAPE : E_SHAPE + 3]
+        law, shape = int(row[E_LAW]), row[E_SHAPE : E_SHAPE + 3]
         if law != laws.LAW_LOAD:
-            total += row[E_VALUE] * np.array(
-                [laws.friction_effect(law, constant, exponent, smoothing, 0.0, v, 0.0) for v in velocity]
-            )
+            total += row[E_VALUE] * np.array([laws.friction_effect(law, shape, 0.0, v, 0.0) for v in velocity])
     return total
 
 

@@ -109,17 +109,11 @@ class Estimate:
 
 def estimate(
     model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings,
-    options: EstimatorOptions | None = None, *, start_s: float = -np.inf, stop_s: float = np.inf,
-    disturbed: Signals | None = None, callback: Callback | None = None,
+    options: EstimatorOptions | None = None, callback: Callback | None = None,
 ) -> Estimate:  # fmt: skip
-    """Estimate the parameters of `model` from the rows with `start_s <= t < stop_s`.
+    """Estimate the parameters of `model` from the rows in the part of the signals.
 
-    Parameters
-    ----------
-    disturbed : Signals or None
-        The same recording with as much noise again added to its position (`disturb`); `tls` needs it.
-    callback : callable or None
-        Receives the progress of a search; ends it by returning False.
+    `callback` receives the progress of a search; it ends it by returning False.
 
     Raises
     ------
@@ -127,7 +121,7 @@ def estimate(
         If the data do not suffice, or lack what the method needs.
     """
     options = EstimatorOptions() if options is None else options
-    job = _Job(model, base, signals, settings, options, start_s, stop_s, disturbed, callback)
+    job = _Job(model, base, signals, settings, options, callback)
     try:
         found = job.run(None)
         if base.layout.has_load:
@@ -156,9 +150,6 @@ class _Job:
     signals: Signals
     settings: SignalSettings
     options: EstimatorOptions
-    start_s: float
-    stop_s: float
-    disturbed: Signals | None
     callback: Callback | None
 
     def settle_load(self, found: Estimate) -> Estimate:
@@ -186,10 +177,7 @@ class _Job:
             cast(Name, options.method) if is_search else "separable", options.formulation, weighting, options.seed,
             options.starts, options.bounds, callback=self.callback,
         )  # fmt: skip
-        fit = fit_torque(
-            self.model, self.base, self.signals, self.settings, search, start_s=self.start_s, stop_s=self.stop_s,
-            load_theta=load_theta,
-        )  # fmt: skip
+        fit = fit_torque(self.model, self.base, self.signals, self.settings, search, load_theta)
         if options.method in ("tls", "iv", "physical") or options.module is not None:
             found = self._linear(fit.model, fit.base, fit.rows, load_theta, fit)
             return _widened(found, fit)
@@ -206,11 +194,10 @@ class _Job:
         slow: bool = True,
     ) -> Rows:  # fmt: skip
         rows = build_rows(model, base, signals, self.settings, load_theta=load_theta, slow=slow)
-        rows = rows.select(self.start_s, self.stop_s)
+        start_s, stop_s = self.signals.part
+        rows = rows.select(start_s, stop_s)
         if rows.t.size == 0:
-            raise DataError(
-                f"no rows between {self.start_s:g} s and {self.stop_s:g} s: the span lies outside the recording"
-            )
+            raise DataError(f"no rows between {start_s:g} s and {stop_s:g} s: the span lies outside the recording")
         return rows
 
     def _linear(
@@ -230,11 +217,11 @@ class _Job:
             fit_rows = import_module(f".{options.module}", __package__).fit_rows
             solution, uncertainty, weights, settled = fit_rows(rows, options.loss)
         elif options.method == "tls":
-            if self.disturbed is None:
+            if self.signals.disturbed is None:
                 raise DataError("tls compares with a recording to which noise was added: give one")
             # Without a mask: a sample that is masked in one of the two alone would pass for noise.
             unmasked = replace(self, settings=replace(self.settings, min_velocity=None))
-            plain, other = (unmasked.rows(model, base, s, load_theta) for s in (self.signals, self.disturbed))
+            plain, other = (unmasked.rows(model, base, s, load_theta) for s in (self.signals, self.signals.disturbed))
             use = rows.use & other.use
             exact = np.isin(base.layout.law, (LAW_OFFSET, *DRY))  # noise does not affect them, away from reversals
             rows = replace(rows, use=use)

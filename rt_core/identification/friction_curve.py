@@ -54,7 +54,7 @@ def _effects(law: IntArray, shape: FloatArray, weight: FloatArray, velocity: Flo
                 out[t, c] = weight[c]
             else:
                 v = weight[c] * velocity[t]
-                out[t, c] = weight[c] * laws.friction_effect(law[c], shape[c, 0], shape[c, 1], shape[c, 2], 0.0, v, 0.0)
+                out[t, c] = weight[c] * laws.friction_effect(law[c], shape[c], 0.0, v, 0.0)
 
 
 def _grid(velocity: FloatArray, standstill: float) -> FloatArray:

@@ -25,7 +25,6 @@ from rt_core.identification.diagnostics.diagnosis import Diagnosis, Fit, diagnos
 from rt_core.identification.diagnostics.intervals import consistent_shifts, jackknife_changes, widened
 from rt_core.identification.estimate import Estimate, EstimatorOptions, estimate
 from rt_core.identification.least_squares import Solution
-from rt_core.identification.methods import Method
 from rt_core.identification.preprocess import Signals, SignalSettings, Velocity
 from rt_core.identification.rows import Rows, build_rows
 from rt_core.identification.status import ParameterStatus, parameter_status
@@ -123,41 +122,33 @@ class Identification:
 
 def identify(
     model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings,
-    options: EstimatorOptions | None = None, *, method: Method = "wls", start_s: float = -np.inf,
-    stop_s: float = np.inf, disturbed: Signals | None = None, callback: Callback | None = None,
+    options: EstimatorOptions | None = None, callback: Callback | None = None,
 ) -> Identification:  # fmt: skip
-    """Fit `model` to the rows with `start_s <= t < stop_s`, with `options` or by `method` with default options.
-
-    `disturbed` and `callback` as in `estimate`.
+    """Fit `model` to the rows in the part of the signals; `callback` as in `estimate`.
 
     Raises
     ------
     DataError
         If there are too few rows, or a joint has none at all.
     """
-    options = EstimatorOptions(method=method) if options is None else options
-    found = estimate(
-        model, base, signals, settings, options, start_s=start_s, stop_s=stop_s, disturbed=disturbed, callback=callback
-    )
-    result = _judged(options, found, signals, settings, start_s, stop_s)
+    options = EstimatorOptions() if options is None else options
+    found = estimate(model, base, signals, settings, options, callback)
+    result = _judged(options, found, signals, settings)
     if found.full is None:
         return result
     # dropping parameters must not improve the verdict on the full fit
-    full = _judged(options, found.full, signals, settings, start_s, stop_s)
+    full = _judged(options, found.full, signals, settings)
     if _SEVERITY.index(full.verdict) <= _SEVERITY.index(result.verdict):
         return result
     return replace(result, status=_downgraded(result.status, full.verdict), verdict=full.verdict, reasons=full.reasons)
 
 
-def _judged(
-    options: EstimatorOptions, found: Estimate, signals: Signals, settings: SignalSettings, start_s: float,
-    stop_s: float,
-) -> Identification:  # fmt: skip
+def _judged(options: EstimatorOptions, found: Estimate, signals: Signals, settings: SignalSettings) -> Identification:
     """Score an estimate on its own data and judge it."""
     # Wrong signs, channels and zeros show in free parameters only: physical ones cannot come out impossible.
     basis = found if found.free is None else found.free
     load = basis.solution.theta if basis.base.layout.has_load else None
-    scored = build_rows(basis.model, basis.base, signals, settings, load_theta=load, slow=False).select(start_s, stop_s)
+    scored = build_rows(basis.model, basis.base, signals, settings, load_theta=load, slow=False).select(*signals.part)
     use = scored.use if found.weights is None else scored.use & (found.weights >= OUTLYING_WEIGHT)
     free = torque_metrics(scored.tau, scored.predict(basis.theta), use)
     plausibility = check_plausibility(basis.model, basis.base, basis.rows, basis.theta, basis.uncertainty.covariance)
@@ -168,7 +159,7 @@ def _judged(
         free.explained, bounded(whole.uncertainty.covariance), changes, whole.weights,
         bool(plausibility.negative_coulomb) or plausibility.mass_z < -SIGNIFICANT,
     )  # fmt: skip
-    diagnosis = diagnose(fit, signals, settings, start_s, stop_s)
+    diagnosis = diagnose(fit, signals, settings)
     stated = found
     found = _with_model_error(found, whole, changes, diagnosis)
     model, base, rows, solution = found.model, found.base, found.rows, found.solution
@@ -188,7 +179,7 @@ def _judged(
     metrics = free
     if found.free is not None:
         load = solution.theta if base.layout.has_load else None
-        scored = build_rows(model, base, signals, settings, load_theta=load, slow=False).select(start_s, stop_s)
+        scored = build_rows(model, base, signals, settings, load_theta=load, slow=False).select(*signals.part)
         metrics = torque_metrics(scored.tau, scored.predict(solution.theta), use)
     if found.free is not None:
         # What is delivered counts: free parameters of a poor motion come out impossible, possible links do not.  But a

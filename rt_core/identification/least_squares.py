@@ -63,18 +63,17 @@ def _mark_touched(Y: FloatArray, rows: IntArray, touched: BoolArray) -> None:
 
 @jit
 def _gather(
-    Y: FloatArray, tau: FloatArray, root: FloatArray, rows: IntArray, columns: IntArray, block: FloatArray, start: int,
-    size: int, at: int,
-) -> None:  # fmt: skip
-    """Copy `size` of the `rows` of `[Y tau]`, from the `start`-th, times `root`, to `block` (c + 1, chunk) at `at`."""
+    Y: FloatArray, tau: FloatArray, root: FloatArray, rows: IntArray, columns: IntArray, block: FloatArray
+) -> None:
+    """Copy the `rows` (k,) of `[Y tau]`, times `root`, to `block` (c + 1, k)."""
     for c in range(columns.size):
         source = Y[columns[c]]
         target = block[c]
-        for k in range(size):
-            target[at + k] = source[rows[start + k]] * root[rows[start + k]]
+        for k in range(rows.size):
+            target[k] = source[rows[k]] * root[rows[k]]
     target = block[columns.size]
-    for k in range(size):
-        target[at + k] = tau[rows[start + k]] * root[rows[start + k]]
+    for k in range(rows.size):
+        target[k] = tau[rows[k]] * root[rows[k]]
 
 
 class _JointAccumulator:
@@ -99,7 +98,8 @@ class _JointAccumulator:
         start = 0
         while start < rows.size:
             size = min(_CHUNK - self.waiting, rows.size - start)
-            _gather(Y, tau, root, rows, self.columns, self.block, start, size, self.waiting)
+            target = self.block[:, self.waiting : self.waiting + size]
+            _gather(Y, tau, root, rows[start : start + size], self.columns, target)
             start += size
             self.waiting += size
             if self.waiting == _CHUNK:

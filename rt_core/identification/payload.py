@@ -12,7 +12,7 @@ definite pseudo-inertia and a weak prior, a lump of the same mass, for undetermi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy.linalg as la
@@ -42,6 +42,13 @@ LUMP_DENSITY = 2000.0
 _RANK = 1e-9
 
 
+class Estimated(NamedTuple):
+    """Base parameters (p,) of an arm and their covariance (p, p)."""
+
+    theta: FloatArray
+    covariance: FloatArray
+
+
 @dataclass(frozen=True)
 class Payload:
     """An estimated payload, about the flange frame, in Pinocchio's order."""
@@ -59,17 +66,17 @@ class Payload:
 
 
 def payload_from_rows(
-    base: BaseParameters, model: RobotModel, theta_before: FloatArray, covariance_before: FloatArray,
-    triangles: Sequence[JointTriangle], sigma: FloatArray, *, inflation: float = 1.0, refit_effects: bool = False,
+    base: BaseParameters, model: RobotModel, before: Estimated, triangles: Sequence[JointTriangle], sigma: FloatArray,
+    *, refit_effects: bool = False,
 ) -> Payload:  # fmt: skip
     """Estimate a payload from the parameters of the arm without it and the compressed rows of a recording with it.
 
     Parameters
     ----------
-    theta_before, covariance_before : (p,), (p, p) arrays
-        Of the arm without payload; of `fit_consistent` if its recording left parameters undetermined.
-    triangles, sigma, inflation
-        Of the recording with payload, as in `fit_consistent`.
+    before : Estimated
+        The arm without payload; of `fit_consistent` if its recording left parameters undetermined.
+    triangles, sigma
+        Of the recording with payload, as in `fit_consistent`; `sigma` includes the root of its `inflation`.
     refit_effects : bool
         Let friction, rotor inertia and offsets differ between the recordings (another temperature, a load that
         changes the friction).
@@ -81,32 +88,29 @@ def payload_from_rows(
     """
     if sum(t.count for t in triangles) == 0:
         raise ConsistencyError("the recording with payload has no rows")
-    if not (np.isfinite(sigma).all() and (sigma > 0.0).all() and 0.0 < inflation < np.inf):
+    if not (np.isfinite(sigma).all() and (sigma > 0.0).all()):
         raise ConsistencyError("standard deviations and inflation must be positive and finite")
-    R, z = weighted_rows(triangles, sigma * np.sqrt(inflation), len(base))
-    return _estimate(base, model, theta_before, covariance_before, R, z, refit_effects)
+    return _estimate(base, model, before, *weighted_rows(triangles, sigma, len(base)), refit_effects)
 
 
 def payload_from_change(
-    base: BaseParameters, model: RobotModel, theta_before: FloatArray, covariance_before: FloatArray,
-    theta_after: FloatArray, covariance_after: FloatArray, *, refit_effects: bool = False,
-) -> Payload:  # fmt: skip
+    base: BaseParameters, model: RobotModel, before: Estimated, after: Estimated, *, refit_effects: bool = False
+) -> Payload:
     """Estimate a payload from two independent estimates of the base parameters, without and with it.
 
     An online estimator must forget its information at the event for the two to be independent. Raises
     `ConsistencyError` if something is missing or not finite.
     """
-    if theta_after.shape != (len(base),):
-        raise ConsistencyError(f"the arm with payload needs {len(base)} base parameters, not {theta_after.size}")
-    W = whitening(covariance_after, len(base))
-    return _estimate(base, model, theta_before, covariance_before, W, W @ theta_after, refit_effects)
+    if after.theta.shape != (len(base),):
+        raise ConsistencyError(f"the arm with payload needs {len(base)} base parameters, not {after.theta.size}")
+    W = whitening(after.covariance, len(base))
+    return _estimate(base, model, before, W, W @ after.theta, refit_effects)
 
 
 def _estimate(
-    base: BaseParameters, model: RobotModel, theta: FloatArray, covariance: FloatArray, R: FloatArray, z: FloatArray,
-    refit_effects: bool,
-) -> Payload:  # fmt: skip
-    p = len(base)
+    base: BaseParameters, model: RobotModel, before: Estimated, R: FloatArray, z: FloatArray, refit_effects: bool
+) -> Payload:
+    p, (theta, covariance) = len(base), before
     if theta.shape != (p,) or covariance.shape != (p, p):
         raise ConsistencyError(f"the arm without payload needs {p} base parameters and their covariance")
     if not all(np.isfinite(x).all() for x in (theta, covariance, R, z)):

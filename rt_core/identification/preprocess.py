@@ -124,6 +124,8 @@ class Signals:
     measured_velocity: bool
     impossible_temperatures: int = 0
     spans: tuple[tuple[float, float], ...] = ()  # first and last time of each recording, where several were joined
+    part: tuple[float, float] = (-np.inf, np.inf)  # rows with `part[0] <= t < part[1]` are identified from
+    disturbed: "Signals | None" = None  # from positions with as much noise again (`disturb`), which `tls` needs
 
     def inside(self, t: FloatArray, trim: float) -> BoolArray:
         """Return a mask (N,) of the times `t` (N,) [s] that remain after trimming both ends of each recording [s]."""

@@ -136,7 +136,7 @@ def _moving_columns(
                 moves[i, b] = 1.0 if np.abs(state[1, i, b]) >= standing[i] else 0.0
                 out[last + i, at + b] = moves[i, b]
                 out[last + n + i, at + b] = moves[i, b] * tau[block + b, i]
-        link_columns(geometry, gravity, state[0], state[1], state[2], BLOCK, links)
+        link_columns(geometry, gravity, state, BLOCK, links)
         for c in range(law.shape[0]):
             if law[c] == LAW_LINK:
                 k = source[c] // 10
@@ -145,7 +145,7 @@ def _moving_columns(
                     for b in range(size):
                         out[place[c, j], at + b] = moves[j, b] * links[k, j, offset + b]
             else:
-                joint_column(law[c], shape[c], motor[c], state[0], state[1], state[2], state[3], value)
+                joint_column(law[c], shape[c], motor[c], state, state[3], value)
                 warm_column(law[c], state[4, source[c]], value)
                 for j in range(n):
                     if motor[c, j] != 0.0:

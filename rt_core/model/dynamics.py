@@ -5,6 +5,8 @@ about the link frame's origin in Pinocchio's order.  Featherstone, *Rigid Body D
 Khalil and Dombre (2002), section 9.5.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rt_core.jit import jit
@@ -14,15 +16,23 @@ from rt_core.types import FloatArray
 RNEA_WORK = 27
 
 
+class Links(NamedTuple):
+    """The rigid links of an arm."""
+
+    geometry: FloatArray
+    """`RobotModel.geometry` (n, 37)"""
+    gravity: FloatArray
+    """In the base frame [m/s^2] (3,)"""
+    inertial: FloatArray
+    """Link parameters (n, 10)"""
+
+
 @jit
 def rnea_single(
-    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray,
-    tau: FloatArray, work: FloatArray,
-) -> None:  # fmt: skip
-    """Compute the joint torques of one state into `tau` (n,); `work` is (n, RNEA_WORK) scratch.
-
-    `geometry` (n, 37) is `RobotModel.geometry`, `gravity` (3,) [m/s^2], `inertial` (n, 10).
-    """
+    links: Links, q: FloatArray, dq: FloatArray, ddq: FloatArray, tau: FloatArray, work: FloatArray
+) -> None:
+    """Compute the joint torques of one state into `tau` (n,); `work` is (n, RNEA_WORK) scratch."""
+    geometry, gravity, inertial = links
     n = geometry.shape[0]
     wx = wy = wz = dwx = dwy = dwz = 0.0
     ax, ay, az = -gravity[0], -gravity[1], -gravity[2]
@@ -94,13 +104,10 @@ def rnea_single(
 
 
 @jit
-def _rnea_batch(
-    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray,
-    tau: FloatArray,
-) -> None:  # fmt: skip
-    work = np.empty((geometry.shape[0], RNEA_WORK))
+def _rnea_batch(links: Links, q: FloatArray, dq: FloatArray, ddq: FloatArray, tau: FloatArray) -> None:
+    work = np.empty((q.shape[1], RNEA_WORK))
     for t in range(q.shape[0]):
-        rnea_single(geometry, gravity, inertial, q[t], dq[t], ddq[t], tau[t], work)
+        rnea_single(links, q[t], dq[t], ddq[t], tau[t], work)
 
 
 def inverse_dynamics(
@@ -113,5 +120,5 @@ def inverse_dynamics(
     q, dq, ddq = (np.ascontiguousarray(np.atleast_2d(x), dtype=np.float64) for x in (q, dq, ddq))
     tau = np.empty_like(q)
     inertial = np.ascontiguousarray(inertial, dtype=np.float64)
-    _rnea_batch(geometry, np.asarray(gravity, dtype=np.float64), inertial, q, dq, ddq, tau)
+    _rnea_batch(Links(geometry, np.asarray(gravity, dtype=np.float64), inertial), q, dq, ddq, tau)
     return tau

@@ -1,4 +1,4 @@
-"""Forward dynamics of a serial chain: mass matrix, bias forces and accelerations.
+"""Forward dynamics of a serial chain: mass matrix and bias forces.
 
 `M(q) ddq + b(q, dq) = tau`, rigid links only: `b` holds Coriolis, centrifugal and gravity torques.  One outward pass
 computes velocities and the accelerations at `ddq = 0`, one inward pass sums forces (recursive Newton-Euler) and
@@ -12,6 +12,7 @@ Geometry is `RobotModel.geometry` (n, 37), link parameters are in Pinocchio's or
 import numpy as np
 
 from rt_core.jit import kernel
+from rt_core.model.dynamics import Links
 from rt_core.types import FloatArray
 
 #: Width of one link's row in the scratch array of `mass_and_bias`.
@@ -20,14 +21,13 @@ FORWARD_WORK = 37
 
 @kernel
 def mass_and_bias(
-    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, q: FloatArray, dq: FloatArray, mass: FloatArray,
-    bias: FloatArray, work: FloatArray,
-) -> None:  # fmt: skip
-    """Compute the symmetric mass matrix `mass` (n, n) and the torques at `ddq = 0`, `bias` (n,), at one state.
+    links: Links, q: FloatArray, dq: FloatArray, mass: FloatArray, bias: FloatArray, work: FloatArray
+) -> None:
+    """Compute the symmetric mass matrix `mass` (n, n) and the torques at `ddq = 0`, `bias` (n,), at `q, dq` (n,).
 
-    `geometry` (n, 37), `gravity` (3,) in the base frame [m/s^2], `inertial` (n, 10), `q, dq` (n,).  `work` (n,
-    FORWARD_WORK) is scratch; columns 0 to 11 hold the link's rotation and origin in its parent afterwards.
+    `work` (n, FORWARD_WORK) is scratch; columns 0 to 11 hold the link's rotation and origin in its parent afterwards.
     """
+    geometry, gravity, inertial = links
     n = q.shape[0]
     w0 = w1 = w2 = 0.0
     d0 = d1 = d2 = 0.0
@@ -213,14 +213,11 @@ def solve_definite(matrix: FloatArray, x: FloatArray) -> bool:
 
 
 @kernel
-def mass_and_bias_batch(
-    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, q: FloatArray, dq: FloatArray, mass: FloatArray,
-    bias: FloatArray,
-) -> None:  # fmt: skip
+def mass_and_bias_batch(links: Links, q: FloatArray, dq: FloatArray, mass: FloatArray, bias: FloatArray) -> None:
     """Compute `mass_and_bias` for (N, n) states into `mass` (N, n, n) and `bias` (N, n)."""
     work = np.empty((q.shape[1], 37))
     for row in range(q.shape[0]):
-        mass_and_bias(geometry, gravity, inertial, q[row], dq[row], mass[row], bias[row], work)
+        mass_and_bias(links, q[row], dq[row], mass[row], bias[row], work)
 
 
 def equations_of_motion(
@@ -235,19 +232,5 @@ def equations_of_motion(
     count, n = q.shape
     mass = np.empty((count, n, n))
     bias = np.empty((count, n))
-    mass_and_bias_batch(geometry, gravity, np.ascontiguousarray(inertial), q, dq, mass, bias)
+    mass_and_bias_batch(Links(geometry, gravity, np.ascontiguousarray(inertial)), q, dq, mass, bias)
     return mass, bias
-
-
-def forward_dynamics(
-    geometry: FloatArray, gravity: FloatArray, inertial: FloatArray, q: FloatArray, dq: FloatArray, tau: FloatArray,
-    armature: FloatArray | None = None,
-) -> FloatArray:  # fmt: skip
-    """Return the accelerations (N, n) of the rigid links under joint torques `tau` (N, n).
-
-    `armature` (n,) adds reflected rotor inertias to the diagonal of the mass matrix.
-    """
-    mass, bias = equations_of_motion(geometry, gravity, inertial, q, dq)
-    if armature is not None:
-        mass = mass + np.diag(armature)
-    return np.asarray(np.linalg.solve(mass, (tau - bias)[..., None])[..., 0])

@@ -25,14 +25,16 @@ terms of `alpha`, `alphab` and `alphav` are linear, those of `fc`, `fb` and `fv`
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from rt_core.jit import jit
+from rt_core.types import FloatArray
 
 FrictionLaw = Literal["none", "coulomb_viscous", "coulomb_viscous_offset", "stribeck", "harmonic_drive_input", "cyclic"]
 Quadratic = Literal["odd", "even", "none"]
+Shape: TypeAlias = FloatArray | tuple[float, float, float]
 FollowsTemperature = Literal["none", "coulomb", "coulomb_viscous"]
 
 #: `T0`: friction at this temperature is that without temperature terms [degC].
@@ -176,14 +178,13 @@ def smooth_sign(v: float, smoothing: float) -> float:
 
 
 @jit
-def friction_effect(
-    law: int, constant: float, exponent: float, smoothing: float, q: float, v: float, load: float
-) -> float:
+def friction_effect(law: int, shape: Shape, q: float, v: float, load: float) -> float:
     """Return the torque of a friction term per unit of its parameter, for a temperature term also per kelvin.
 
-    `constant` [rad/s or m/s] and `exponent` shape the exponential, `q` and `v` are position and velocity on the side
-    where the friction acts, `load` is the torque of the links at the joint.
+    `shape` is constant [rad/s or m/s] and exponent of the exponential, and the smoothing of the sign; `q` and `v` are
+    position and velocity on the side where the friction acts, `load` is the torque of the links at the joint.
     """
+    constant, exponent, smoothing = shape[0], shape[1], shape[2]
     if law in (LAW_VISCOUS, LAW_VISCOUS_TEMPERATURE):
         return v
     if law == LAW_SINE:
@@ -215,13 +216,12 @@ def friction_effect(
 
 
 @jit
-def friction_slopes(
-    law: int, constant: float, exponent: float, smoothing: float, q: float, v: float, load: float
-) -> tuple[float, float, float]:
+def friction_slopes(law: int, shape: Shape, q: float, v: float, load: float) -> tuple[float, float, float]:
     """Return the derivatives of `friction_effect` by `q`, `v` and `load`.
 
     A sign without smoothing counts as constant, and `|load|` has the slope of its side.
     """
+    constant, exponent, smoothing = shape[0], shape[1], shape[2]
     if law in (LAW_VISCOUS, LAW_VISCOUS_TEMPERATURE):
         return 0.0, 1.0, 0.0
     if law == LAW_SINE:

@@ -14,7 +14,7 @@ intermediate results stay in the first-level cache.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from rt_core.types import FloatArray, IntArray
 
 #: Samples in a block.
 BLOCK = 16
+Motion: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 
 # Rows of the intermediate array of `link_columns` and of its adjoint, as offsets.
 _R0, _R1, _R2, _R3, _R4, _R5, _R6, _R7, _R8 = (BLOCK * i for i in range(9))  # rotation of the link in its parent
@@ -168,17 +169,15 @@ def own_screw(K: FloatArray, g: FloatArray, lanes: int) -> None:
 
 
 @kernel
-def link_columns(
-    geometry: FloatArray, gravity: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, lanes: int,
-    out: FloatArray,
-) -> None:  # fmt: skip
+def link_columns(geometry: FloatArray, gravity: FloatArray, state: FloatArray, lanes: int, out: FloatArray) -> None:
     """Compute the columns of all links for the first `lanes` samples of a block.
 
-    `q, dq, ddq` are (n, BLOCK); `out` (n, n, 10 * BLOCK) receives in `out[k, j]` the ten columns of link `k` in row
-    `j <= k`, one after the other; entries with `j > k` stay unchanged.
+    `state` (3 or more, n, BLOCK) begins with `q, dq, ddq`; `out` (n, n, 10 * BLOCK) receives in `out[k, j]` the ten
+    columns of link `k` in row `j <= k`, one after the other; entries with `j > k` stay unchanged.
 
     All intermediate rows are in one array at constant offsets, so that the compiler can prove that they do not overlap.
     """
+    q, dq, ddq = state[0], state[1], state[2]
     n = q.shape[0]
     S = np.empty(_ROWS * BLOCK)
     S[_W0:_A0] = 0.0
@@ -234,14 +233,14 @@ def link_columns(
 
 @kernel
 def joint_column(
-    law: int, shape: FloatArray, motor: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, load: FloatArray,
-    value: FloatArray,
-) -> None:  # fmt: skip
+    law: int, shape: FloatArray, motor: FloatArray, state: FloatArray, load: FloatArray, value: FloatArray
+) -> None:
     """Compute one joint effect for one block, before its distribution to the rows: `value` (BLOCK,).
 
-    `shape` (3,) and `motor` (n,) are the column's rows of the layout; `q, dq, ddq, load` are (n, BLOCK).  For a
-    temperature term it is the effect per kelvin, to be multiplied by `warm_column`.
+    `shape` (3,) and `motor` (n,) are the column's rows of the layout; `state` (3 or more, n, BLOCK) begins with `q, dq,
+    ddq`, `load` is (n, BLOCK).  For a temperature term it is the effect per kelvin, to be multiplied by `warm_column`.
     """
+    q, dq, ddq = state[0], state[1], state[2]
     n = motor.shape[0]
     for b in range(BLOCK):
         value[b] = 1.0 if law == laws.LAW_OFFSET else 0.0
@@ -265,7 +264,7 @@ def joint_column(
         for m in range(n):
             position += motor[m] * q[m, b]
             force += motor[m] * load[m, b]
-        value[b] = laws.friction_effect(law, shape[0], shape[1], shape[2], position, value[b], force)
+        value[b] = laws.friction_effect(law, shape, position, value[b], force)
 
 
 @kernel
@@ -277,10 +276,9 @@ def warm_column(law: int, warmth: FloatArray, value: FloatArray) -> None:
 
 
 @kernel
-def joint_effect(
-    law: int, shape: FloatArray, motor: FloatArray, q: FloatArray, dq: FloatArray, ddq: FloatArray, load: FloatArray
-) -> float:
-    """Return one joint effect of one sample, per kelvin as in `joint_column`: `motor, q, dq, ddq, load` (n,)."""
+def joint_effect(law: int, shape: FloatArray, motor: FloatArray, state: Motion, load: FloatArray) -> float:
+    """Return one joint effect of one sample, per kelvin as in `joint_column`: `state` is `q, dq, ddq` (n,) each."""
+    q, dq, ddq = state
     if law == laws.LAW_OFFSET:
         return 1.0
     value = 0.0
@@ -296,7 +294,7 @@ def joint_effect(
     for m in range(motor.shape[0]):
         position += motor[m] * q[m]
         force += motor[m] * load[m]
-    return laws.friction_effect(law, shape[0], shape[1], shape[2], position, value, force)
+    return laws.friction_effect(law, shape, position, value, force)
 
 
 class ColumnArrays(NamedTuple):
@@ -362,7 +360,7 @@ def _regressor_batch(arrays: ColumnArrays, samples: Samples, out: FloatArray) ->
     for start in range(0, count, BLOCK):
         size = min(BLOCK, count - start)
         fill_block(samples, start, size, state)
-        link_columns(geometry, gravity, state[0], state[1], state[2], BLOCK, links)
+        link_columns(geometry, gravity, state, BLOCK, links)
         for c in range(columns):
             if law[c] == laws.LAW_LINK:
                 k = source[c] // 10
@@ -389,7 +387,7 @@ def _regressor_batch(arrays: ColumnArrays, samples: Samples, out: FloatArray) ->
                     for b in range(np.uint64(size)):
                         flat[target + b] = rate[b]
             else:
-                joint_column(law[c], shape[c], motor[c], state[0], state[1], state[2], state[3], value)
+                joint_column(law[c], shape[c], motor[c], state, state[3], value)
                 warm_column(law[c], state[4, source[c]], value)
                 for j in range(n):
                     weight = motor[c, j]

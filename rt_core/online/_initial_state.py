@@ -8,7 +8,7 @@ from rt_core.online import _state as m
 from rt_core.online._pipeline import GUARD_PERIODS
 from rt_core.online._settings import OnlineSettings
 from rt_core.online._state import EstimatorState
-from rt_core.online.filters import FilterBank
+from rt_core.online.filters import Sampling
 from rt_core.online.monitors.residual_evidence import friction_columns
 from rt_core.online.rls import noise
 from rt_core.types import FloatArray
@@ -25,14 +25,13 @@ _BRIDGED_MEMORY_S = 30.0
 
 
 def initial_state(
-    model: RobotModel, base: BaseParameters, settings: OnlineSettings, rate_hz: float, has_dq: bool, bank: FilterBank,
-    parallel: FloatArray, factor: int, prior: FloatArray,
-) -> tuple[EstimatorState, FloatArray]:  # fmt: skip
+    model: RobotModel, base: BaseParameters, settings: OnlineSettings, sampling: Sampling, prior: FloatArray
+) -> tuple[EstimatorState, FloatArray]:
     """Return the state that starts from base parameters `prior` (p,), and the root (p,) of its information."""
-    n, p = model.n, len(base)
+    n, p, (rate_hz, has_dq, bank, parallel, factor) = model.n, len(base), sampling
     layout = base.layout
     terms = friction_columns(layout, n).shape[1]
-    state = EstimatorState(n, p, has_dq, bank.smooth.size, parallel.size, factor, terms, layout.has_temperature)
+    state = EstimatorState(n, p, sampling, terms, layout.has_temperature)
     state["geometry"][:] = model.geometry
     state["gravity"][:] = model.gravity
     state["motor"][:] = layout.motor

@@ -285,7 +285,7 @@ def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> No
         for j in range(n):
             for b in range(size, lanes):
                 state[k, j, b] = 0.0
-    link_columns(geometry, gravity, state[0], state[1], state[2], lanes, links)
+    link_columns(geometry, gravity, state, lanes, links)
     if ints[m.HAS_LOAD] == 1:
         load_theta = m.vector(floats, ints, m.F_LOAD_THETA, p)
         load[:] = 0.0
@@ -323,16 +323,15 @@ def _build_rows(floats: FloatArray, ints: IntArray, start: int, size: int) -> No
                         total += w[b] * x[offset + b]
                     out[j, c] += total
             elif size == 1:
-                effect = joint_effect(
-                    law[c], shape[c], motor[c], state[0, :, 0], state[1, :, 0], state[2, :, 0], load[:, 0]
-                )
+                motion = state[0, :, 0], state[1, :, 0], state[2, :, 0]
+                effect = joint_effect(law[c], shape[c], motor[c], motion, load[:, 0])
                 if law[c] in TEMPERATURE:
                     effect *= warmth[source[c], 0]
                 for j in range(n):
                     if motor[c, j] != 0.0:
                         out[j, c] += motor[c, j] * weight[j, 0] * effect
             else:
-                joint_column(law[c], shape[c], motor[c], state[0], state[1], state[2], load, value)
+                joint_column(law[c], shape[c], motor[c], state, load, value)
                 warm_column(law[c], warmth[source[c]], value)
                 for j in range(n):
                     if motor[c, j] != 0.0:

@@ -16,7 +16,7 @@ from rt_core.online import _state as m
 from rt_core.online._initial_state import initial_state
 from rt_core.online._pipeline import clear_filters, take_frames
 from rt_core.online._settings import OnlineSettings
-from rt_core.online.filters import filter_bank, low_pass
+from rt_core.online.filters import Sampling, filter_bank, low_pass
 from rt_core.online.monitors.residual_evidence import Evidence
 from rt_core.online.monitors.supply import WINDOW_DELAYS, WINDOW_S, FrameSupply
 from rt_core.online.monitors.temperatures import JointTemperatures
@@ -101,10 +101,8 @@ class Recursion:
         return (self.bank.delay + self.parallel.size // 2 + 1) / self.rate_hz
 
     def _fresh(self) -> tuple[m.EstimatorState, FloatArray]:
-        return initial_state(
-            self.model, self.base, self.settings, self.rate_hz, self.has_dq, self.bank, self.parallel, self.factor,
-            self.prior,
-        )  # fmt: skip
+        sampling = Sampling(self.rate_hz, self.has_dq, self.bank, self.parallel, self.factor)
+        return initial_state(self.model, self.base, self.settings, sampling, self.prior)
 
     def _initialise(self) -> None:
         self._generation += 1

@@ -7,6 +7,7 @@ import numpy as np
 
 from rt_core.jit import jit
 from rt_core.model.regressor import BLOCK
+from rt_core.online.filters import Sampling
 from rt_core.types import FloatArray, IntArray
 
 # Sizes and counters at the head of the integer array.
@@ -65,11 +66,10 @@ def padded(p: int) -> int:
     return -(-(p + 1) // UNROLL) * UNROLL
 
 
-def shapes(
-    n: int, p: int, channels: int, length: int, length2: int, slots: int, states: int, terms: int
-) -> dict[str, tuple[int, ...]]:
+def shapes(n: int, p: int, sampling: Sampling, terms: int, has_temperature: bool) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the float fields."""
-    width = padded(p)
+    width, length, length2 = padded(p), sampling.bank.smooth.size, sampling.parallel.size
+    channels, slots = n * (2 + sampling.has_dq + has_temperature), -(-length2 // sampling.factor)
     per_joint: dict[str, tuple[int, ...]] = dict.fromkeys(_PER_JOINT, (n,))
     return per_joint | {
         "scalars": (SCALARS,),
@@ -84,7 +84,7 @@ def shapes(
         "frame_lost": (4,),  # whether frames were lost just before
         "frame_t": (4,),
         "frame_x": (5, channels),  # four frames and the one interpolated from them: q, tau, and dq, temperature if any
-        "state": (states, n, BLOCK),  # q, dq, ddq, tau, and kelvin above the reference temperature if used
+        "state": (4 + has_temperature, n, BLOCK),  # q, dq, ddq, tau, and kelvin above the reference temperature if used
         "links": (n, n, 10 * BLOCK),
         "shape": (p, 3),
         "load": (n, BLOCK),  # link torque at the joints, by "load_theta"
@@ -112,16 +112,13 @@ def shapes(
 class EstimatorState:
     """Both arrays of an estimator, with views of their fields by name."""
 
-    def __init__(
-        self, n: int, p: int, has_dq: bool, length: int, length2: int, factor: int, terms: int,
-        has_temperature: bool = False,
-    ) -> None:  # fmt: skip
-        channels = n * (2 + has_dq + has_temperature)
-        slots = -(-length2 // factor)
-        sizes = shapes(n, p, channels, length, length2, slots, 4 + has_temperature, terms)
+    def __init__(self, n: int, p: int, sampling: Sampling, terms: int, has_temperature: bool) -> None:
+        sizes = shapes(n, p, sampling, terms, has_temperature)
+        channels, slots = sizes["frame_x"][1], sizes["slots"][0]
+        length, length2 = sampling.bank.smooth.size, sampling.parallel.size
         head = np.zeros(HEAD + len(FIELDS) + len(INT_FIELDS), dtype=np.int64)
         head[[N, P, CHANNELS, LENGTH, LENGTH2, FACTOR, SLOTS, HAS_DQ, WIDTH, TERMS]] = (
-            n, p, channels, length, length2, factor, slots, has_dq, padded(p), terms,
+            n, p, channels, length, length2, sampling.factor, slots, sampling.has_dq, padded(p), terms,
         )  # fmt: skip
         head[HAS_TEMPERATURE] = has_temperature
         at = 0

@@ -18,7 +18,7 @@ from rt_core.online.monitors.stuck_encoder import StationaryTorque
 from rt_core.online.report import EstimateReport
 from rt_core.online.rls.information_floor import root_of, row_inflation
 from rt_core.online.rls.information_matrix import root_of_covariance, triangle_inverse
-from rt_core.online.status import EXCITED_LIMIT, FROZEN_S, STATUS, STATUSES_WITH_VALUE, judge, supported
+from rt_core.online.status import EXCITED_LIMIT, FROZEN_S, STATUS, STATUSES_WITH_VALUE, Support, judge, supported
 from rt_core.types import BoolArray, FloatArray
 
 _LARGEST = float(np.finfo(np.float64).max) ** 0.25  # of a parameter: squares of squares are formed of it
@@ -95,12 +95,12 @@ class OnlineEstimator(Recursion):
         theta = state["theta"].copy()
         now = float(s[m.ORIGIN] + (state.ints[m.GRID] - 1) * s[m.STEP]) if state.ints[m.BUFFERED] == 4 else 0.0
         excited_at = np.where(excited, now, self._excited_at)
-        status = judge(
-            state, self.base, self.model.friction, self._warmth, supported(theta, std, effect),
-            stale=now - excited_at > self.settings.stale_s,
+        support = Support(
+            supported(theta, std, effect), stale=now - excited_at > self.settings.stale_s,
             frozen=bool(now - s[m.LAST_MOTION] > FROZEN_S + self.delay_s), doubted=bool(self.trust.reasons),
             shaped=self.trust.shaped, starved=bool(self.supply.cause),
         )  # fmt: skip
+        status = judge(state, self.base, self.model.friction, self._warmth, support)
         validated = np.where(status < STATUSES_WITH_VALUE, theta, self._validated)
         if note:
             self._excited_at, self._validated = excited_at, validated

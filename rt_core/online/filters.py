@@ -8,6 +8,7 @@ all kernels are padded to one length, hence one delay.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,6 +56,16 @@ class FilterBank:
     def delay(self) -> int:
         """Group delay [samples], the same for all."""
         return self.smooth.size // 2
+
+
+class Sampling(NamedTuple):
+    """How frames become rows."""
+
+    rate_hz: float  # of the frames
+    has_dq: bool  # frames have a measured velocity
+    bank: FilterBank
+    parallel: FloatArray  # taps of the filter on both sides of the rows
+    factor: int  # frames a row
 
 
 def filter_bank(cutoff_hz: float, rate_hz: float) -> FilterBank:

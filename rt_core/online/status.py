@@ -1,5 +1,7 @@
 """Status of each parameter: whether the data support its value, and if not, why."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rt_core.identification.status import RELATIVE_STD_LIMIT, TORQUE_EFFECT_LIMIT
@@ -31,16 +33,25 @@ def supported(theta: FloatArray, std: FloatArray, effect: FloatArray) -> BoolArr
     return np.asarray((std <= RELATIVE_STD_LIMIT * np.abs(theta)) | (effect <= TORQUE_EFFECT_LIMIT))
 
 
-def judge(
-    state: EstimatorState, base: BaseParameters, friction: Friction, warmth: JointTemperatures, known: BoolArray, *,
-    stale: BoolArray, frozen: bool, doubted: bool, shaped: BoolArray, starved: bool,
-) -> IntArray:  # fmt: skip
-    """Return indices (p,) into `STATUS`; `known` (p,) are supported, `stale` (p,) not excited for long.
+class Support(NamedTuple):
+    """What supports the values, beside the state."""
 
-    `doubted` are all, or those of a joint whose innovations make it forget fast, or have done so and `shaped` (n,) what
-    has not been confirmed since; `starved` are all where frames come and none can be learned from.
+    known: BoolArray  # (p,) see `supported`
+    stale: BoolArray  # (p,) not excited for long
+    frozen: bool  # no joint has moved for long
+    doubted: bool  # all values
+    shaped: BoolArray  # (n,) joints that have forgotten fast, and have not been confirmed since
+    starved: bool  # frames come, and none can be learned from
+
+
+def judge(
+    state: EstimatorState, base: BaseParameters, friction: Friction, warmth: JointTemperatures, support: Support
+) -> IntArray:
+    """Return indices (p,) into `STATUS`.
+
+    Doubted are all, or those of a joint whose innovations make it forget fast, or have done so.
     """
-    layout = base.layout
+    layout, (known, stale, frozen, doubted, shaped, starved) = base.layout, support
     with np.errstate(invalid="ignore", divide="ignore"):
         unexplained = state["innovation2"] > _UNEXPLAINED * state["torque2"]
     unexplained &= state["moved"] >= state["scalars"][m.SETTLE_ROWS]

@@ -16,7 +16,7 @@ from rt_core.model.temperature import TemperatureRange
 from rt_core.online import OnlineEstimator
 from rt_core.online.monitors.change import ChangeDetector
 from rt_core.online.monitors.change_rules import VELOCITY_KNOWN_S, ChangeSettings
-from rt_core.online.monitors.drift import Change, DriftDetector
+from rt_core.online.monitors.drift import Change, DriftDetector, Watched
 from rt_core.online.monitors.payload_estimate import payload_information
 from rt_core.online.report import EstimateReport
 from rt_core.types import FloatArray
@@ -57,21 +57,25 @@ class ActiveModel(FrameConsumer):
         self._temperatures: TemperatureRange | None = None  # of its identification
         self._reported_temperature = "ok"
         self.speeds: FloatArray | None = None  # (n,) that its friction was identified up to
-        self._names = tuple(estimator.base.names), tuple(joint.name for joint in estimator.model.joints)
         self.detector = self._detector()
         self.change = self._change()
         self._payload = payload_columns(estimator.base, estimator.model)
 
+    @property
+    def _watched(self) -> Watched:
+        e = self.estimator
+        return Watched(tuple(e.base.names), tuple(joint.name for joint in e.model.joints), e.base.layout)
+
     def _detector(self) -> DriftDetector:
         e = self.estimator
-        return DriftDetector(*self._names, e.base.layout, e.settings.memory_s, e.update_s, look_s=self.look_s)
+        return DriftDetector(self._watched, e.settings.memory_s, e.update_s, look_s=self.look_s)
 
     def _change(self) -> ChangeDetector:
         e = self.estimator
         settings = ChangeSettings(
             capacity_kg=e.model.payload_bound or np.inf, least_s=VELOCITY_KNOWN_S if e.has_dq else 0.0
         )
-        return ChangeDetector(*self._names, e.base.layout, e.update_s, e.settings.cutoff_hz, settings)
+        return ChangeDetector(self._watched, e.update_s, e.settings.cutoff_hz, settings)
 
     # ------------------------------------------------------------ what is active
 
@@ -269,7 +273,7 @@ class ActiveModel(FrameConsumer):
 
     def observe_changes(self, t_ns: int) -> None:
         """Detect sudden changes of the arm from its residual up to `t_ns`; ten times a second."""
-        broken = self.estimator.trust.broken(self._names[1])
+        broken = self.estimator.trust.broken(self._watched.joints)
         for change in self.change.observe(self.estimator.take_evidence(), t_ns, broken):
             self.report_event(change.kind, change.text, {"model": self.model, **change.data})
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from rt_core.elastic.rows import Drive
 from rt_core.model.robot import RobotModel
-from rt_core.online.elastic import ElasticJointEstimator, ElasticOnlineSettings
+from rt_core.online.elastic import Deflection, ElasticJointEstimator, ElasticOnlineSettings
 from rt_core.online.elastic.estimator import NAMES
 from rt_core.types import FloatArray
 from service.config.arm_tables import ElasticConfig
@@ -86,10 +86,8 @@ class ElasticTracker(FrameConsumer):
             top = max(begin.top_velocity, limit)
         settings = settings if top is None else replace(settings, top_velocity=top)
         try:
-            return ElasticJointEstimator(
-                known.drive, begin.values, self._rate_hz, settings, lag_s=begin.lag_s, zero=begin.zero,
-                errors=begin.errors,
-            )  # fmt: skip
+            deflection = Deflection(begin.lag_s, begin.zero, begin.errors)
+            return ElasticJointEstimator(known.drive, begin.values, self._rate_hz, settings, deflection)
         except ValueError as error:
             raise ConfigError(f"model: {self.spring.origin}: {error}") from error
 

@@ -8,7 +8,7 @@ error, time and success.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -176,10 +176,9 @@ def _fit(scene: Scene, method: str) -> Fitted:
     options = EstimatorOptions(
         method=cast(Method, method.removeprefix("full:")), formulation="full" if full else "separable", seed=scene.seed,
     )  # fmt: skip
-    signals = scene.signals
-    disturbed = scene.disturbed if method == "tls" else None
+    signals = replace(scene.signals, disturbed=scene.disturbed if method == "tls" else None)
     began = time.perf_counter()
-    found = estimate(scene.start_model, scene.base, signals, scene.settings, options, disturbed=disturbed)
+    found = estimate(scene.start_model, scene.base, signals, scene.settings, options)
     seconds = time.perf_counter() - began
     truth = friction_constants(scene.truth)
     constants = {}

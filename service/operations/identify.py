@@ -224,16 +224,15 @@ def identify_recording(
     options = EstimatorOptions() if options is None else options
     recording, model, settings = data.recording, data.robot.model, data.settings
     signals = prepare_recording(recording, model, settings)
-    start, stop = span_bounds(recording, data.span)
+    part = span_bounds(recording, data.span)
     base = base_parameters(model) if base is None else base
-    note = _late_velocity(data, base, signals, start, stop)
+    note = _late_velocity(data, base, replace(signals, part=part))
     if note is not None:
         settings = replace(settings, velocity="position")
         signals = prepare_recording(recording, model, settings)
     disturbed = disturbed_signals(recording, model, settings) if options.method == "tls" else None
-    found = identify(
-        model, base, signals, settings, options, start_s=start, stop_s=stop, disturbed=disturbed, callback=callback
-    )
+    signals = replace(signals, part=part, disturbed=disturbed)
+    found = identify(model, base, signals, settings, options, callback)
     return replace(found, notes=(*([] if note is None else [note]), *recording.notes, *found.notes))
 
 
@@ -242,7 +241,7 @@ def identify_recording(
 _HARMFUL = 4.0
 
 
-def _late_velocity(data: Dataset, base: BaseParameters, signals: Signals, start_s: float, stop_s: float) -> str | None:
+def _late_velocity(data: Dataset, base: BaseParameters, signals: Signals) -> str | None:
     """Return that the measured velocity disagrees with the position so that it does harm; None if it does not.
 
     Filters of a millisecond or two are common and harmless, so two fits decide, with and without the measured velocity.
@@ -258,10 +257,9 @@ def _late_velocity(data: Dataset, base: BaseParameters, signals: Signals, start_
         return None
     options = EstimatorOptions(constants="given")
     try:
-        measured, derived = (
-            estimate(model, base, s, settings, options, start_s=start_s, stop_s=stop_s)
-            for s in (signals, prepare_recording(recording, model, replace(settings, velocity="position")))
-        )
+        without = prepare_recording(recording, model, replace(settings, velocity="position"))
+        both = signals, replace(without, part=signals.part)
+        measured, derived = (estimate(model, base, s, settings, options) for s in both)
     except DataError:
         return None
     if not np.all(derived.solution.sigma > 0.0) or not np.all(measured.solution.sigma > 0.0):

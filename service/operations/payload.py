@@ -19,6 +19,7 @@ from rt_core.identification.payload import (
     NATURAL_LENGTH,
     PRESENT,
     RELATIVE_STD_LIMIT,
+    Estimated,
     Payload,
     payload_from_change,
     payload_from_rows,
@@ -119,10 +120,10 @@ def payload_in_recording(
     triangles = compress(rows.Y, rows.tau, rows.use)
     sigma = found.solution.sigma
     inflation = noise_inflation(triangles, found.solution, estimate_covariance(rows, found.solution).covariance)
+    without = Estimated(before.theta, before.covariance)
     payload = payload_from_rows(
-        base, model, before.theta, before.covariance, triangles, sigma, inflation=inflation,
-        refit_effects=refit_effects,
-    )  # fmt: skip
+        base, model, without, triangles, sigma * np.sqrt(inflation), refit_effects=refit_effects
+    )
 
     def error(theta: FloatArray) -> float:
         return torque_metrics(rows.tau, rows.predict(theta), rows.use).relative_error
@@ -141,10 +142,8 @@ def payload_between(
     Raises `PayloadError` if the model cannot be used.
     """
     _check_before(before)
-    payload = payload_from_change(
-        before.base, before.robot.model, before.theta, before.covariance, theta, covariance,
-        refit_effects=refit_effects,
-    )  # fmt: skip
+    without, loaded = Estimated(before.theta, before.covariance), Estimated(theta, covariance)
+    payload = payload_from_change(before.base, before.robot.model, without, loaded, refit_effects=refit_effects)
     return _result(payload, refit_effects, _visible_limit(before.robot.model))
 
 

@@ -45,14 +45,14 @@ def equations(arrays: at.ArmArrays, x: FloatArray, v: FloatArray, u: FloatArray,
     """
     n = x.shape[0]
     mass = arrays.matrices[at.MASS]
-    gravity, work, geometry, inertial = arrays.gravity, arrays.work, arrays.arm[:, :37], arrays.arm[:, 37:]
+    links, work = at.links_of(arrays), arrays.work
     parameters, terms, scalars, scratch = arrays.parameters, arrays.terms[0], arrays.scalars, arrays.scratch
     if scalars[at.COUPLED] != 0.0:
         inverse, product = arrays.coupling[1], arrays.matrices[at.PRODUCT]
         position, velocity, torque = scratch[at.POSITION], scratch[at.VELOCITY], scratch[at.TORQUE]
         times(inverse, x, position)
         times(inverse, v, velocity)
-        mass_and_bias(geometry, gravity, inertial, position, velocity, mass, torque, work)
+        mass_and_bias(links, position, velocity, mass, torque, work)
         if scalars[at.PUSHED] != 0.0:
             take_outside_torque(arrays, torque)
         times_transposed(inverse, torque, force)
@@ -69,7 +69,7 @@ def equations(arrays: at.ArmArrays, x: FloatArray, v: FloatArray, u: FloatArray,
                     total += inverse[k, i] * product[k, j]
                 mass[i, j] = total
     else:
-        mass_and_bias(geometry, gravity, inertial, x, v, mass, force, work)
+        mass_and_bias(links, x, v, mass, force, work)
         if scalars[at.PUSHED] != 0.0:
             take_outside_torque(arrays, force)
     for i in range(n):

@@ -38,11 +38,8 @@ _GAUSSIAN_SLOPE = float(np.sqrt(2.0 / np.e))
 @kernel
 def effect(terms: FloatArray, t: int, i: int, x: float, v: float, load: float) -> float:
     """Return the torque of term `t` at motor `i`, at its position and velocity."""
-    unit = laws.friction_effect(
-        int(terms[t, at.CODE, i]), terms[t, at.CONSTANT, i], terms[t, at.EXPONENT, i], terms[t, at.SMOOTHING, i],
-        x, v, load,
-    )  # fmt: skip
-    return float(terms[t, at.VALUE, i] * unit)
+    shape = terms[t, at.CONSTANT, i], terms[t, at.EXPONENT, i], terms[t, at.SMOOTHING, i]
+    return float(terms[t, at.VALUE, i] * laws.friction_effect(int(terms[t, at.CODE, i]), shape, x, v, load))
 
 
 @kernel
@@ -197,7 +194,7 @@ def _mark_steep(model: RobotModel, dynamics: JointDynamics, values: FloatArray) 
         elif code not in laws.SIGNED:
             for i, (constant, exponent) in enumerate(row[[at.CONSTANT, at.EXPONENT]].T):
                 speeds = np.linspace(0.0, speed[i], 65)
-                rates = [laws.friction_slopes(code, constant, exponent, 0.0, 0.0, v, 0.0)[1] for v in speeds]
+                rates = [laws.friction_slopes(code, (constant, exponent, 0.0), 0.0, v, 0.0)[1] for v in speeds]
                 slope[i] += value[i] * np.abs(rates).max()
         row[at.RATE] = steepest
         row[at.WIDTH, steepest == 0.0] = 0.0

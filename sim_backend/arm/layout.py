@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from rt_core.jit import kernel
+from rt_core.model.dynamics import Links
 from rt_core.types import FloatArray, IntArray
 
 # Rows of the state (ROWS, n): motor coordinates referred to the joint side.
@@ -63,3 +65,9 @@ class ArmArrays(NamedTuple):
     scratch: FloatArray
     pivots: IntArray  # (n,)
     work: FloatArray  # (n, FORWARD_WORK)
+
+
+@kernel
+def links_of(arrays: ArmArrays) -> Links:
+    """Return the links of the arm."""
+    return Links(arrays.arm[:, :37], arrays.gravity, arrays.arm[:, 37:])

@@ -54,7 +54,7 @@ def setpoint(arrays: at.ArmArrays, motion: MotionArrays, t: float) -> None:
         for i in range(n):
             dq[i] = 0.0
             ddq[i] = 0.0
-    rnea_single(arrays.arm[:, :37], arrays.gravity, arrays.arm[:, 37:], q, dq, ddq, tau, arrays.work)
+    rnea_single(at.links_of(arrays), q, dq, ddq, tau, arrays.work)
     if coupled:
         times_transposed(coupling[1], tau, state[at.FEED])
     else:

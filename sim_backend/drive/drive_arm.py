@@ -84,7 +84,7 @@ def _follow_motor(mode: float, state: FloatArray, i: int) -> None:
 @kernel
 def _set_values(arrays: at.ArmArrays, command: FloatArray, share: float) -> None:
     """Compute set position, velocity and fed-forward torque at `share` of the period, into `state`."""
-    arm, gravity, work, coupling = arrays.arm, arrays.gravity, arrays.work, arrays.coupling
+    links, work, coupling = at.links_of(arrays), arrays.work, arrays.coupling
     scalars, state, vectors = arrays.scalars, arrays.state, arrays.vectors
     n = state.shape[1]
     q, zero, tau = vectors[11], vectors[12], vectors[14]
@@ -103,10 +103,10 @@ def _set_values(arrays: at.ArmArrays, command: FloatArray, share: float) -> None
     if scalars[at.FEEDFORWARD] != 0.0:
         if scalars[at.COUPLED] != 0.0:
             times(coupling[1], state[at.X_SET], q)
-            rnea_single(arm[:, :37], gravity, arm[:, 37:], q, zero, zero, tau, work)
+            rnea_single(links, q, zero, zero, tau, work)
             times_transposed(coupling[1], tau, state[at.FEED])
         else:
-            rnea_single(arm[:, :37], gravity, arm[:, 37:], state[at.X_SET], zero, zero, state[at.FEED], work)
+            rnea_single(links, state[at.X_SET], zero, zero, state[at.FEED], work)
     for i in range(n):
         mode = command[MODE_WANTED, i]
         if mode not in (CSP, CSV):

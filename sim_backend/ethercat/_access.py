@@ -18,9 +18,8 @@ from sim_backend.ethercat.registers import UInt8Array
 
 _SM_END = reg.SM + reg.SM_COUNT * reg.SM_SIZE
 _DC_END = 0x0A00
-#: Arrival of a frame at a slave (ARRIVAL,): host times [ns] at the processing unit and at ports 0 and 1.
+#: Arrival of a frame at a slave: host times [ns] at the processing unit and at ports 0 and 1.
 AT_UNIT, AT_PORT_0, AT_PORT_1 = range(3)
-ARRIVAL = 3
 #: In place of a time: the frame does not arrive at that port, or another frame will.
 NOT_THERE, ANOTHER = 0, -1
 #: Event bit for the segment only: port 1 latches the time of the next frame.
@@ -28,18 +27,26 @@ WAITING = 1 << reg.EVENT_COUNT
 
 
 class SlaveArrays(NamedTuple):
-    """Arrays of all slaves of a segment."""
+    """Arrays of all slaves of a segment, and those that a kernel works in."""
 
     memory: UInt8Array
     """(N, MEMORY_SIZE)"""
     opened: UInt8Array
     """Mailboxes that have been accessed in part (N, SM_COUNT)"""
+    live: UInt8Array
+    """0 where a slave passes frames on without processing them (N,)"""
     times: IntArray
     """Clocks (N, CLOCK_TIMES)"""
     rates: FloatArray
     """Clocks (N, CLOCK_RATES)"""
     events: IntArray
     """One bit for each kind of event (N,)"""
+    arrival: IntArray
+    """Of the frame at the present slave, see `AT_UNIT` (3,)"""
+    arrived: UInt8Array
+    """Data of a datagram as they arrived (2048,)"""
+    covered: UInt8Array
+    """Bytes that a mapping covers partly (2048,)"""
 
 
 def _write_masks() -> UInt8Array:
@@ -102,10 +109,9 @@ def _admits(memory: UInt8Array, opened: UInt8Array, slave: int, touched: int, st
 
 
 @jit
-def _advance(
-    memory: UInt8Array, opened: UInt8Array, events: IntArray, slave: int, touched: int, end: int, direction: int
-) -> None:
+def _advance(arrays: SlaveArrays, slave: int, touched: int, end: int, direction: int) -> None:
     """Hand over the buffers `touched` that end before `end`, open the others."""
+    memory, opened, events = arrays.memory, arrays.opened, arrays.events
     for k in range(reg.SM_COUNT):
         at = reg.SM + k * reg.SM_SIZE
         if not touched >> k & 1:
@@ -131,42 +137,37 @@ def _advance(
 
 
 @jit
-def read(
-    arrays: SlaveArrays, slave: int, start: int, count: int, arrival: IntArray, target: UInt8Array, at: int,
-    combine: bool,
-) -> bool:  # fmt: skip
-    """Read `count` bytes from address `start` into `target[at:]`, or OR them to it; False if not acknowledged."""
-    memory, opened, times, rates, events = arrays
+def read(arrays: SlaveArrays, slave: int, start: int, target: UInt8Array, combine: bool) -> bool:
+    """Read bytes from address `start` on into `target`, or OR them to it; False if not acknowledged."""
+    memory, count = arrays.memory, target.shape[0]
     end = start + count
     if count <= 0 or end > reg.MEMORY_SIZE:
         return False
     touched = _touched(memory, slave, start, end) if end > reg.RAM_START else 0
-    if touched and not _admits(memory, opened, slave, touched, start, reg.SM_DIRECTION_READ):
+    if touched and not _admits(memory, arrays.opened, slave, touched, start, reg.SM_DIRECTION_READ):
         return False
     if start < reg.DC_SYSTEM_TIME + 8 and end > reg.DC_SYSTEM_TIME and memory[slave, reg.FEATURES] & reg.FEATURE_DC:
-        show_system_time(memory, times, rates, slave, arrival[AT_UNIT])
+        show_system_time(memory, arrays.times, arrays.rates, slave, arrays.arrival[AT_UNIT])
     if combine:
         for k in range(count):
-            target[at + k] |= memory[slave, start + k]
+            target[k] |= memory[slave, start + k]
     else:
         for k in range(count):
-            target[at + k] = memory[slave, start + k]
+            target[k] = memory[slave, start + k]
     if touched:
-        _advance(memory, opened, events, slave, touched, end, reg.SM_DIRECTION_READ)
+        _advance(arrays, slave, touched, end, reg.SM_DIRECTION_READ)
     return True
 
 
 @jit
-def write(
-    arrays: SlaveArrays, slave: int, start: int, count: int, arrival: IntArray, source: UInt8Array, at: int
-) -> bool:
-    """Write `count` bytes of `source[at:]` from address `start` on; False if not acknowledged."""
-    memory, opened, _, _, events = arrays
+def write(arrays: SlaveArrays, slave: int, start: int, source: UInt8Array) -> bool:
+    """Write `source` from address `start` on; False if not acknowledged."""
+    memory, count = arrays.memory, source.shape[0]
     end = start + count
     if count <= 0 or end > reg.MEMORY_SIZE:
         return False
     touched = _touched(memory, slave, start, end) if end > reg.RAM_START else 0
-    if touched and not _admits(memory, opened, slave, touched, start, reg.SM_DIRECTION_WRITE):
+    if touched and not _admits(memory, arrays.opened, slave, touched, start, reg.SM_DIRECTION_WRITE):
         return False
     enabled = _enabled(memory, slave) if start < _SM_END and end > reg.SM else 0
     clocked = memory[slave, reg.FEATURES] & reg.FEATURE_DC != 0
@@ -177,15 +178,15 @@ def write(
             continue
         mask = np.int64(_MASKS[address])
         kept = np.int64(memory[slave, address]) & ~mask
-        memory[slave, address] = kept | np.int64(source[at + address - start]) & mask
+        memory[slave, address] = kept | np.int64(source[address - start]) & mask
     for address in range(max(start, reg.RAM_START), end):
-        memory[slave, address] = source[at + address - start]
+        memory[slave, address] = source[address - start]
     if start < reg.RAM_START:
-        _registers_written(memory, opened, events, slave, start, end, enabled)
+        _registers_written(arrays, slave, start, end, enabled)
         if clocked and start < reg.DC_UNIT_END and end > reg.DC_RECEIVE_TIME_PORT[0]:
-            _clock_written(arrays, slave, start, end, arrival, source, at)
+            _clock_written(arrays, slave, start, source)
     if touched:
-        _advance(memory, opened, events, slave, touched, end, reg.SM_DIRECTION_WRITE)
+        _advance(arrays, slave, touched, end, reg.SM_DIRECTION_WRITE)
     return True
 
 
@@ -206,9 +207,8 @@ def _is_locked(enabled: int, address: int) -> bool:
 
 
 @jit
-def _registers_written(
-    memory: UInt8Array, opened: UInt8Array, events: IntArray, slave: int, start: int, end: int, enabled: int
-) -> None:
+def _registers_written(arrays: SlaveArrays, slave: int, start: int, end: int, enabled: int) -> None:
+    memory, events = arrays.memory, arrays.events
     if start < reg.AL_CONTROL + 2 and end > reg.AL_CONTROL:
         _raise(events, slave, reg.EVENT_AL_CONTROL)
     if start < reg.SII_CONTROL + 2 and end > reg.SII_CONTROL:
@@ -225,16 +225,15 @@ def _registers_written(
             at = reg.SM + k * reg.SM_SIZE
             if changed >> k & 1:
                 memory[slave, at + reg.SM_STATUS] = 0
-                opened[slave, k] = 0
+                arrays.opened[slave, k] = 0
             if start <= at + reg.SM_ACTIVATE and end > at + reg.SM_ACTIVATE:
                 _raise(events, slave, reg.EVENT_SM_CHANGED)
 
 
 @jit
-def _clock_written(
-    arrays: SlaveArrays, slave: int, start: int, end: int, arrival: IntArray, source: UInt8Array, at: int
-) -> None:
-    memory, _, times, rates, events = arrays
+def _clock_written(arrays: SlaveArrays, slave: int, start: int, source: UInt8Array) -> None:
+    memory, times, rates, events = arrays.memory, arrays.times, arrays.rates, arrays.events
+    arrival, end = arrays.arrival, start + source.shape[0]
     if start < reg.DC_RECEIVE_TIME_PORT[1] and end > reg.DC_RECEIVE_TIME_PORT[0]:
         latch_unit(memory, times, rates, slave, arrival[AT_UNIT])
         for port in range(2):
@@ -246,7 +245,7 @@ def _clock_written(
     if start <= reg.DC_SYSTEM_TIME and end >= reg.DC_SYSTEM_TIME + 4:
         received = 0
         for k in range(4):
-            received |= int(np.int64(source[at + reg.DC_SYSTEM_TIME - start + k])) << 8 * k
+            received |= int(np.int64(source[reg.DC_SYSTEM_TIME - start + k])) << 8 * k
         compare(memory, times, rates, slave, arrival[AT_UNIT], received)
     if start < reg.DC_SPEED_COUNTER_START + 2 and end > reg.DC_SPEED_COUNTER_START:
         reset_control(memory, times, rates, slave, arrival[AT_UNIT])

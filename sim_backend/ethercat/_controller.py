@@ -24,6 +24,8 @@ _CONTROLS = (
 )  # fmt: skip
 _MAILBOX_OUT, _MAILBOX_IN = reg.SM + reg.SM_MAILBOX_OUT * reg.SM_SIZE, reg.SM + reg.SM_MAILBOX_IN * reg.SM_SIZE
 _OUTPUTS, _INPUTS = reg.SM + reg.SM_OUTPUTS * reg.SM_SIZE, reg.SM + reg.SM_INPUTS * reg.SM_SIZE
+#: Durations of a change to a higher AL state, and of a command of the EEPROM.
+_TRANSITION_NS, _SII_NS = 2_000_000, 20_000
 _WITH_MAILBOX = (reg.AL_PREOP, reg.AL_SAFEOP, reg.AL_OP)
 _WITH_PROCESS_DATA = (reg.AL_SAFEOP, reg.AL_OP)
 
@@ -32,14 +34,14 @@ class SlaveController:
     """One slave over its memory (0x3000,): registers and RAM, contiguous.
 
     The dictionary is `build_dictionary` of the profile; the drive holds entries of it.  Station alias and serial number
-    are those in the EEPROM.  A change to a higher AL state takes `transition_ns`, a command of the EEPROM `sii_ns`.
-    `refuse_op` refuses OP with the AL status code `refuse_op_code`; `lost_emergencies` counts those for which the
-    mailbox was full.  `fresh`: the master has written outputs between the last two calls of `latch_outputs`.
+    are those in the EEPROM.  `refuse_op` refuses OP with the AL status code `refuse_op_code`; `lost_emergencies` counts
+    those for which the mailbox was full.  `fresh`: the master has written outputs between the last two calls of
+    `latch_outputs`.
     """
 
     def __init__(
         self, memory: UInt8Array, profile: DeviceProfile, dictionary: ObjectDictionary, *, alias: int = 0,
-        serial: int = 0, transition_ns: int = 2_000_000, sii_ns: int = 20_000,
+        serial: int = 0,
     ) -> None:  # fmt: skip
         self._memory = memory
         self._view = memory.data
@@ -48,8 +50,8 @@ class SlaveController:
         self.refuse_op = False
         self.refuse_op_code = reg.AL_CODE_INVALID_INPUTS
         self.lost_emergencies = 0
-        self._sii = SiiInterface(memory, build_sii(profile, alias=alias, serial=serial), sii_ns)
-        self._al = StateMachine(self._view, self._check, self._entered, transition_ns=transition_ns)
+        self._sii = SiiInterface(memory, build_sii(profile, alias=alias, serial=serial), _SII_NS)
+        self._al = StateMachine(self._view, self._check, self._entered, transition_ns=_TRANSITION_NS)
         coe = CoeServer(
             dictionary, complete_access=profile.mailbox.complete_access, sdo_information=profile.mailbox.sdo_information
         )

@@ -22,9 +22,6 @@ from sim_backend.ethercat.registers import UInt8Array
 #: Path of a frame: out through port 1 and back (LINE), on to the other end (RING), or in through port 1 to the slave
 #: behind a cut and back (TAIL).
 LINE, RING, TAIL = 0, 1, 2
-#: Rows of the scratch (SCRATCH_ROWS, SCRATCH_SIZE): data as they arrived; bytes that a mapping covers partly.
-ARRIVED, COVERED = 0, 1
-SCRATCH_ROWS, SCRATCH_SIZE = 2, 2048
 
 
 @jit
@@ -77,51 +74,43 @@ def _directions(command: int, meant: bool) -> int:
 
 
 @jit
-def _read_bits(
-    arrays: SlaveArrays, slave: int, bit: int, bits: int, arrival: IntArray, frame: UInt8Array, to_bit: int,
-    covered: UInt8Array,
-) -> bool:  # fmt: skip
-    """Read `bits` bits from bit address `bit` of a slave into the frame from bit `to_bit` on."""
+def _read_bits(arrays: SlaveArrays, slave: int, bit: int, bits: int, data: UInt8Array, to_bit: int) -> bool:
+    """Read `bits` bits from bit address `bit` of a slave into `data` from bit `to_bit` on."""
     start = bit >> 3
-    count = (bit + bits - 1 >> 3) - start + 1
-    if not access.read(arrays, slave, start, count, arrival, covered, 0, False):
+    covered = arrays.covered[: (bit + bits - 1 >> 3) - start + 1]
+    if not access.read(arrays, slave, start, covered, False):
         return False
     for k in range(bits):
         source, target = bit + k - 8 * start, to_bit + k
         one = np.int64(covered[source >> 3]) >> (source & 7) & 1
-        frame[target >> 3] = np.int64(frame[target >> 3]) & ~(1 << (target & 7)) | one << (target & 7)
+        data[target >> 3] = np.int64(data[target >> 3]) & ~(1 << (target & 7)) | one << (target & 7)
     return True
 
 
 @jit
-def _write_bits(
-    arrays: SlaveArrays, slave: int, bit: int, bits: int, arrival: IntArray, arrived: UInt8Array, from_bit: int,
-    covered: UInt8Array,
-) -> bool:  # fmt: skip
+def _write_bits(arrays: SlaveArrays, slave: int, bit: int, bits: int, from_bit: int) -> bool:
     """Write `bits` bits that arrived, from bit `from_bit` on, to bit address `bit` of a slave."""
     start = bit >> 3
     count = (bit + bits - 1 >> 3) - start + 1
     if start + count > reg.MEMORY_SIZE:
         return False
+    arrived, covered = arrays.arrived, arrays.covered[:count]
     for k in range(count):
         covered[k] = arrays.memory[slave, start + k]
     for k in range(bits):
         source, target = from_bit + k, bit + k - 8 * start
         one = np.int64(arrived[source >> 3]) >> (source & 7) & 1
         covered[target >> 3] = np.int64(covered[target >> 3]) & ~(1 << (target & 7)) | one << (target & 7)
-    return bool(access.write(arrays, slave, start, count, arrival, covered, 0))
+    return bool(access.write(arrays, slave, start, covered))
 
 
 @jit
-def _map(
-    arrays: SlaveArrays, slave: int, kind: int, address: int, length: int, arrival: IntArray, frame: UInt8Array,
-    at: int, scratch: UInt8Array,
-) -> bool:  # fmt: skip
+def _map(arrays: SlaveArrays, slave: int, kind: int, address: int, data: UInt8Array) -> bool:
     """Pass logical data through the FMMUs of `kind` (read or write); True if one acknowledged.
 
-    The data to read into begin at `frame[at]`, those to write are in row `ARRIVED` of the scratch.
+    It reads into `data`, and writes what has `arrived` of them.
     """
-    memory, done = arrays.memory, False
+    memory, length, done = arrays.memory, data.shape[0], False
     for k in range(reg.FMMU_COUNT):
         unit = reg.FMMU + k * reg.FMMU_SIZE
         if not memory[slave, unit + reg.FMMU_ACTIVATE] & 1 or not memory[slave, unit + reg.FMMU_TYPE] & kind:
@@ -138,11 +127,11 @@ def _map(
         inner = get16(memory, slave, unit + reg.FMMU_PHYSICAL_START)
         if start_bit == 0 and stop_bit == 7 and inner_bit == 0:
             low, high = max(first_byte, address), min(first_byte + mapped, address + length)
-            start, count, offset = inner + low - first_byte, high - low, low - address
+            start, part = inner + low - first_byte, slice(low - address, high - address)
             if kind == reg.FMMU_TYPE_READ:
-                done |= access.read(arrays, slave, start, count, arrival, frame, at + offset, False)
+                done |= access.read(arrays, slave, start, data[part], False)
             else:
-                done |= access.write(arrays, slave, start, count, arrival, scratch[ARRIVED], offset)
+                done |= access.write(arrays, slave, start, arrays.arrived[part])
             continue
         first = first_byte * 8 + start_bit
         end = (first_byte + mapped - 1) * 8 + stop_bit + 1
@@ -150,28 +139,26 @@ def _map(
         if low >= high:
             continue
         bit, bits, outer = inner * 8 + inner_bit + low - first, high - low, low - address * 8
-        covered = scratch[COVERED]
         if kind == reg.FMMU_TYPE_READ:
-            done |= _read_bits(arrays, slave, bit, bits, arrival, frame, at * 8 + outer, covered)
+            done |= _read_bits(arrays, slave, bit, bits, data, outer)
         else:
-            done |= _write_bits(arrays, slave, bit, bits, arrival, scratch[ARRIVED], outer, covered)
+            done |= _write_bits(arrays, slave, bit, bits, outer)
     return done
 
 
 @jit
-def _process_datagram(
-    arrays: SlaveArrays, slave: int, arrival: IntArray, frame: UInt8Array, at: int, length: int, scratch: UInt8Array
-) -> int:
-    """Process the datagram at `frame[at]` in one slave; return the increment of the working counter."""
-    command = int(np.int64(frame[at]))
-    device, register = _word(frame, at + 2), _word(frame, at + 4)
-    data = at + wire.DATAGRAM_HEADER
+def _process_datagram(arrays: SlaveArrays, slave: int, datagram: UInt8Array) -> int:
+    """Process a datagram, without its working counter, in one slave; return the increment of the counter."""
+    command = int(np.int64(datagram[0]))
+    device, register = _word(datagram, 2), _word(datagram, 4)
+    data = datagram[wire.DATAGRAM_HEADER :]
+    arrived = arrays.arrived[: data.shape[0]]
     if command in (wire.APRD, wire.APWR, wire.APRW, wire.ARMW):
         meant = device == 0
-        _put_word(frame, at + 2, device + 1)
+        _put_word(datagram, 2, device + 1)
     elif command in (wire.BRD, wire.BWR, wire.BRW):
         meant = True
-        _put_word(frame, at + 2, device + 1)
+        _put_word(datagram, 2, device + 1)
     elif command in (wire.LRD, wire.LWR, wire.LRW):
         meant = True
     else:
@@ -180,35 +167,34 @@ def _process_datagram(
     if directions == 0:
         return 0
     if directions & 2:
-        for k in range(length):
-            scratch[ARRIVED, k] = frame[data + k]
+        for k in range(data.shape[0]):
+            arrived[k] = data[k]
     fetched = stored = False
     if command in (wire.LRD, wire.LWR, wire.LRW):
         address = device | register << 16
         if directions & 1:
-            fetched = _map(arrays, slave, reg.FMMU_TYPE_READ, address, length, arrival, frame, data, scratch)
+            fetched = _map(arrays, slave, reg.FMMU_TYPE_READ, address, data)
         if directions & 2:
-            stored = _map(arrays, slave, reg.FMMU_TYPE_WRITE, address, length, arrival, frame, data, scratch)
+            stored = _map(arrays, slave, reg.FMMU_TYPE_WRITE, address, data)
     else:
         if directions & 1:
             either = command in (wire.BRD, wire.BRW)
-            fetched = access.read(arrays, slave, register, length, arrival, frame, data, either)
+            fetched = access.read(arrays, slave, register, data, either)
         if directions & 2:
-            stored = access.write(arrays, slave, register, length, arrival, scratch[ARRIVED], 0)
+            stored = access.write(arrays, slave, register, arrived)
     return (1 if fetched else 0) + ((2 if directions == 3 else 1) if stored else 0)
 
 
 @jit
 def process_frame(
-    frame: UInt8Array, size: int, slaves: IntArray, live: UInt8Array, arrays: SlaveArrays, scratch: UInt8Array,
-    arrival: IntArray, way: int, first_ns: int, hop_ns: int,
-) -> None:  # fmt: skip
-    """Take an Ethernet frame with EtherCAT type, changed in place and `size` bytes long, through slaves.
+    frame: UInt8Array, slaves: IntArray, arrays: SlaveArrays, way: int, first_ns: int, hop_ns: int
+) -> None:
+    """Take an Ethernet frame with EtherCAT type, changed in place, through slaves.
 
-    `slaves` (m,) are in the order in which they process the frame; where `live` (N,) is 0 a slave passes it on without
-    processing it. `scratch` is (SCRATCH_ROWS, SCRATCH_SIZE), `arrival` (access.ARRIVAL,); `way` is LINE, RING or TAIL.
-    The frame is at the first slave's processing unit at host time `first_ns`, and `hop_ns` later at the next.
+    `slaves` (m,) are in the order in which they process the frame; `way` is LINE, RING or TAIL.  The frame is at the
+    first slave's processing unit at host time `first_ns`, and `hop_ns` later at the next.
     """
+    size = frame.shape[0]
     if slaves.shape[0] == 0 or size < wire.FRAME_HEADER:
         return
     frame[6] |= wire.PROCESSED
@@ -233,15 +219,10 @@ def process_frame(
             counter = _word(frame, counter_at)
             for place in range(slaves.shape[0]):
                 slave = slaves[place]
-                if not live[slave]:
+                if not arrays.live[slave]:
                     continue
-                _arrive(way, first_ns, hop_ns, place, slaves.shape[0], arrival)
-                counter += _process_datagram(arrays, slave, arrival, frame, at, length, scratch)
+                _arrive(way, first_ns, hop_ns, place, slaves.shape[0], arrays.arrival)
+                counter += _process_datagram(arrays, slave, frame[at:counter_at])
             _put_word(frame, counter_at, counter)
         more = flags & wire.MORE != 0
         at = counter_at + wire.WORKING_COUNTER
-
-
-def work_arrays() -> tuple[UInt8Array, IntArray]:
-    """Return what `process_frame` works in: scratch and arrival."""
-    return np.zeros((SCRATCH_ROWS, SCRATCH_SIZE), np.uint8), np.zeros(access.ARRIVAL, np.int64)

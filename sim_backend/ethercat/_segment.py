@@ -16,7 +16,7 @@ from sim_backend.ethercat import wire
 from sim_backend.ethercat._access import WAITING, SlaveArrays
 from sim_backend.ethercat._clock import Clocks, ClockSettings, SyncGrid, latch_port
 from sim_backend.ethercat._controller import SlaveController
-from sim_backend.ethercat._datalink import LINE, RING, TAIL, process_frame, work_arrays
+from sim_backend.ethercat._datalink import LINE, RING, TAIL, process_frame
 from sim_backend.ethercat._machine import Machine
 from sim_backend.ethercat._topology import Topology
 from sim_backend.ethercat.registers import UInt8Array
@@ -61,8 +61,10 @@ class Segment:
         self._opened: UInt8Array = np.zeros((count, reg.SM_COUNT), np.uint8)
         self._live: UInt8Array = np.ones(count, np.uint8)
         self._events: IntArray = np.zeros(count, np.int64)
-        self._arrays = SlaveArrays(self.memory, self._opened, self.clocks.times, self.clocks.rates, self._events)
-        self._scratch, self._arrival = work_arrays()
+        self._arrays = SlaveArrays(
+            self.memory, self._opened, self._live, self.clocks.times, self.clocks.rates, self._events,
+            np.zeros(3, np.int64), np.zeros_like(self._frame), np.zeros_like(self._frame),
+        )  # fmt: skip
         self._waiting: set[int] = set()
         self._deaf: dict[int, int] = {}
         self._to_drop = self._to_lose = 0
@@ -122,10 +124,7 @@ class Segment:
             return self._send(0, bytes(frame), now_ns)
         self._frame[:size] = np.frombuffer(frame, np.uint8)
         first_ns = now_ns + (len(slaves) - 1) * self._hop_ns if way == TAIL else now_ns
-        process_frame(
-            self._frame, size, slaves, self._live, self._arrays, self._scratch, self._arrival, way, first_ns,
-            self._hop_ns,
-        )  # fmt: skip
+        process_frame(self._frame[:size], slaves, self._arrays, way, first_ns, self._hop_ns)
         out = self._frame[:size].tobytes()
         self._deliver(now_ns)
         if self._deaf:

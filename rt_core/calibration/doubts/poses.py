@@ -45,9 +45,7 @@ def doubtful_poses(
             return Doubts(), objective
         objective = settled(objective, width, replace(settings, robust=True), alive)
         objective = replace(objective, loss="bisquare")
-        objective = replace(
-            objective, x=minimise(objective, "lm", width, on_progress=lambda _share, _stage: alive())[0]
-        )
+        objective = replace(objective, x=minimise(objective, width, on_progress=lambda _share, _stage: alive())[0])
     r = objective.model.residual(sample, objective.x)
     fair = scales_of(objective, objective.spent())
     per_row = np.repeat(fair, 3)[: r.shape[1]]

@@ -350,9 +350,8 @@ def torque_alternatives(
 
 
 def position_alternatives(
-    model: RobotModel, base: BaseParameters, rows: Rows, signals: Signals, settings: SignalSettings, start_s: float,
-    stop_s: float, sigma: FloatArray,
-) -> list[Alternative]:  # fmt: skip
+    model: RobotModel, base: BaseParameters, rows: Rows, signals: Signals, settings: SignalSettings, sigma: FloatArray
+) -> list[Alternative]:
     """Compare orders, signs and zeros of the position channels, alone and together with their torque, best first.
 
     A first comparison takes the regressor at the times of the rows, without their filter; it leaves out rows in which a
@@ -385,7 +384,7 @@ def position_alternatives(
             q, dq, ddq, tau = (x[:, trial.order] * trial.sign for x in (piece.q, piece.dq, piece.ddq, piece.tau))
             pieces.append(replace(piece, q=q + trial.zero, dq=dq, ddq=ddq, tau=tau if trial.torque else piece.tau))
         moved = replace(signals, pieces=tuple(pieces))
-        built = build_rows(model, base, moved, settings, slow=rows.slow, every=every).select(start_s, stop_s)
+        built = build_rows(model, base, moved, settings, slow=rows.slow, every=every).select(*signals.part)
         return _BlockLikelihood(*_grams(built.Y, built.tau, built.use, BLOCKS), sigma)
 
     straight = list(range(n))

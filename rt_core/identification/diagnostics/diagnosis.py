@@ -5,8 +5,9 @@ named only if it leaves little of the residual; otherwise the times and joints o
 be said.  Significant errors that are not named widen the covariance by the change that they would make.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -211,10 +212,8 @@ class Fit:
     implausible: bool = False
 
 
-def diagnose(
-    fit: Fit, signals: Signals, settings: SignalSettings, start_s: float = -np.inf, stop_s: float = np.inf
-) -> Diagnosis:
-    """Test a fit on `signals` between `start_s` and `stop_s` for errors that are not in the model."""
+def diagnose(fit: Fit, signals: Signals, settings: SignalSettings) -> Diagnosis:
+    """Test a fit on the part of `signals` for errors that are not in the model."""
     rows, model = fit.rows, fit.model
     rows_filter = RowFilter(model, rows, signals, settings)
     noise = row_noise(signals, rows_filter.power_gain)
@@ -241,9 +240,10 @@ def diagnose(
         gravity = fit_gravity(model, fit.base, fit.theta, rows, signals, settings, fit.sigma)
     findings = []
     if bad or present:
-        findings = _discrete(fit, signals, settings, start_s, stop_s, rows_filter, noise, gravity)
+        findings = _discrete(fit, signals, settings, rows_filter, noise, gravity)
     if not findings or findings[0].kind == "gravity" or findings[0].left > ALTERNATIVE_LEFT:
-        cause = _named(fit, signals, settings, start_s, stop_s, noise, present, [*results, *together], gravity)
+        refine = partial(_refined, fit, signals, settings)
+        cause = _named(fit, refine, noise, present, [*results, *together], gravity)
         if cause is not None and (not findings or _simpler(cause, findings[0])):
             findings = [cause]
     named = bool(findings)
@@ -309,7 +309,7 @@ def _linear(r: AddedVariable) -> bool:
 
 
 def _named(
-    fit: Fit, signals: Signals, settings: SignalSettings, start_s: float, stop_s: float, noise: FloatArray,
+    fit: Fit, refine: Callable[[AddedVariable], AddedVariable | None], noise: FloatArray,
     present: Sequence[AddedVariable], results: Sequence[AddedVariable], gravity: GravityFit | None,
 ) -> Finding | None:  # fmt: skip
     """Return the small error that is the cause, refined; None if there is none."""
@@ -331,7 +331,7 @@ def _named(
                 finding = replace(_finding(better, fit.model, named=True), gravity=gravity.vector, text=gravity.sign)
                 refined.append((better, finding, harmful))
             continue
-        found = _refined(fit, signals, settings, start_s, stop_s, r)
+        found = refine(r)
         if found is not None and found.z > CERTAIN:
             refined.append((found, _finding(found, fit.model, named=True), harmful))
     if not refined:
@@ -359,9 +359,7 @@ def _every(rows: Rows) -> int:
     return max(1, rows.t.size // _ENOUGH_ROWS)
 
 
-def _refined(
-    fit: Fit, signals: Signals, settings: SignalSettings, start_s: float, stop_s: float, best: AddedVariable
-) -> AddedVariable | None:
+def _refined(fit: Fit, signals: Signals, settings: SignalSettings, best: AddedVariable) -> AddedVariable | None:
     """Apply an error, build the rows anew and fit again, until the estimate settles; None if it does not."""
     eta = np.clip(best.eta, *_CLOCK) if best.kind == "clock" else best.eta
     model = fit.model
@@ -372,7 +370,7 @@ def _refined(
         try:
             changed = corrected(model, signals, replace(best, eta=eta))
             built = build_rows(model, fit.base, changed, settings, load_theta=load, slow=fit.rows.slow, every=every)
-            rows = built.select(start_s, stop_s)
+            rows = built.select(*signals.part)
             solution = solve(compress(rows.Y, rows.tau, rows.use), fit.theta.size, "iwls")
         except (DataError, ValueError):
             return None
@@ -405,8 +403,8 @@ def _refined(
 
 
 def _discrete(
-    fit: Fit, signals: Signals, settings: SignalSettings, start_s: float, stop_s: float, rows_filter: RowFilter,
-    noise: FloatArray, gravity: GravityFit | None,
+    fit: Fit, signals: Signals, settings: SignalSettings, rows_filter: RowFilter, noise: FloatArray,
+    gravity: GravityFit | None,
 ) -> list[Finding]:  # fmt: skip
     """Return the discrete alternative that is the cause of a bad fit, if one leaves little."""
     found: list[Finding] = []
@@ -422,7 +420,7 @@ def _discrete(
             found.append(Finding("gravity", None, empty, empty, "m/s^2", *(of_vector if free else of_axis)))
     if fit.rows.use.any(axis=0).all():
         trials = torque_alternatives(fit.model, fit.rows, signals, rows_filter, fit.sigma)
-        trials += position_alternatives(fit.model, fit.base, fit.rows, signals, settings, start_s, stop_s, fit.sigma)
+        trials += position_alternatives(fit.model, fit.base, fit.rows, signals, settings, fit.sigma)
         found += [
             Finding(a.kind, None, empty, empty, "", a.z, a.left, True, text=a.text)
             for a in trials

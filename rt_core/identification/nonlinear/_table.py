@@ -32,7 +32,7 @@ def _effects(
 ) -> None:
     for k in range(constants.size):
         for i in range(speeds.size):
-            out[i, k] = friction_effect(law, constants[k], exponent, smoothing, 0.0, speeds[i], 0.0)
+            out[i, k] = friction_effect(law, (constants[k], exponent, smoothing), 0.0, speeds[i], 0.0)
 
 
 def grid_size(terms: tuple[Term, ...], span: float) -> int:
@@ -110,7 +110,7 @@ def shaped_rows(curve: Curve, joint: int, standing: float, samples: FilteredSamp
             if weighted:
                 w *= weight[start + b]
             for k in range(constants.shape[0]):
-                value[b, k] = w * friction_effect(law, constants[k], exponent, smoothing, 0.0, v, 0.0)
+                value[b, k] = w * friction_effect(law, (constants[k], exponent, smoothing), 0.0, v, 0.0)
         for r in range(first, centres.shape[0]):
             if centres[r] - half >= start + _BLOCK:
                 break

@@ -184,10 +184,9 @@ def weighted_solution(triangles: tuple[JointTriangle, ...], p: int, sigma: Float
 
 def compress_torque(
     model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings, *,
-    bounds: Mapping[str, tuple[float, float]] | None = None, start_s: float = -np.inf, stop_s: float = np.inf,
-    load_theta: FloatArray | None = None,
+    bounds: Mapping[str, tuple[float, float]] | None = None, load_theta: FloatArray | None = None,
 ) -> CompressedTorque:  # fmt: skip
-    """Reduce the rows with `start_s <= t < stop_s`.
+    """Reduce the rows in the part of the signals.
 
     The range of a constant reaches from where its term is negligible at the slowest speed up to twice the fastest, or
     is that of `bounds` by name.  `load_theta` as in `build_rows`. Raises `DataError` if there are no more rows than
@@ -195,7 +194,7 @@ def compress_torque(
     """
     constants, terms = shaped_terms(model, base)
     _, fixed = with_constants(model, base, {c.name: 0.0 for c in constants})
-    rows = build_rows(model, fixed, signals, settings, load_theta=load_theta).select(start_s, stop_s)
+    rows = build_rows(model, fixed, signals, settings, load_theta=load_theta).select(*signals.part)
     unknowns = len(base) + len(constants)
     if rows.use.sum() <= unknowns:
         raise DataError(

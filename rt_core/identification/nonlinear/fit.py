@@ -85,10 +85,9 @@ class NonlinearFit:
 
 def fit_torque(
     model: RobotModel, base: BaseParameters, signals: Signals, settings: SignalSettings,
-    search: Search | None = None, *, start_s: float = -np.inf, stop_s: float = np.inf,
-    load_theta: FloatArray | None = None,
+    search: Search | None = None, load_theta: FloatArray | None = None,
 ) -> NonlinearFit:  # fmt: skip
-    """Fit base parameters and velocity constants to the rows with `start_s <= t < stop_s`.
+    """Fit base parameters and velocity constants to the rows in the part of the signals.
 
     `search` says how the constants are found, by default as `Search()`; `load_theta` (p,) is as in `build_rows`.
 
@@ -113,9 +112,7 @@ def fit_torque(
     bounds = search.bounds or {}
     own = {k: v for k, v in bounds.items() if any(k.startswith(s) for s in symbols)}
     other = {k: v for k, v in bounds.items() if k not in own}
-    data = compress_torque(
-        model, base, signals, settings, bounds=own, start_s=start_s, stop_s=stop_s, load_theta=load_theta
-    )
+    data = compress_torque(model, base, signals, settings, bounds=own, load_theta=load_theta)
     if search.formulation == "full":
         result, held = search_full(data, replace(search, bounds=other))
         return conclude(data, result, bounded=bool(own), held=held, limits=other)

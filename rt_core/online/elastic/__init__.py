@@ -6,11 +6,11 @@ Start with `estimator`: `ElasticJointEstimator` takes frames and reports an `Ela
 `history` samples the estimate over a recording.
 """
 
-from rt_core.online.elastic._interface import DeflectionErrors, ElasticEstimate, ElasticOnlineSettings
+from rt_core.online.elastic._interface import Deflection, DeflectionErrors, ElasticEstimate, ElasticOnlineSettings
 from rt_core.online.elastic.estimator import ElasticJointEstimator
 from rt_core.online.elastic.history import ElasticHistory, follow
 
 __all__ = [
-    "DeflectionErrors", "ElasticEstimate", "ElasticHistory", "ElasticJointEstimator", "ElasticOnlineSettings",
-    "estimator", "follow", "history", "update",
+    "Deflection", "DeflectionErrors", "ElasticEstimate", "ElasticHistory", "ElasticJointEstimator",
+    "ElasticOnlineSettings", "estimator", "follow", "history", "update",
 ]  # fmt: skip

@@ -50,6 +50,20 @@ class DeflectionErrors:
 
 
 @dataclass(frozen=True)
+class Deflection:
+    """Lag of the link encoder [s], zero and errors of the deflection [rad], from an off-line fit."""
+
+    lag_s: float = 0.0
+    zero: float = 0.0
+    # without them every status is "doubtful" at best: the direct regression alone does not show them
+    errors: DeflectionErrors | None = None
+
+
+#: The deflection as it is measured.
+MEASURED = Deflection()
+
+
+@dataclass(frozen=True)
 class ElasticEstimate:
     """Present estimate with uncertainties, validity and counters."""
 

@@ -1,5 +1,9 @@
 """Layout of the arrays of the online estimator of an elastic joint."""
 
+from typing import NamedTuple
+
+from rt_core.types import FloatArray, IntArray
+
 # Scalars.
 STEP, LAST_T, TIME, MAX_GAP, MIN_VELOCITY, SMOOTHING, LIMIT, INERTIA, ZERO, FASTEST, RATIO = range(11)
 ALPHA, BETA, CONSTANT, LAM, A_TORQUE, A_SIGMA, A_BLOCK, A_POWER, INFLATION, ERROR2, MEAN_ERROR2 = range(11, 22)
@@ -17,3 +21,25 @@ SIGNALS = 7
 K1, K2, B_IN, B_IN_D, B_OUT, B_OUT_C = range(6)
 #: Smallest root of information in the window of the excitation report, in units of the prior's.
 SHORT_FLOOR = 1e-4
+
+
+class JointArrays(NamedTuple):
+    """Arrays of one joint; `r` rows, of the motor and of a sensor, and `p` parameters."""
+
+    s: FloatArray  # (SCALARS,)
+    ints: IntArray  # (INTEGERS,)
+    kinds: IntArray  # (p,)
+    taps: FloatArray  # of the filters before the cube
+    low: FloatArray  # of the low-pass of the rows
+    ring: FloatArray  # latest samples
+    signals: FloatArray  # latest filtered signals
+    last: FloatArray  # channels of the last frame
+    theta: FloatArray  # (p,), in `units`
+    R: FloatArray  # (p, width) root of the information
+    short: FloatArray  # (2, p, width) windows of the excitation report
+    level: FloatArray  # (r, LEVELS) noise
+    power: FloatArray  # (p,)
+    D: FloatArray  # (r + p, width) scratch
+    scratch: FloatArray  # (3, width)
+    units: FloatArray  # (p,) initial spread
+    start: FloatArray  # (p,) initial values, in `units`

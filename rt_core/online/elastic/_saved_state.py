@@ -11,7 +11,7 @@ import numpy as np
 from rt_core.elastic.rows import Drive
 from rt_core.online._saved_state import saved_arrays
 from rt_core.online.elastic import _layout as m
-from rt_core.online.elastic._interface import DeflectionErrors, ElasticOnlineSettings
+from rt_core.online.elastic._interface import Deflection, ElasticOnlineSettings
 from rt_core.online.rls import noise as v
 from rt_core.types import FloatArray, IntArray
 
@@ -33,13 +33,13 @@ _LEVELS = (
 
 
 def owner_of(
-    drive: Drive, start: Mapping[str, float], rate_hz: float, settings: ElasticOnlineSettings, lag_s: float,
-    zero: float, errors: DeflectionErrors | None,
-) -> str:  # fmt: skip
+    drive: Drive, start: Mapping[str, float], rate_hz: float, settings: ElasticOnlineSettings, deflection: Deflection
+) -> str:
     """Return the hash of all inputs of an estimator, which a saved state must match."""
+    errors = deflection.errors
     given = {
         "drive": asdict(drive), "start": {name: float(value) for name, value in start.items()}, "rate_hz": rate_hz,
-        "settings": asdict(settings), "encoders": [lag_s, zero],
+        "settings": asdict(settings), "encoders": [deflection.lag_s, deflection.zero],
         "errors": None if errors is None else [dict(errors.shift), dict(errors.std), errors.doubtful],
     }  # fmt: skip
     return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()

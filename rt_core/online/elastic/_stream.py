@@ -23,8 +23,9 @@ _SHARPEST = 1e-9  # smallest smoothing of a sign [rad/s] that is used
 
 
 @jit
-def restart(s: FloatArray, ints: IntArray, short: FloatArray) -> None:
+def restart(joint: m.JointArrays) -> None:
     """Clear all filters and the excitation report; parameters, noise and counters stay."""
+    s, ints, short = joint.s, joint.ints, joint.short
     for name in (m.COUNT, m.CLEAN, m.GOOD, m.SINCE, m.RING_AT, m.SIGNALS_AT, m.SHORT_AGE):
         ints[name] = 0
     s[m.FASTEST] = 0.0
@@ -41,17 +42,13 @@ def clear_short(window: FloatArray) -> None:
 
 
 @jit
-def take_frames(
-    s: FloatArray, ints: IntArray, kinds: IntArray, filters: tuple[FloatArray, FloatArray],
-    rings: tuple[FloatArray, FloatArray], last: FloatArray,
-    estimate: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray], t: FloatArray, x: FloatArray,
-) -> int:  # fmt: skip
+def take_frames(joint: m.JointArrays, t: FloatArray, x: FloatArray) -> int:
     """Process frames at `t` (N,) [s] with the channels `x` (N, 4); return the number of parameter updates.
 
     A frame that is not finite, or whose angle is impossibly far from the last one, is masked, which is a gap; one that
     is not later than the one before is a repetition.
     """
+    s, ints, last = joint.s, joint.ints, joint.last
     updates = 0
     between = np.empty(CHANNELS)
     for k in range(t.shape[0]):
@@ -66,11 +63,11 @@ def take_frames(
         if not possible:
             ints[m.MASKED] += 1
             if elapsed > s[m.MAX_GAP]:  # too long to bridge: the excitation report ages
-                _age_short(ints, estimate[2])
+                _age_short(ints, joint.short)
             continue
         if ints[m.COUNT] > 0:
             if np.abs(elapsed) > s[m.MAX_GAP]:
-                restart(s, ints, estimate[2])
+                restart(joint)
                 ints[m.GAPS] += 1
             elif elapsed <= 0.0:
                 ints[m.REPEATED] += 1
@@ -83,8 +80,8 @@ def take_frames(
                     for c in range(CHANNELS):
                         between[c] = (1.0 - share) * last[c] + share * x[k, c]
                     at = s[m.LAST_T] + share * elapsed
-                    updates += _push(s, ints, kinds, filters, rings, estimate, work, at, between, False)
-        updates += _push(s, ints, kinds, filters, rings, estimate, work, t[k], x[k], True)
+                    updates += _push(joint, at, between, False)
+        updates += _push(joint, t[k], x[k], True)
         s[m.LAST_T] = t[k]
         for c in range(CHANNELS):
             last[c] = x[k, c]
@@ -92,16 +89,11 @@ def take_frames(
 
 
 @jit
-def _push(
-    s: FloatArray, ints: IntArray, kinds: IntArray, filters: tuple[FloatArray, FloatArray],
-    rings: tuple[FloatArray, FloatArray], estimate: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray], t: float, x: FloatArray, measured: bool,
-) -> int:  # fmt: skip
+def _push(joint: m.JointArrays, t: float, x: FloatArray, measured: bool) -> int:
     """Push one sample through the filters; return 1 if the parameters were updated."""
-    taps, low = filters
-    ring, signals = rings
+    s, ints, taps, low, ring, signals = joint.s, joint.ints, joint.taps, joint.low, joint.ring, joint.signals
     length, length2 = ints[m.LENGTH], ints[m.LENGTH2]
-    _age_short(ints, estimate[2])
+    _age_short(ints, joint.short)
     at = ints[m.RING_AT]
     for c in range(CHANNELS):  # written twice, so that the latest samples are contiguous
         ring[c, at] = x[c]
@@ -147,7 +139,7 @@ def _push(
     for c in range(m.SIGNALS):
         row[c] = dot(low, signals[c, behind : behind + length2])
     s[m.TIME] = t - (length // 2 + length2 // 2) * s[m.STEP]
-    return update(s, ints, kinds, estimate, work, row)
+    return update(joint, row)
 
 
 @jit

@@ -20,7 +20,13 @@ from rt_core.online._state import padded
 from rt_core.online.elastic import _layout as m
 from rt_core.online.elastic._evidence import Evidence, evidence
 from rt_core.online.elastic._filters import elastic_taps
-from rt_core.online.elastic._interface import DeflectionErrors, ElasticEstimate, ElasticOnlineSettings
+from rt_core.online.elastic._interface import (
+    MEASURED,
+    Deflection,
+    DeflectionErrors,
+    ElasticEstimate,
+    ElasticOnlineSettings,
+)
 from rt_core.online.elastic._saved_state import owner_of, saved, take_saved
 from rt_core.online.elastic._stream import CHANNELS, restart, take_frames
 from rt_core.online.filters import low_pass
@@ -63,11 +69,8 @@ class ElasticJointEstimator:
     rate_hz : float
         Nominal rate of the frames.
     settings : ElasticOnlineSettings
-    lag_s, zero : float
-        Lag of the link encoder [s] and zero of the deflection [rad].
-    errors : DeflectionErrors or None
-        Errors of the deflection from an off-line fit.  Without it every status is "doubtful" at best: the direct
-        regression alone does not show them.
+    deflection : Deflection
+        Lag, zero and errors of the deflection from an off-line fit.
 
     Raises
     ------
@@ -77,36 +80,36 @@ class ElasticJointEstimator:
 
     def __init__(
         self, drive: Drive, start: Mapping[str, float], rate_hz: float, settings: ElasticOnlineSettings | None = None,
-        *, lag_s: float = 0.0, zero: float = 0.0, errors: DeflectionErrors | None = None,
+        deflection: Deflection = MEASURED,
     ) -> None:  # fmt: skip
-        self.errors = errors
+        self.errors = deflection.errors
         self.drive, self.rate_hz = drive, float(rate_hz)
         self.settings = settings = ElasticOnlineSettings() if settings is None else settings
         self.names = _names(start)
         self.sensor = set(self.names) >= _SENSOR
         if not 0.0 < rate_hz < math.inf:
             raise ValueError(f"the frame rate must be positive, not {rate_hz}")
-        if not abs(lag_s) <= MAX_LAG_S:
-            raise ValueError(f"lag {lag_s:g} s: at most {MAX_LAG_S:g} s, either way")
-        if not abs(zero) <= MAX_ZERO:
-            raise ValueError(f"zero {zero:g} rad: at most {MAX_ZERO:g} rad, either way")
-        taps = elastic_taps(settings.cutoff_hz, rate_hz, lag_s)
+        if not abs(deflection.lag_s) <= MAX_LAG_S:
+            raise ValueError(f"lag {deflection.lag_s:g} s: at most {MAX_LAG_S:g} s, either way")
+        if not abs(deflection.zero) <= MAX_ZERO:
+            raise ValueError(f"zero {deflection.zero:g} rad: at most {MAX_ZERO:g} rad, either way")
+        taps = elastic_taps(settings.cutoff_hz, rate_hz, deflection.lag_s)
         factor = max(1, round(rate_hz / settings.update_hz))
         low = low_pass(settings.cutoff_hz, rate_hz)
         p, rows, length, length2 = len(self.names), 2 if self.sensor else 1, taps.shape[1], low.size
         values = np.array([start[name] for name in self.names])
         width = padded(p)
-        self._units = settings.start_spread * np.abs(values)
-        self._filters = (taps, low)
-        self._rings = (np.zeros((CHANNELS, 2 * length)), np.zeros((m.SIGNALS, 2 * length2)))
-        self._kinds = np.array([NAMES.index(name) for name in self.names], dtype=np.int64)
-        self._last, self._start = np.zeros(CHANNELS), values / self._units
-        self._theta, self._power = np.zeros(p), np.zeros(p)
-        self._R, self._short = np.zeros((p, width)), np.zeros((2, p, width))
-        self._level = np.zeros((rows, v.LEVELS))
-        self._owner = owner_of(drive, start, self.rate_hz, settings, lag_s, zero, errors)
-        self._work = (np.zeros((rows + p, width)), np.zeros((3, width)), self._units, self._start)
-        self._s, self._ints = np.zeros(m.SCALARS), np.zeros(m.INTEGERS, dtype=np.int64)
+        units = settings.start_spread * np.abs(values)
+        self._joint = m.JointArrays(
+            s=np.zeros(m.SCALARS), ints=np.zeros(m.INTEGERS, dtype=np.int64),
+            kinds=np.array([NAMES.index(name) for name in self.names], dtype=np.int64), taps=taps, low=low,
+            ring=np.zeros((CHANNELS, 2 * length)), signals=np.zeros((m.SIGNALS, 2 * length2)), last=np.zeros(CHANNELS),
+            theta=np.zeros(p), R=np.zeros((p, width)), short=np.zeros((2, p, width)), level=np.zeros((rows, v.LEVELS)),
+            power=np.zeros(p), D=np.zeros((rows + p, width)), scratch=np.zeros((3, width)), units=units,
+            start=values / units,
+        )  # fmt: skip
+        self._s, self._ints, self._level = self._joint.s, self._joint.ints, self._joint.level
+        self._owner = owner_of(drive, start, self.rate_hz, settings, deflection)
         updates_hz = rate_hz / factor
         self._ints[m.MAX_EXCESS] = max(1, round(_CHANGE_S * updates_hz))
         self._ints[m.CHANGE_ROWS] = max(1, round(_CHANGED_S * updates_hz))
@@ -118,7 +121,8 @@ class ElasticJointEstimator:
         self._ints[m.BLOCK_ROWS] = max(2, round(v.BLOCK_S * updates_hz))
         self._ints[m.SETTLE_ROWS] = max(1, round(settings.settle_s * updates_hz))
         s = self._s
-        s[m.STEP], s[m.MEAN_STEP], s[m.RATIO], s[m.ZERO] = 1.0 / rate_hz, 1.0 / rate_hz, drive.gear_ratio, zero
+        s[m.STEP] = s[m.MEAN_STEP] = 1.0 / rate_hz
+        s[m.RATIO], s[m.ZERO] = drive.gear_ratio, deflection.zero
         s[m.TOP_VELOCITY] = settings.top_velocity
         s[m.MAX_GAP] = max(settings.max_gap_s or 0.25 / settings.cutoff_hz, 1.5 / rate_hz)
         s[m.MIN_VELOCITY], s[m.SMOOTHING] = settings.min_velocity, settings.smoothing
@@ -173,28 +177,22 @@ class ElasticJointEstimator:
             raise ValueError(f"channels of shapes {', '.join(str(c.shape) for c in channels)}: all must be (N,)")
         N = self.drive.gear_ratio
         x = np.column_stack((channels[1] / N, channels[2], N * channels[3], channels[4]))
-        estimate = (self._theta, self._R, self._short, self._level, self._power)
-        return int(
-            take_frames(
-                self._s, self._ints, self._kinds, self._filters, self._rings, self._last, estimate, self._work,
-                channels[0], x,
-            )
-        )  # fmt: skip
+        return int(take_frames(self._joint, channels[0], x))
 
     def restart_stream(self) -> None:
         """Restart the stream with a new clock: clear the filters, keep the parameters."""
-        restart(self._s, self._ints, self._short)
+        restart(self._joint)
 
     def reset(self) -> None:
         """Reset the estimate to its initial values, and the count of updates.
 
         For a joint that has changed; with a forgetting factor near 1, older data are not forgotten otherwise.
         """
-        restart(self._s, self._ints, self._short)
+        restart(self._joint)
         p, s = len(self.names), self._s
-        self._theta[:], self._power[:] = self._start, 0.0
-        self._R[:] = 0.0
-        self._R[np.arange(p), np.arange(p)] = 1.0
+        self._joint.theta[:], self._joint.power[:] = self._joint.start, 0.0
+        self._joint.R[:] = 0.0
+        self._joint.R[np.arange(p), np.arange(p)] = 1.0
         self._level[:] = 0.0
         self._level[:, v.INFLATION_SUM] = v.BLOCK_PRIOR * s[m.INFLATION]
         self._level[:, v.INFLATION_COUNT] = v.BLOCK_PRIOR
@@ -207,7 +205,8 @@ class ElasticJointEstimator:
 
     @property
     def _learned(self) -> dict[str, FloatArray]:
-        return {"theta": self._theta, "R": self._R, "power": self._power, "level": self._level}
+        joint = self._joint
+        return {"theta": joint.theta, "R": joint.R, "power": joint.power, "level": joint.level}
 
     def state(self) -> dict[str, Any]:
         """Return the state to save: plain numbers, a text and arrays."""
@@ -229,7 +228,7 @@ class ElasticJointEstimator:
     @property
     def theta(self) -> FloatArray:
         """(p,) the present estimate, determined or not, a copy."""
-        return np.asarray(self._theta * self._units)
+        return np.asarray(self._joint.theta * self._joint.units)
 
     @property
     def time_s(self) -> float:
@@ -239,7 +238,7 @@ class ElasticJointEstimator:
     @property
     def std(self) -> FloatArray:
         """(p,) standard deviations of the present estimate by noise alone, the prior included."""
-        return np.asarray(np.sqrt((triangle_inverse(self._root()) ** 2).sum(axis=1)) * self._units)
+        return np.asarray(np.sqrt((triangle_inverse(self._root()) ** 2).sum(axis=1)) * self._joint.units)
 
     @property
     def information_root(self) -> FloatArray:
@@ -256,14 +255,14 @@ class ElasticJointEstimator:
         return bool(self._s[m.CHANGED] > 0.0 and self._s[m.FORGOTTEN] < _FORGOTTEN)
 
     def _root(self) -> FloatArray:
-        return np.triu(self._R[:, : len(self.names)])
+        return np.triu(self._joint.R[:, : len(self.names)])
 
     def report(self) -> ElasticEstimate:
         """Return the present estimate with uncertainties."""
         inverse = triangle_inverse(self._root())
         leaning = (inverse**2).sum(axis=1)
         springs = 2 if "k2" in self.names else 1
-        found = evidence(self._root(), self._theta, self._start, float(self._s[m.LEFT]), springs)
+        found = evidence(self._root(), self._joint.theta, self._joint.start, float(self._s[m.LEFT]), springs)
         parameters = tuple(self._parameter(k, found, leaning) for k in range(len(self.names)))
         reason = self._fault(parameters)
         if reason is not None or self._is_doubtful(found):
@@ -280,12 +279,12 @@ class ElasticJointEstimator:
 
     def _parameter(self, k: int, found: Evidence, leaning: FloatArray) -> ElasticParameter:
         """Return parameter `k` by the evidence of the rows; `leaning` (p,) are variances with the prior."""
-        name, unit = self.names[k], float(self._units[k])
-        value = float(self._theta[k]) * unit
+        name, unit = self.names[k], float(self._joint.units[k])
+        value = float(self._joint.theta[k]) * unit
         errors = DeflectionErrors() if self.errors is None else self.errors
         std = math.hypot(float(found.std[k]) * unit, errors.std.get(name, 0.0))
         reason = None
-        if self._power[k] == 0.0:
+        if self._joint.power[k] == 0.0:
             reason = "no row has shown it yet"
         elif found.apart[k] < COLLINEAR:
             others = np.flatnonzero(np.abs(found.correlation[k]) > _TOGETHER)
@@ -297,7 +296,7 @@ class ElasticJointEstimator:
         status: ParameterStatus = "determined"
         if reason is None and not std <= RELATIVE_STD_LIMIT * abs(value):
             status = "weak"
-            if not std / unit * math.sqrt(self._power[k]) <= TORQUE_EFFECT_LIMIT:
+            if not std / unit * math.sqrt(self._joint.power[k]) <= TORQUE_EFFECT_LIMIT:
                 reason = "noise leaves it open: one standard deviation of it moves the torque by more than that"
             elif leaning[k] > _RESTS_ON_START:
                 reason = "what is known of it is mostly the start's: more motion is needed, or a start that is larger"
@@ -316,15 +315,15 @@ class ElasticJointEstimator:
             return True
         if self._changing or self.errors is None or self.errors.doubtful or found.share < CERTAIN_SHARE:
             return True
-        k1 = abs(float(self._theta[0] * self._units[0]))
+        k1 = abs(float(self._joint.theta[0] * self._joint.units[0]))
         return abs(self.errors.shift.get("k1", 0.0)) > (1.0 / CERTAIN_SHARE - 1.0) * k1
 
     def _excited(self) -> BoolArray:
         """Return (p,) which parameters the last few seconds alone would determine."""
-        root = np.triu(self._short[0, :, : len(self.names)])
+        root = np.triu(self._joint.short[0, :, : len(self.names)])
         inverse = triangle_inverse(root)
         covariance = inverse @ inverse.T
-        known = np.sqrt(np.diag(covariance)) <= RELATIVE_STD_LIMIT * np.abs(self._theta)
+        known = np.sqrt(np.diag(covariance)) <= RELATIVE_STD_LIMIT * np.abs(self._joint.theta)
         return np.asarray(known & (_apart(root, covariance) >= COLLINEAR))
 
     def _fault(self, parameters: Sequence[ElasticParameter]) -> str | None:

@@ -45,17 +45,13 @@ def forgetting(error2: float, alpha: float, beta: float) -> float:
 
 
 @jit
-def update(
-    s: FloatArray, ints: IntArray, kinds: IntArray,
-    estimate: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
-    work: tuple[FloatArray, FloatArray, FloatArray, FloatArray], row: FloatArray,
-) -> int:  # fmt: skip
+def update(joint: m.JointArrays, row: FloatArray) -> int:
     """Update the parameters from the low-passed signals `row` (SIGNALS,); return 1, or 0 for an outlier."""
-    theta, R, short, level, power = estimate
-    D, scratch, units, start = work
-    p, rows = kinds.shape[0], ints[m.ROWS]
+    s, ints, level, theta, R, power = joint.s, joint.ints, joint.level, joint.theta, joint.R, joint.power
+    D, scratch, short, start = joint.D, joint.scratch, joint.short, joint.start
+    p, rows = theta.shape[0], ints[m.ROWS]
     phi = np.empty((2, p))
-    _columns(kinds, units, s[m.RATIO], row, phi)
+    _columns(joint.kinds, joint.units, s[m.RATIO], row, phi)
     error2 = 0.0
     outlier = False
     for r in range(rows):

@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rt_core.model.parameters import ParameterLayout
 from rt_core.online._saved_state import saved_arrays
 from rt_core.online._state import EXTRA, PAYLOAD
 from rt_core.online.monitors.change_hypotheses import Fit, hypotheses, judge, normal_equations, onset, pace_of
@@ -31,6 +30,7 @@ from rt_core.online.monitors.change_report import (
     sensor_change,
 )
 from rt_core.online.monitors.change_rules import ChangeSettings, payload_doubt, turns_friction
+from rt_core.online.monitors.drift import Watched
 from rt_core.online.monitors.payload_estimate import PayloadEstimate, estimate_payload
 from rt_core.online.monitors.residual_cusum import DELAY, RUN, ResidualCusum
 from rt_core.online.monitors.residual_evidence import Evidence, friction_columns, slopes, sum_of
@@ -60,10 +60,7 @@ class ChangeDetector:
 
     Parameters
     ----------
-    names, joints : tuple of str
-        Of the p parameters and n joints.
-    layout : ParameterLayout
-        Of the parameters.
+    watched : Watched
     update_s : float
         Time between two rows [s].
     cutoff_hz : float
@@ -72,12 +69,11 @@ class ChangeDetector:
     """
 
     def __init__(
-        self, names: tuple[str, ...], joints: tuple[str, ...], layout: ParameterLayout, update_s: float,
-        cutoff_hz: float, settings: ChangeSettings | None = None,
-    ) -> None:  # fmt: skip
+        self, watched: Watched, update_s: float, cutoff_hz: float, settings: ChangeSettings | None = None
+    ) -> None:
         self.settings = s = ChangeSettings() if settings is None else settings
-        self.names, self.joints = names, joints
-        n = len(joints)
+        self.names, self.joints, layout = watched
+        n = len(self.joints)
         self.places = friction_columns(layout, n)
         self.width = EXTRA + self.places.shape[1]
         self.hypotheses = hypotheses(self.places, layout.source, slopes(layout))

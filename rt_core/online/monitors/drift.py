@@ -22,15 +22,15 @@ with an allowance for the error of the reference: at most `_RESIDUAL_SHARE` of t
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from rt_core.model.friction import LAW_LINK
 from rt_core.model.parameters import ParameterLayout
 from rt_core.online._saved_state import saved_arrays
+from rt_core.online.monitors import drift_kernels as k
 from rt_core.online.monitors._drift_limits import cusum_limit, run_limit
-from rt_core.online.monitors.drift_kernels import look, take_block
 from rt_core.online.report import EstimateReport
 from rt_core.types import BoolArray, FloatArray, IntArray
 
@@ -39,6 +39,8 @@ ChangeKind = Literal["drift", "drift_cleared", "invalid", "valid_again"]
 
 # A doubted estimate has left what it was: that is what drift looks for.
 _BELIEVED = ("estimated", "stale", "frozen", "doubted")
+#: Rows of the parameters in a report.
+_SHOWN = [k.MODEL, k.VALUE, k.STD]
 _RESIDUAL_SHARE = 0.05  # of the false alarms that the CUSUMs of residuals may cause
 _INVALID_S = 2.0  # of motion, before a failed validity check is reported ...
 _VALID_S = 10.0  # ... and before it is withdrawn
@@ -132,15 +134,20 @@ def joints_of(layout: ParameterLayout) -> tuple[IntArray, BoolArray]:
     return np.where(link, layout.source // 10, layout.source), ~link
 
 
+class Watched(NamedTuple):
+    """Names of the p parameters and n joints that a detector watches, and the layout of the parameters."""
+
+    names: tuple[str, ...]
+    joints: tuple[str, ...]
+    layout: ParameterLayout
+
+
 class DriftDetector:
     """Compare the reports of an online estimator with a model.
 
     Parameters
     ----------
-    names, joints : tuple of str
-        Of the p parameters and n joints.
-    layout : ParameterLayout
-        Of the parameters.
+    watched : Watched
     memory_s, update_s : float
         The estimator's memory, and the time between two updates [s].
     settings : DriftSettings, optional
@@ -149,10 +156,11 @@ class DriftDetector:
     """
 
     def __init__(
-        self, names: tuple[str, ...], joints: tuple[str, ...], layout: ParameterLayout, memory_s: float,
-        update_s: float, settings: DriftSettings | None = None, look_s: float = 1.0,
+        self, watched: Watched, memory_s: float, update_s: float, settings: DriftSettings | None = None,
+        look_s: float = 1.0,
     ) -> None:  # fmt: skip
         self.settings = s = DriftSettings() if settings is None else settings
+        names, joints, layout = watched
         self.names, self.joints = names, joints
         self.joint, self._motor = joints_of(layout)
         self.memory_s, self.update_s = memory_s, update_s
@@ -172,28 +180,26 @@ class DriftDetector:
         self._invalid = False
         self._updates: int | None = None
         self._resets = 0
-        self._theta: FloatArray | None = None
-        _compile(self.limits, self.residual_limits)
+        # compiled now, not at the first look
+        k.look(np.ones((5, 1)), 0.0, 0.0, self.limits, np.ones((7, 1)))
+        k.take_block(np.ones((5, len(joints)))[:, 0], 1.0, self.residual_limits)
         self._start(None, None, adopted=False)
 
     def _start(self, theta: FloatArray | None, covariance: FloatArray | None, *, adopted: bool) -> None:
         p, n = len(self.names), len(self.joints)
-        self._theta = None if theta is None else np.array(theta, dtype=np.float64)
-        self._variance = np.full(p, np.nan)
+        self._has_model = theta is not None
+        self._parameters = np.zeros((7, p))
+        self._parameters[[k.VALUE, k.STD, k.VARIANCE]] = np.nan
+        self._parameters[k.MODEL] = np.nan if theta is None else theta
         if covariance is not None:
             variance = np.diag(np.asarray(covariance, dtype=np.float64))
-            self._variance[:] = np.where(np.isfinite(variance) & (variance > 0.0), variance, np.nan)
+            self._parameters[k.VARIANCE] = np.where(np.isfinite(variance) & (variance > 0.0), variance, np.nan)
         self._needed_s = self.settings.settled_s if adopted else self.memory_s
-        self._excited_s = np.zeros(p)
-        self._beyond_s = np.zeros(p)
-        self._drifted = np.zeros(p, dtype=np.bool_)
-        self._values = np.full((2, p), np.nan)  # present value and standard deviation of the difference
         self._since_ns: int | None = None
         self._residual_power: tuple[FloatArray, FloatArray] | None = None
         self._block = np.zeros((2, n))  # squared residuals and rows of the present block
-        self._reference = np.zeros((3, n))  # blocks, their sum, and the sum of their squares
-        self._cusum = np.zeros(n)
-        self._level = np.ones(n)
+        self._residuals = np.zeros((5, n))
+        self._residuals[k.LEVEL] = 1.0
         self._risen = np.zeros(n, dtype=np.bool_)
 
     # -- the model ------------------------------------------------------------------------------
@@ -219,12 +225,12 @@ class DriftDetector:
         """
         elapsed = self._elapsed(report)
         changes = list(self._check_validity(report, elapsed))
-        if self._theta is None:
+        if not self._has_model:
             return tuple(changes)
         if elapsed > 0.0:
             self._compare(report, elapsed)
         self._watch_residual(residual_power)
-        if self._since_ns is None and (self._drifted.any() or self._risen.any()):
+        if self._since_ns is None and (self._parameters[k.DRIFTED].any() or self._risen.any()):
             self._since_ns = report.t_ns
             found = self.report()
             joints = tuple(name for name, state in found.joints.items() if state == "drifted")
@@ -240,7 +246,7 @@ class DriftDetector:
         self._residual_power = None
         if spoiled:
             self._needed_s = self.memory_s
-            self._excited_s[:] = self._beyond_s[:] = 0.0
+            self._parameters[[k.EXCITED_S, k.BEYOND_S]] = 0.0
         return self._check_validity(report, elapsed)
 
     def _elapsed(self, report: EstimateReport) -> float:
@@ -249,18 +255,15 @@ class DriftDetector:
         restarted = report.resets != self._resets or before is None or report.updates < before
         self._updates, self._resets = report.updates, report.resets
         if restarted or before is None:
-            self._excited_s[:] = self._beyond_s[:] = 0.0
+            self._parameters[[k.EXCITED_S, k.BEYOND_S]] = 0.0
             self._residual_power = None
             return 0.0
         return (report.updates - before) * self.update_s
 
     def _compare(self, report: EstimateReport, elapsed: float) -> None:
-        assert self._theta is not None
-        believed = np.array([status in _BELIEVED for status in report.status])
-        look(
-            report.theta, report.std, report.scale, report.excited, believed, self._theta, self._variance, elapsed,
-            self._needed_s, self.limits, self._excited_s, self._beyond_s, self._drifted, self._values,
-        )  # fmt: skip
+        believed = [status in _BELIEVED for status in report.status]
+        estimate = np.array((report.theta, report.std, report.scale, report.excited, believed), dtype=np.float64)
+        k.look(estimate, elapsed, self._needed_s, self.limits, self._parameters)
 
     def _watch_residual(self, residual_power: tuple[FloatArray, FloatArray]) -> None:
         before, self._residual_power = self._residual_power, residual_power
@@ -269,9 +272,7 @@ class DriftDetector:
         self._block += np.array(residual_power) - np.array(before)
         for j in np.flatnonzero(self._block[1] >= self._block_rows):
             mean_square = float(self._block[0, j] / self._block[1, j])
-            self._risen[j] |= take_block(
-                int(j), mean_square, self.residual_limits, self._reference, self._cusum, self._level
-            )
+            self._risen[j] |= k.take_block(self._residuals[:, j], mean_square, self.residual_limits)
             self._block[:, j] = 0.0
 
     def _check_validity(self, report: EstimateReport, elapsed: float) -> tuple[Change, ...]:
@@ -298,14 +299,13 @@ class DriftDetector:
 
     def report(self) -> DriftReport:
         """Return the present state."""
-        if self._theta is None:
+        if not self._has_model:
             return DriftReport("off", None, dict.fromkeys(self.joints, "steady"), (), {}, "")
         parameters = tuple(
-            DriftedParameter(self.names[k], self.joints[self.joint[k]], float(self._theta[k]), *map(float, values))
-            for k in np.flatnonzero(self._drifted)
-            for values in [self._values[:, k]]
+            DriftedParameter(self.names[c], self.joints[self.joint[c]], *self._parameters[_SHOWN, c].tolist())
+            for c in np.flatnonzero(self._parameters[k.DRIFTED])
         )
-        levels = {self.joints[j]: float(self._level[j]) for j in np.flatnonzero(self._risen)}
+        levels = {self.joints[j]: float(self._residuals[k.LEVEL, j]) for j in np.flatnonzero(self._risen)}
         moved = {p.joint for p in parameters} | set(levels)
         reasons = [_describe(p) for p in parameters]
         reasons += [f"mean squared residual of {joint} {level:.1f} times as large" for joint, level in levels.items()]
@@ -319,17 +319,12 @@ class DriftDetector:
 
     def state(self) -> dict[str, Any]:
         """Return the state to save, the model included, as arrays."""
-        p = len(self.names)
-        theta = np.full(p, np.nan) if self._theta is None else self._theta
-        per_parameter = (theta, self._variance, self._excited_s, self._beyond_s, self._drifted, *self._values)
-        residual_power = (
-            np.full((2, len(self.joints)), np.nan) if self._residual_power is None else self._residual_power
-        )
-        per_joint = (*self._block, *self._reference, self._cusum, self._level, self._risen, *residual_power)
+        power = np.full((2, len(self.joints)), np.nan) if self._residual_power is None else self._residual_power
+        per_joint = (*self._block, *self._residuals, self._risen, *power)
         since_ns = -1 if self._since_ns is None else self._since_ns
         updates = -1 if self._updates is None else self._updates
         return {
-            "parameters": np.array(per_parameter, dtype=np.float64),
+            "parameters": self._parameters.copy(),
             "joints": np.array(per_joint, dtype=np.float64),
             "since": np.array([since_ns, self._invalid, updates, self._resets], dtype=np.int64),
             "times": np.array([self._needed_s, self._invalid_s]),
@@ -341,11 +336,9 @@ class DriftDetector:
         Times go on if the estimator was restored to the same instant: no fewer updates, and no reset since.
         """
         arrays = saved_arrays(state, self.state(), " of drift")
-        theta, self._variance, self._excited_s, self._beyond_s, drifted = arrays["parameters"][:5]
-        self._theta = None if np.isnan(theta).all() else theta
-        self._drifted, self._values = drifted > 0.0, arrays["parameters"][5:]
-        self._block, self._reference = arrays["joints"][:2], arrays["joints"][2:5]
-        self._cusum, self._level = arrays["joints"][5:7]
+        self._parameters = arrays["parameters"]
+        self._has_model = not np.isnan(self._parameters[k.MODEL]).all()
+        self._block, self._residuals = arrays["joints"][:2], arrays["joints"][2:7]
         self._risen = arrays["joints"][7] > 0.0
         squares, rows = arrays["joints"][8:]
         self._residual_power = None if np.isnan(rows).any() else (squares, rows)
@@ -353,13 +346,6 @@ class DriftDetector:
         self._since_ns, self._invalid = None if since_ns < 0 else since_ns, bool(invalid)
         self._updates = None if updates < 0 else updates
         self._needed_s, self._invalid_s = arrays["times"].tolist()
-
-
-def _compile(limits: FloatArray, residual_limits: FloatArray) -> None:
-    """Compile the kernels now, not at the first look."""
-    one, yes = np.ones(1), np.ones(1, dtype=np.bool_)
-    look(one, one, one, yes, yes, one, one, 0.0, 0.0, limits, one.copy(), one.copy(), yes.copy(), np.ones((2, 1)))
-    take_block(0, 1.0, residual_limits, np.ones((3, 1)), np.ones(1), np.ones(1))
 
 
 def _describe(parameter: DriftedParameter) -> str:

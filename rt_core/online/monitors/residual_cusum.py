@@ -105,15 +105,13 @@ def learn(row: FloatArray, y: float, after: float, memory: float) -> None:
 
 
 @jit
-def take_block(
-    row: FloatArray, mean_square: float, need: float, memory: float, tolerated: float, kappas: FloatArray,
-    heights: FloatArray,
-) -> bool:  # fmt: skip
+def take_block(row: FloatArray, mean_square: float, limits: FloatArray, heights: FloatArray) -> bool:
     """Process a block of one joint; return True, and restart the sum, if the height is reached.
 
-    `row` (WIDTH,) is the joint's state.  Detection begins after `need` blocks; `tolerated` is the relative rise of `y`
-    that does not count, within the range of `kappas`.
+    `row` (WIDTH,) is the joint's state, `heights` (7,) are those of `KAPPAS`.  `limits` (3,) are the blocks before
+    detection, those remembered, and the relative rise of `y` that does not count, within the range of `KAPPAS`.
     """
+    need, memory, tolerated = limits
     y = mean_square**POWER
     alarm = False
     count = row[COUNT]
@@ -121,8 +119,8 @@ def take_block(
         dof = count - 1.0
         std = max(np.sqrt(row[VARIANCE] * count / dof), 1e-9 * row[MEAN] + 1e-300)
         if row[KAPPA] == 0.0:
-            row[KAPPA] = min(max(tolerated * row[MEAN] / std, kappas[0]), kappas[-1])
-            row[HEIGHT] = np.interp(row[KAPPA], kappas, heights)
+            row[KAPPA] = min(max(tolerated * row[MEAN] / std, KAPPAS[0]), KAPPAS[-1])
+            row[HEIGHT] = np.interp(row[KAPPA], KAPPAS, heights)
         correlation = min(max(row[COVARIANCE] / max(row[VARIANCE], 1e-300), 0.0), MAX_CORRELATED)
         before = row[WIDTH - DELAY + int(row[WAITING]) - 1] - row[MEAN] if row[WAITING] > 0.0 else 0.0
         expected = row[MEAN] + correlation * min(max(before, -USUAL * std), USUAL * std)
@@ -149,14 +147,13 @@ def take_block(
 
 @jit
 def take_blocks(
-    rows: FloatArray, mean_squares: FloatArray, need: float, memory: float, tolerated: float, kappas: FloatArray,
-    heights: FloatArray, alarms: BoolArray,
-) -> None:  # fmt: skip
+    rows: FloatArray, mean_squares: FloatArray, limits: FloatArray, heights: FloatArray, alarms: BoolArray
+) -> None:
     """Process `mean_squares` (K, n) of all joints, NaN where one did not move, into `alarms` (K, n)."""
     for k in range(mean_squares.shape[0]):
         for j in range(mean_squares.shape[1]):
             value = mean_squares[k, j]
-            alarms[k, j] = not np.isnan(value) and take_block(rows[j], value, need, memory, tolerated, kappas, heights)
+            alarms[k, j] = not np.isnan(value) and take_block(rows[j], value, limits, heights)
 
 
 class ResidualCusum:
@@ -175,8 +172,7 @@ class ResidualCusum:
     """
 
     def __init__(self, n: int, blocks: float, need: int, memory: int, excess: float) -> None:
-        self.need, self.memory = float(need), float(memory)
-        self.tolerated = (1.0 + excess) ** POWER - 1.0
+        self._limits = np.array([need, memory, (1.0 + excess) ** POWER - 1.0])
         self.heights = np.array(_heights(n * blocks))
         self.rows = np.zeros((n, WIDTH))
         self.take(np.full(n, np.nan))  # compiled now
@@ -188,13 +184,13 @@ class ResidualCusum:
     def take_all(self, mean_squares: FloatArray) -> BoolArray:
         """Process successive blocks (K, n); return the alarms (K, n)."""
         alarms = np.zeros(mean_squares.shape, dtype=np.bool_)
-        take_blocks(self.rows, mean_squares, self.need, self.memory, self.tolerated, KAPPAS, self.heights, alarms)
+        take_blocks(self.rows, mean_squares, self._limits, self.heights, alarms)
         return alarms
 
     @property
     def learned(self) -> BoolArray:
         """(n,) joints whose level is learned."""
-        return np.asarray(self.rows[:, COUNT] >= self.need)
+        return np.asarray(self.rows[:, COUNT] >= self._limits[0])
 
     def restart(self) -> None:
         """Restart the sums; keep the levels."""

@@ -78,7 +78,8 @@ def arm_rows(
         # rigid joints are fitted with it, and elastic ones have to be better than that
         if "dq" in channels and not dead_velocities(recording, model):
             measured = in_step(links, prepared(dq=np.hstack((channels["dq"], np.zeros(channels["q"].shape))))[0])
-        rows = ArmRows(model, links, motors, settings, *span_bounds(recording, span), measured, slow=fit)
+        links = replace(links, part=span_bounds(recording, span))
+        rows = ArmRows(model, links, motors, settings, measured, slow=fit)
         if not fit:
             return rows, np.zeros(model.n)
         noise = np.zeros(positions.shape)

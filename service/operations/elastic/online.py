@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rt_core.online.elastic import ElasticEstimate, ElasticHistory, ElasticJointEstimator, ElasticOnlineSettings, follow
+from rt_core.online.elastic import (
+    Deflection,
+    ElasticEstimate,
+    ElasticHistory,
+    ElasticJointEstimator,
+    ElasticOnlineSettings,
+    follow,
+)
 from rt_core.types import FloatArray
 from service.operations.elastic._prior import NoStartError, OnlineStart, check_start, start_values
 from service.operations.elastic.joint import ElasticIdentification, ElasticJointError
@@ -82,9 +89,8 @@ def follow_online(result: ElasticIdentification, constant: float | None = None) 
     start = start_values(fit, known, START_ERROR)
     settings = begin.settings(constant)
     try:
-        estimator = ElasticJointEstimator(
-            signals.drive, start, _rate(recording.t), settings, lag_s=begin.lag_s, zero=begin.zero, errors=begin.errors,
-        )  # fmt: skip
+        deflection = Deflection(begin.lag_s, begin.zero, begin.errors)
+        estimator = ElasticJointEstimator(signals.drive, start, _rate(recording.t), settings, deflection)
     except ValueError as error:
         raise ElasticJointError(f"no online estimate from this recording: {error}") from error
     torque = signals.motor_torque

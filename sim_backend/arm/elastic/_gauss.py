@@ -104,10 +104,8 @@ def _slopes(arrays: at.ArmArrays, i: int, x: float, v: float, slide: float) -> t
         if t >= smooth_end and abs(slide) != 1.0:
             continue
         speed = abs(v) if t >= smooth_end else v  # of a dry term slide*level(|v|), with slide the sign of v
-        dx, dv, _ = friction_slopes(
-            int(terms[t, at.CODE, i]), terms[t, at.CONSTANT, i], terms[t, at.EXPONENT, i], terms[t, at.SMOOTHING, i],
-            x, speed, 0.0,
-        )  # fmt: skip
+        shape = terms[t, at.CONSTANT, i], terms[t, at.EXPONENT, i], terms[t, at.SMOOTHING, i]
+        dx, dv, _ = friction_slopes(int(terms[t, at.CODE, i]), shape, x, speed, 0.0)
         by_x += terms[t, at.VALUE, i] * dx
         by_v += terms[t, at.VALUE, i] * dv
     return by_x, by_v
@@ -173,7 +171,7 @@ def _fill_system(arrays: at.ArmArrays, elastic: ElasticArrays, h: float) -> None
 def _residuals(arrays: at.ArmArrays, elastic: ElasticArrays, h: float, u0: FloatArray, u1: FloatArray) -> None:
     """Compute positions, velocities and residuals of both stages from their accelerations."""
     n = u0.shape[0]
-    arm, parameters = arrays.arm, arrays.parameters
+    links, parameters = at.links_of(arrays), arrays.parameters
     springs, motion, stages = elastic.springs, elastic.motion, elastic.stages
     slide = motion[SLIDE]
     for s in range(2):
@@ -186,10 +184,7 @@ def _residuals(arrays: at.ArmArrays, elastic: ElasticArrays, h: float, u0: Float
                 position[side, i] = motion[POS, side, i] + h * (
                     _NODE[s] * motion[VEL, side, i] + h * (_SQUARE[s, 0] * a0 + _SQUARE[s, 1] * a1)
                 )
-        rnea_single(
-            arm[:, :37], arrays.gravity, arm[:, 37:], position[LINK], velocity[LINK], acceleration[LINK],
-            residual[LINK], arrays.work,
-        )  # fmt: skip
+        rnea_single(links, position[LINK], velocity[LINK], acceleration[LINK], residual[LINK], arrays.work)
         if arrays.scalars[at.PUSHED] != 0.0:
             take_outside_torque(arrays, residual[LINK])
         for i in range(n):

@@ -40,13 +40,13 @@ def settle(arrays: at.ArmArrays, elastic: ElasticArrays) -> bool:
     Overloaded stuck sides start to slide.  `matrices[MASS]` gets the rotor inertia of rigid joints on its diagonal.
     False if inertia is not positive definite.
     """
-    arm, parameters, terms, scalars = arrays.arm, arrays.parameters, arrays.terms[0], arrays.scalars
+    parameters, terms, scalars = arrays.parameters, arrays.terms[0], arrays.scalars
     state, scratch, springs, motion = arrays.state, arrays.scratch, elastic.springs, elastic.motion
     n = state.shape[1]
     mass, copy = arrays.matrices[at.MASS], arrays.matrices[at.COPY]
     force, level, hold, drag = scratch[at.TORQUE], scratch[at.LEVEL], scratch[at.POSITION], scratch[at.VELOCITY]
     slide, loss, position, velocity = motion[SLIDE], motion[LOSS], motion[POS], motion[VEL]
-    mass_and_bias(arm[:, :37], arrays.gravity, arm[:, 37:], position[LINK], velocity[LINK], mass, force, arrays.work)
+    mass_and_bias(at.links_of(arrays), position[LINK], velocity[LINK], mass, force, arrays.work)
     if scalars[at.PUSHED] != 0.0:
         take_outside_torque(arrays, force)
     smooth_end, dry_end = int(scalars[at.SMOOTH_END]), int(scalars[at.DRY_END])

@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rt_core.elastic.rows import Drive
-from rt_core.online.elastic import DeflectionErrors, ElasticEstimate, ElasticJointEstimator, ElasticOnlineSettings
+from rt_core.online.elastic import (
+    Deflection,
+    DeflectionErrors,
+    ElasticEstimate,
+    ElasticJointEstimator,
+    ElasticOnlineSettings,
+)
 from rt_core.types import IntArray
 from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N, Recorded, measured, one_after_the_other, record
 
@@ -20,7 +26,7 @@ def make(
     errors: DeflectionErrors | None = DeflectionErrors(),  # noqa: B008
     **more: Any,
 ) -> ElasticJointEstimator:
-    return ElasticJointEstimator(Drive(N, J_IN), start, rate_hz, settings, errors=errors, **more)
+    return ElasticJointEstimator(Drive(N, J_IN), start, rate_hz, settings, Deflection(errors=errors, **more))
 
 
 def take(estimator: ElasticJointEstimator, r: Recorded, part: slice | IntArray = slice(None)) -> int:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rt_core.calibration.calibrate import calibrate
-from rt_core.calibration.error_model import ErrorModel, error_model
+from rt_core.calibration.error_model import ErrorModel, Targets, error_model
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.sample import Contacts, Distances, Sample, Spacing
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
@@ -21,7 +21,7 @@ NOMINAL = Geometry("mdh", rows=PANDA.rows, tip_translation=np.array([0.0, 0.0, 0
 def with_points(length: bool) -> tuple[ErrorModel, Sample]:
     rng = np.random.default_rng(0)
     q = postures(UR10, 40, rng)
-    model = error_model(UR10, base=False, points=2, spacings=[Spacing(0, 1, 0.3)])
+    model = error_model(UR10, base=False, targets=Targets(points=2, spacings=[Spacing(0, 1, 0.3)]))
     model = model.with_places(np.array([[0.5, 0.2, 0.1], [-0.4, 0.3, 0.2]]))
     numbers = np.arange(40) % 2
     return model, Sample.at_points(q, numbers, rng.uniform(0.2, 1.0, 40) if length else None)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rt_core.calibration.calibrate import calibrate
-from rt_core.calibration.error_model import error_model
+from rt_core.calibration.error_model import Targets, error_model
 from rt_core.calibration.sample import Distances, Sample
 from rt_core.calibration.settings import CalibrationError, CalibrationSettings
 from rt_core.types import FloatArray, IntArray
@@ -33,7 +33,7 @@ def test_derivatives_of_stations_and_heads_are_those_of_differences() -> None:
     rng = np.random.default_rng(0)
     q = postures(UR10, 12, rng)
     station, head = np.arange(12) % 3, np.arange(12) // 3 % 2
-    model = error_model(UR10, stations=3, heads=2)
+    model = error_model(UR10, targets=Targets(stations=3, heads=2))
     for name, base in zip(model.base_names, BASES, strict=True):
         model = model.with_frame(name, base[:3, :3], base[:3, 3])
     positions, _ = model.predict(q, np.zeros(model.size), station=station)

@@ -43,7 +43,7 @@ def test_distance_of_segments() -> None:
         other = c[k] + u[:, None] * (d - c)[k]
         least = np.sqrt(((one[:, None] - other) ** 2).sum(axis=2)).min()
         step = (np.linalg.norm((b - a)[k]) + np.linalg.norm((d - c)[k])) / 800
-        s, t = closest(*(a - c)[k], *(b - a)[k], *(d - c)[k])
+        s, t = closest(tuple((a - c)[k]), tuple((b - a)[k]), tuple((d - c)[k]))
         found = np.linalg.norm((a - c)[k] + s * (b - a)[k] - t * (d - c)[k])
         assert least - step <= found <= least + 1e-12
 

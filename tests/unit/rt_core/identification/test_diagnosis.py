@@ -301,10 +301,10 @@ def test_a_prior_that_holds_a_value_holds_its_shift(recordings: list[Motion]) ->
 def test_good_data_are_good_by_every_method(recordings: list[Motion], method: Method) -> None:
     made = recordings[0]
     model = arm()
-    signals = prepare(made.t, made.q, made.tau, SETTINGS)
     other = prepare(made.t, disturb(made.q), made.tau, SETTINGS)
+    signals = replace(prepare(made.t, made.q, made.tau, SETTINGS), disturbed=other)
     options = EstimatorOptions(method=method)
-    found = identify(model, base_parameters(model), signals, SETTINGS, options, disturbed=other)
+    found = identify(model, base_parameters(model), signals, SETTINGS, options)
     assert found.diagnosis.named is None
     assert max(r.z for r in found.diagnosis.tests if r.identifiable > 0.02) < 6.0
     assert wrong(found, model) == 0

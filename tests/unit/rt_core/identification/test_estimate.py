@@ -62,7 +62,8 @@ def disturbed(made: Motion) -> Signals:
 def test_linear_methods_find_the_truth(plain: tuple[RobotModel, Motion, Signals], method: Any) -> None:
     model, made, signals = plain
     base = base_parameters(model)
-    found = estimate(model, base, signals, SETTINGS, EstimatorOptions(method=method), disturbed=disturbed(made))
+    signals = replace(signals, disturbed=disturbed(made))
+    found = estimate(model, base, signals, SETTINGS, EstimatorOptions(method=method))
     expected = truth(model, base)
     z = (found.theta - expected) / found.std
     assert np.abs(z).max() < 5.0
@@ -118,13 +119,12 @@ def test_nonsense_is_refused_or_called_so_by_every_method(
     if case == "still":
         made = replace(made, q=made.q * [1.0, 0.0, 1.0], dq=made.dq * [1.0, 0.0, 1.0])
     constant = np.tile([5.0, -3.0, 1.0], (made.t.size, 1)) if case == "constant" else None
-    signals = signals_of(made, tau=constant)
-    bad = disturbed(made) if method == "tls" else None
+    signals = replace(signals_of(made, tau=constant), disturbed=disturbed(made) if method == "tls" else None)
     if case == "nan":
         piece = replace(signals.pieces[0], tau=np.full_like(made.tau, np.nan))
         signals = replace(signals, pieces=(piece,))
     try:
-        found = identify(model, base, signals, SETTINGS, EstimatorOptions(method=method), disturbed=bad)
+        found = identify(model, base, signals, SETTINGS, EstimatorOptions(method=method))
     except DataError:
         return
     assert case != "nan", "not a number must never become one"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
+from rt_core.identification.estimate import EstimatorOptions
 from rt_core.identification.identify import Identification, identify
 from rt_core.identification.preprocess import DataError, SignalSettings, prepare
 from rt_core.model.base import base_parameters
@@ -33,7 +34,7 @@ def fit(model: RobotModel, data: SimulatedData, method: str = "wls", **channels:
     settings = SignalSettings(10.0, min_velocity=model.standstill_velocity)
     values = data.channels | channels
     signals = prepare(data.t, values["q"], values["tau"], settings)
-    return identify(model, base_parameters(model), signals, settings, method=method)  # type: ignore[arg-type]
+    return identify(model, base_parameters(model), signals, settings, EstimatorOptions(method=method))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "method"), [*zip(SIMULATED, ("ols", "wls", "iwls"), strict=True)])
@@ -81,9 +82,9 @@ def test_too_little_data_is_refused(recordings: dict[str, SimulatedData]) -> Non
     signals = prepare(data.t, data.channels["q"], data.channels["tau"], settings)
     base = base_parameters(model)
     with pytest.raises(DataError, match="no rows between 100 s and 200 s"):
-        identify(model, base, signals, settings, start_s=100.0, stop_s=200.0)
+        identify(model, base, replace(signals, part=(100.0, 200.0)), settings)
     with pytest.raises(DataError, match="parameters: record longer"):
-        identify(model, base, signals, settings, start_s=2.0, stop_s=2.1)
+        identify(model, base, replace(signals, part=(2.0, 2.1)), settings)
 
 
 def test_metrics_by_hand() -> None:

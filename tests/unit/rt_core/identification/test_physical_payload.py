@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from drivers.files.robots.file import load_robot
-from rt_core.identification.payload import Payload, payload_from_change, payload_from_rows
+from rt_core.identification.payload import Estimated, Payload, payload_from_change, payload_from_rows
 from rt_core.identification.physical.prior import ConsistencyError
 from rt_core.model.base import base_parameters, payload_columns
 from rt_core.model.dynamics import inverse_dynamics
@@ -17,16 +17,16 @@ from tests.lab.recordings.fixtures import LOAD, loaded
 
 
 def by_rows(before: Fitted, after: Fitted, **options: bool) -> Payload:
-    return payload_from_rows(
-        before.base, before.model, before.solution.theta, before.covariance, after.triangles, after.solution.sigma,
-        inflation=after.inflation, **options,
-    )  # fmt: skip
+    without, sigma = (
+        Estimated(before.solution.theta, before.covariance),
+        after.solution.sigma * np.sqrt(after.inflation),
+    )
+    return payload_from_rows(before.base, before.model, without, after.triangles, sigma, **options)
 
 
 def by_change(before: Fitted, after: Fitted) -> Payload:
-    return payload_from_change(
-        before.base, before.model, before.solution.theta, before.covariance, after.solution.theta, after.covariance
-    )
+    without, loaded = (Estimated(found.solution.theta, found.covariance) for found in (before, after))
+    return payload_from_change(before.base, before.model, without, loaded)
 
 
 def test_columns_against_inverse_dynamics() -> None:
@@ -86,6 +86,7 @@ def test_bad_input_is_refused() -> None:
     base = base_parameters(model)
     one = fit_simulated(model, 1, base)
     theta, hole = one.solution.theta, one.covariance.copy()
+    without = Estimated(theta, one.covariance)
     hole[3] = hole[:, 3] = 0.0
     for before, covariance, after, message in (
         (theta, hole, theta, base.names[3]), (theta[:-1], one.covariance, theta, "base parameters"),
@@ -93,9 +94,9 @@ def test_bad_input_is_refused() -> None:
         (theta, one.covariance, theta[:-1], "with payload needs"),
     ):  # fmt: skip
         with pytest.raises(ConsistencyError, match=message):
-            payload_from_change(base, model, before, covariance, after, one.covariance)
+            payload_from_change(base, model, Estimated(before, covariance), Estimated(after, one.covariance))
     with pytest.raises(ConsistencyError, match="positive and finite"):
-        payload_from_rows(base, model, theta, one.covariance, one.triangles, one.solution.sigma, inflation=np.nan)
+        payload_from_rows(base, model, without, one.triangles, np.nan * one.solution.sigma)
     empty = tuple(replace(t, count=0) for t in one.triangles)
     with pytest.raises(ConsistencyError, match="no rows"):
-        payload_from_rows(base, model, theta, one.covariance, empty, one.solution.sigma)
+        payload_from_rows(base, model, without, empty, one.solution.sigma)

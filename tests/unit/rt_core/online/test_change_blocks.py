@@ -9,6 +9,7 @@ from rt_core.model.friction import LAW_COULOMB, LAW_LINK, LAW_OFFSET, LAW_VISCOU
 from rt_core.online.monitors.change import ChangeDetector
 from rt_core.online.monitors.change_report import ArmChange
 from rt_core.online.monitors.change_rules import ChangeSettings
+from rt_core.online.monitors.drift import Watched
 from rt_core.online.monitors.residual_evidence import Evidence
 
 N = 3
@@ -25,7 +26,7 @@ FRICTION, GAIN, OFFSET = 11, 12, 13
 
 
 def detector(**settings: float) -> ChangeDetector:
-    made = ChangeDetector(NAMES, JOINTS, LAYOUT, 0.01, 10.0, ChangeSettings(**settings))  # type: ignore[arg-type]
+    made = ChangeDetector(Watched(NAMES, JOINTS, LAYOUT), 0.01, 10.0, ChangeSettings(**settings))  # type: ignore[arg-type]
     made.set_model(True)
     return made
 
@@ -196,7 +197,7 @@ def test_the_watch_goes_on_after_a_restart() -> None:
     watch(one, arm, 60.0)
     arm.coefficients[:, 0] = 3.0
     watch(one, arm, 30.0)
-    other = ChangeDetector(NAMES, JOINTS, LAYOUT, 0.01, 10.0)  # type: ignore[arg-type]
+    other = ChangeDetector(Watched(NAMES, JOINTS, LAYOUT), 0.01, 10.0)  # type: ignore[arg-type]
     assert other.status == "off"
     other.restore(one.state())
     assert (other.payload(), other.status, other.invalid_reason) == (one.payload(), one.status, one.invalid_reason)

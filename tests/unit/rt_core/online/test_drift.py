@@ -9,7 +9,7 @@ import pytest
 from benchmarks.detector import ALIKE, BETTER, drift_alarms
 from rt_core.model.friction import LAW_COULOMB, LAW_LINK, LAW_VISCOUS
 from rt_core.online.monitors._drift_limits import looks_until_a_run, run_limit
-from rt_core.online.monitors.drift import Change, DriftDetector, DriftSettings
+from rt_core.online.monitors.drift import Change, DriftDetector, DriftSettings, Watched
 from rt_core.online.report import EstimateReport
 
 N = 4
@@ -28,7 +28,7 @@ STD = 0.01 * THETA
 
 
 def detector(**changes: float) -> DriftDetector:
-    return DriftDetector(NAMES, JOINTS, LAYOUT, MEMORY_S, UPDATE_S, replace(DriftSettings(), **changes))  # type: ignore[arg-type]
+    return DriftDetector(Watched(NAMES, JOINTS, LAYOUT), MEMORY_S, UPDATE_S, replace(DriftSettings(), **changes))  # type: ignore[arg-type]
 
 
 def adopted(**changes: float) -> DriftDetector:

@@ -41,13 +41,14 @@ def test_one_update_is_resetting_least_squares() -> None:
     s, ints = np.zeros(m.SCALARS), np.zeros(m.INTEGERS, dtype=np.int64)
     s[[m.RATIO, m.CONSTANT, m.INFLATION]] = N, 0.97, 1.0
     ints[[m.ROWS, m.BLOCK_ROWS, m.MAX_REJECTED]] = 2, 10**9, 0
-    level = np.zeros((2, noise.LEVELS))
+    level, nothing = np.zeros((2, noise.LEVELS)), np.zeros((1, 1))
     level[:, noise.SIGMA2], level[:, noise.WEIGHT2] = (4.0, 9.0), (8.0, 27.0)
     units = np.array([4e5, 1e11, 0.03, 0.1, 600.0, 30.0])
     theta, R, short = np.ones(p), np.hstack((np.eye(p), np.zeros((p, width - p)))), np.zeros((2, p, width))
     short[:, np.arange(p), np.arange(p)] = m.SHORT_FLOOR
-    estimate = (theta, R, short, level, np.zeros(p))
+    filters = (nothing, nothing, nothing, nothing, np.zeros(4))
     work = (np.zeros((2 + p, width)), np.zeros((3, width)), units, np.ones(p))
+    joint = m.JointArrays(s, ints, np.arange(p), *filters, theta, R, short, level, np.zeros(p), *work)
     information, expected = np.eye(p), np.ones(p)
     for _ in range(300):
         d, v = rng.normal(0.0, 1e-3), rng.normal(0.0, 0.05)
@@ -59,7 +60,7 @@ def test_one_update_is_resetting_least_squares() -> None:
         pull = motor * (row[5] - motor @ expected) / 8.0 + sensor * (row[6] - sensor @ expected) / 27.0
         pull += 0.03 * (1.0 - expected)
         expected = expected + np.linalg.solve(information, pull)
-        assert update(s, ints, np.arange(p), estimate, work, row) == 1
+        assert update(joint, row) == 1
     np.testing.assert_allclose(theta, expected, rtol=1e-7)
     root = np.triu(R[:, :p])
     np.testing.assert_allclose(root.T @ root, information, rtol=1e-9, atol=1e-9 * np.abs(information).max())
