@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rt_core.calibration.error_model import error_model
+from rt_core.calibration.error_model import Targets, error_model
 from rt_core.calibration.frames import with_fitted_frames
 from rt_core.calibration.geometry import Geometry
 from rt_core.calibration.input_checks import checked_load, checked_sample
@@ -35,8 +35,8 @@ def errors_elsewhere(
     residuals = []
     for geometry, its in ((nominal, sample.q), (corrected, deflected)):
         model = error_model(
-            geometry, base=sample.point is None, orientation=sample.width == 6, points=sample.points,
-            offset=sample.length is not None,
+            geometry, base=sample.point is None, orientation=sample.width == 6,
+            targets=Targets(points=sample.points, offset=sample.length is not None),
         )  # fmt: skip
         one = merged(replace(sample, q=its, cosine=np.cos(its), sine=np.sin(its)), group)
         frames = int((~model.of_arm).sum())

@@ -270,7 +270,8 @@ def _beside_reversals(test: AddedVariableTest, results: Sequence[AddedVariable])
 
     def beside(k: int, r: AddedVariable) -> AddedVariable:
         both = test.freed([k, *(other for other in turning if r.joint in (None, results[other].joint))])
-        return replace(r, eta=both.eta[:1], std=both.std[:1], z=float(np.abs(both.eta[0]) / both.std[0]))
+        eta, std = float(both.eta[0]), float(both.std[0])
+        return replace(r, eta=both.eta[:1], std=both.std[:1], z=abs(eta) / std if std > 0.0 else 0.0)
 
     return [beside(k, r) if r.kind in DELAYS else r for k, r in enumerate(results)]
 
