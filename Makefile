@@ -61,7 +61,7 @@ lint: $(DEV) ## Style, format, types, import direction, the packages' doors, pro
 	@$(BIN)/python .ci/check_prose.py
 
 docs: $(DEV) ## The documentation as a site in build/site; a dead link or an unknown parameter is an error
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 dist: $(DEV) ## Sdist and wheel in dist/, of what git tracks, built and checked
 	@rm -rf dist && mkdir dist

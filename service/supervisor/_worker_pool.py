@@ -98,8 +98,8 @@ class WorkerPool:
             elif process.state == "starting" and process.hangs(now_ns, round(limits.start_s * 1e9)):
                 self._kill(process, f"not ready within {limits.start_s:g} s")
         if not self.ready and now_ns - self.began_ns > limits.start_s * 1e9:
-            late = [f"{p.name} ({p.last_error or p.state})" for p in self.handles if p.state != "ready"]
-            self.fail(f"not ready within daemon.start_s = {limits.start_s:g} s: {', '.join(late)}")
+            late = ", ".join(f"{p.name} ({p.last_error or p.state})" for p in self.handles if p.state != "ready")
+            self.fail(f"not ready within daemon.start_s = {limits.start_s:g} s (try again: kernels are kept): {late}")
 
     def limit_memory(self) -> None:
         """Free memory and files that subscribers occupy by disconnecting them; they reconnect by themselves."""

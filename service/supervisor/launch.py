@@ -50,9 +50,8 @@ class DaemonProcess:
             log = None if self._log is None else stack.enter_context(self._log.open("ab"))
             self._process = subprocess.Popen([*command, str(os.getpid())], stdout=subprocess.PIPE, stderr=log)
         line = self._first_line(timeout_s)
-        announcement: dict[str, Any] = (
-            json.loads(line) if line else {"event": "failed", "message": f"not ready within {timeout_s:g} s"}
-        )
+        late = {"event": "failed", "message": f"not ready within {timeout_s:g} s; try again: compiled kernels are kept"}
+        announcement: dict[str, Any] = json.loads(line) if line else late
         if announcement["event"] != "ready":
             self.stop()
             raise LaunchError(announcement["message"])
