@@ -46,6 +46,9 @@ def html_report(
     cost after each iteration (iterations + 1,) of each start of a search.
     """
     accepted = verdict != "not_explained"
+    worst = int(np.argmin(np.nan_to_num(metrics.explained, nan=np.inf)))
+    explained = f"{percent(metrics.explained[worst], '.2f')} of its torque explained"
+    facts = [*facts, ("worst joint", f"{model.joints[worst].name}, {explained}")]
     sections: list[Section] = []
     if identification is not None:
         sections += table("Joint by joint", _JOINTS, _joints(identification))
