@@ -15,16 +15,25 @@ class FramesError(ValueError):
 
 
 def link_poses(model: RobotModel, q: FloatArray) -> FloatArray:
-    """Return the poses (n, 4, 4) of the link frames in the base frame at joint positions `q` (n,)."""
-    poses = np.zeros((model.n, 4, 4))
+    """Return the poses (..., n, 4, 4) of the link frames in the base frame at joint positions `q` (..., n)."""
+    poses = np.zeros((*q.shape, 4, 4))
     pose = np.eye(4)
     for i, g in enumerate(model.geometry):
-        step = np.eye(4)
-        step[:3, :3] = (g[0:9] + np.cos(q[i]) * g[9:18] + np.sin(q[i]) * g[18:27]).reshape(3, 3)
-        step[:3, 3] = g[27:30] + q[i] * g[30:33]
+        at = q[..., i, None]
+        step = np.zeros((*q.shape[:-1], 4, 4))
+        step[..., :3, :3] = (g[0:9] + np.cos(at) * g[9:18] + np.sin(at) * g[18:27]).reshape(*q.shape[:-1], 3, 3)
+        step[..., :3, 3] = g[27:30] + at * g[30:33]
+        step[..., 3, 3] = 1.0
         pose = pose @ step
-        poses[i] = pose
+        poses[..., i, :, :] = pose
     return poses
+
+
+def chain_points(model: RobotModel, q: FloatArray) -> FloatArray:
+    """Return the origins (..., n + 1, 3) [m] of the links and of the flange in the base frame at `q` (..., n)."""
+    poses = link_poses(model, q)
+    flange = poses[..., -1, :3, 3] + poses[..., -1, :3, :3] @ model.tip_translation
+    return np.concatenate((poses[..., :3, 3], flange[..., None, :]), axis=-2)
 
 
 def _shift(model: RobotModel, own: FloatArray, others: FloatArray) -> FloatArray:

@@ -62,6 +62,7 @@ class EstimatorProcess:
         where = f"arm {self.arm.name}: elastic"
         self.elastic = elastic_tracking(self.arm, model, self.source["channels"], rate_hz, where)
         began = time.monotonic()
+        worker.log.info("compiling", what=f"the estimator of {model.n} joints, minutes the first time")
         self.estimator.warm_up()
         self.elastic.warm_up()
         worker.log.info("compiled", seconds=round(time.monotonic() - began, 3))

@@ -1,4 +1,4 @@
-"""Logs: one JSON object per line on stderr, with process, arm and boot counter.
+"""Logs: one JSON object per line on stderr, with process, arm and boot counter; on a terminal lines for people.
 
 Whoever reads stderr may stop reading, or its disk may be full: no process waits for that. Unless it is a file, lines
 wait in a queue of bounded size for a thread that alone may be held up. Those that find it full, or cannot be written,
@@ -105,10 +105,11 @@ def crash_fd() -> int:
 
 def configure(level: str = "info") -> None:
     """Set up structlog for this process, and the thread that writes; each line is one write, so that none mix."""
+    render: Any = _for_people if os.isatty(2) else structlog.processors.JSONRenderer(serializer=_dumps)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_dumps),
+            structlog.processors.format_exc_info, render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.BytesLoggerFactory(file=_writer(2)), cache_logger_on_first_use=True,
@@ -119,6 +120,15 @@ def get_log(process: str, **bound: Any) -> Log:
     """Return a logger that writes `process` and the other bound values into every line."""
     log: Log = structlog.get_logger().bind(process=process, **bound)
     return log
+
+
+def _for_people(_logger: object, _method: str, line: dict[str, Any]) -> bytes:
+    """Return a line as time, process and what happened; warnings and errors with their level."""
+    at, level = datetime.fromisoformat(line.pop("timestamp")).astimezone(), line.pop("level")
+    who = "/".join(filter(None, (line.pop("arm", ""), line.pop("process", ""))))
+    what = ("" if level in ("debug", "info") else f"{level}: ") + line.pop("event").replace("_", " ")
+    details = [f"{key} {value}" for key, value in line.items() if key not in ("daemon", "epoch", "pid") and value != 0]
+    return f"{at:%H:%M:%S}  {who:20}  {what}{': ' if details else ''}{', '.join(details)}".encode()
 
 
 def _dumps(event: dict[str, Any], **options: Any) -> bytes:

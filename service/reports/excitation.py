@@ -9,10 +9,11 @@ from rt_core.excitation.constraints import Margin, PriorTorque
 from rt_core.excitation.design import ExcitationDesign
 from rt_core.excitation.fourier import FourierSeries
 from rt_core.excitation.limits import Limits
+from rt_core.model.frames import chain_points
 from rt_core.model.robot import RobotModel
 from rt_core.types import FloatArray
 from service.reports.cells import number, percent
-from service.reports.figures.excitation import determination_figure, history_figure, limits_figure
+from service.reports.figures.excitation import determination_figure, history_figure, limits_figure, path_figure
 from service.reports.page import embedded_figure, fact_table, render_page, table, text
 
 VERDICT_TEXT = {
@@ -34,9 +35,10 @@ def verdict_text(verdict: str, design: ExcitationDesign) -> str:
 
 
 def excitation_html(
-    model: RobotModel, design: ExcitationDesign, verdict: str, reasons: Sequence[str], facts: Sequence[tuple[str, str]]
-) -> str:
-    """Render the report of `design`; `facts` are pairs of name and value."""
+    model: RobotModel, design: ExcitationDesign, verdict: str, reasons: Sequence[str],
+    facts: Sequence[tuple[str, str]], floor: float | None = None,
+) -> str:  # fmt: skip
+    """Render the report of `design`; `facts` are pairs of name and value, `floor` a height in the base frame [m]."""
     drawn = determination_figure(design.spectrum.singular_values, design.spectrum.inflation, design.parameters)
     own = excitation_facts(design)
     weakest = [(weak.name, percent(weak.share), number(weak.inflation, 3), weak.expression) for weak in design.weakest]
@@ -45,6 +47,7 @@ def excitation_html(
     unchecked = Markup(" <strong>Not checked: {}.</strong>" if design.unchecked else "").format(
         "; ".join(design.unchecked)
     )
+    path = path_figure(path_points(model, design), floor, design.settings.workspace)
     sections = [
         *fact_table("What was designed", [*own, *facts]),
         *table("Weakest parameters", _WEAKEST, weakest, text("excitation.weakest")), *([{"note": out}] if out else []),
@@ -54,14 +57,21 @@ def excitation_html(
         ),
         embedded_figure("excitation.determination_figure", drawn, "Determination"),
         embedded_figure("excitation.limits_figure", limits_figure(model, *limit_shares(model, design)), "Motion"),
+        embedded_figure("excitation.path_figure", path),
     ]  # fmt: skip
     histories = [search.history for search in design.searches if search.history.size > 1]
     if histories:
         sections.append(embedded_figure("excitation.history_figure", history_figure(histories), "Search"))
+    narrowest = f"{percent(design.worst.share, '.3g')} left to {design.worst.quantity} of {design.worst.where}"
     return render_page(
         f"{model.name}: excitation trajectory", sections, verdict=verdict, verdict_text=verdict_text(verdict, design),
-        reasons=reasons, facts=own,
+        reasons=reasons, facts=[*own, ("narrowest limit", narrowest)],
     )  # fmt: skip
+
+
+def path_points(model: RobotModel, design: ExcitationDesign) -> FloatArray:
+    """Return where links and flange are over a period (N, n + 1, 3) [m], to 1 µm: what stands at zero is not below."""
+    return chain_points(model, design.series.sample(np.linspace(0.0, design.series.period_s, _SHOWN + 1))[0]).round(6)
 
 
 def excitation_facts(design: ExcitationDesign) -> list[tuple[str, str]]:

@@ -34,6 +34,9 @@ def html_report(
     """
     rows, verdict, document = result.rows, result.verdict, document or {}
     parameters, accepted = document.get("parameters", ()), verdict != "not_explained"
+    worst = int(np.argmin(np.nan_to_num(result.metrics.explained, nan=np.inf)))
+    explained = f"{percent(result.metrics.explained[worst], '.2f')} of its torque explained"
+    facts = [*facts, ("worst joint", f"{model.joints[worst].name}, {explained}")]
     sections: list[Section] = []
     if isinstance(result, Identification):
         predicted = rows.predict(result.theta)

@@ -13,8 +13,8 @@ from markupsafe import Markup
 Facts = Sequence[tuple[str, str]]
 Section = dict[str, Any]
 
-#: Facts that are repeated beside the verdict.
-LEAD = ("relative torque error", "condition number")
+#: Facts that are repeated beside the verdict, in this order.
+LEAD = ("relative torque error", "new poses", "condition number", "worst joint", "narrowest limit")
 #: Classes of the cells of a column, by the first character of its heading; none for numbers.
 _KINDS = {"<": "text", "*": "text long", "!": "text", "=": "text word", "`": "text long"}
 
@@ -24,7 +24,7 @@ def render_page(
     reasons: Sequence[str] = (), facts: Facts = (),
 ) -> str:  # fmt: skip
     """Render a page; those of the `facts` that `LEAD` names stand beside the verdict, too."""
-    lead = [fact for fact in facts if fact[0] in LEAD]
+    lead = [fact for name in LEAD for fact in facts if fact[0] == name]
     return _template().render(
         title=title, sections=sections, verdict=verdict, verdict_text=verdict_text, reasons=reasons, lead=lead
     )

@@ -235,8 +235,8 @@ def test_watch(thetad: Any, running: DaemonProcess, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "axis: estimates over" in text
     assert all(parameter["name"] in text for parameter in summary["parameters"])
-    table = thetad("watch", *endpoint, "--arm", "axis", "--once")
-    assert (table.code, "± (95 %)" in table.out) == (0, True)
+    table = thetad("watch", *endpoint, "--arm", "axis", "--once", "--filter", "nothing")
+    assert (table.code, "± (95 %)" in table.out, "active model none" in table.out) == (0, True, True)
     assert thetad("watch", *endpoint, "--arm", "nobody", "--once", "--timeout", "0.5").code == 3
     assert thetad("watch", *endpoint, "--seconds", "-1").code == 2
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
+import select
 import sys
 import time
 from collections import deque
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +18,7 @@ from service.cli._common import CliError, Exit, UnavailableError, add_run, break
 from service.cli._remote import add_key_flags, key_of
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -28,12 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--endpoint", default="tcp://127.0.0.1:9871", help="estimates endpoint of the daemon (default: %(default)s)")
     add_key_flags(parser)
     add("--arm", help="which arm (default: the first one heard)")
+    add("--filter", metavar="TEXT", default="", help="only parameters with this in their name or status")
     add("--once", action="store_true", help="print the table once")
     add("--timeout", type=float, default=10.0, metavar="S", help="longest wait for an estimate (default: %(default)s)")
     add("--report", metavar="FILE", type=Path,
         help="write estimates over time and events here as a self-contained HTML page, at the end")  # fmt: skip
     add("--seconds", type=number(1e-6), metavar="S", help="watch for so long (default: until Ctrl-C)")
     add_run(parser, run)
+
+
+_AROUND = 10  # lines of a screen around the rows of the table: title, heading, frame, number of the page
 
 
 class View:
@@ -46,6 +54,7 @@ class View:
         self.status: dict[str, Any] = {}
         self.elastic: dict[str, dict[str, Any]] = {}  # latest state of each elastic joint, with the age of its row
         self.trend: Trend | None = None
+        self.page = 0  # of the table on a terminal
         self._arrivals: deque[float] = deque(maxlen=100)
 
     def add(self, message: Message) -> None:
@@ -110,6 +119,7 @@ class View:
                 "received": estimate.frames, "used": estimate.used, "masked": estimate.masked, "lost": estimate.lost,
             },
             "messages_lost": stream.lost, "source": self.status.get("source", "unknown"),
+            "model": self.status.get("model"), "drift": self.status.get("drift"),
             "temperature": self.status.get("temperature"), "trust": self.status.get("trust"),
             "supply": self.status.get("supply"), "elastic": self.elastic,
             "breakaway": self.status.get("breakaway"), "hash": estimate.hash, "parameters": parameters,
@@ -138,7 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
         shown = not (arguments.json or arguments.once)
         if shown or arguments.seconds is not None or view.trend is not None:
             try:
-                follow(view, stream, arguments.seconds, shown=shown)
+                follow(view, stream, arguments.seconds, shown=shown, wanted=arguments.filter)
             except KeyboardInterrupt:
                 if view.trend is None:
                     raise
@@ -147,7 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
         elif arguments.once:
             from rich.console import Console
 
-            Console().print(table(view, stream))
+            Console().print(table(view, stream, arguments.filter))
     if view.trend is not None:
         _write_report(arguments.report, view)
     return Exit.OK
@@ -173,14 +183,17 @@ def _no_estimate(view: View, arguments: argparse.Namespace) -> str:
     return f"{what}; is the daemon running{', and is there such an arm' if arguments.arm else ''}?"
 
 
-def follow(view: View, stream: Subscriber, seconds: float | None, *, shown: bool) -> None:
-    """Receive messages until interrupted or for some seconds; redraw the table if it is `shown`."""
+def follow(view: View, stream: Subscriber, seconds: float | None, *, shown: bool, wanted: str = "") -> None:
+    """Receive messages until interrupted or for some seconds; redraw the table if it is `shown`, in pages."""
+    from rich.console import Console
     from rich.live import Live
 
     from service.client import ClientTimeoutError
 
+    console = Console()
     end = float("inf") if seconds is None else time.monotonic() + seconds
-    with Live(table(view, stream), refresh_per_second=5, screen=False) if shown else nullcontext() as display:
+    live = Live(table(view, stream, wanted, console), console=console, refresh_per_second=5) if shown else nullcontext()
+    with _keys(shown) as typed, live as display:
         while (now := time.monotonic()) < end:
             until = min(now + 0.2, end)
             while (remaining := until - time.monotonic()) > 0.0:
@@ -188,32 +201,64 @@ def follow(view: View, stream: Subscriber, seconds: float | None, *, shown: bool
                     view.add(stream.receive(remaining))
                 except ClientTimeoutError:
                     break
+            keys = typed()
+            view.page += keys.count("n") + keys.count(" ") - keys.count("p")
             if display is not None:
-                display.update(table(view, stream))
+                display.update(table(view, stream, wanted, console))
 
 
-def table(view: View, stream: Subscriber) -> Table:
-    """Build the table of the latest messages."""
+@contextmanager
+def _keys(shown: bool) -> Iterator[Callable[[], str]]:
+    """Yield what returns the keys typed meanwhile, if a terminal is `shown` to and the command has its foreground."""
+    fd = sys.stdin.fileno() if shown and sys.stdin is not None and sys.stdin.isatty() else None
+    if fd is None or os.tcgetpgrp(fd) != os.getpgrp():
+        yield lambda: ""
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(fd)
+    tty.setcbreak(fd)
+    try:
+        yield lambda: os.read(fd, 64).decode(errors="replace") if select.select([fd], [], [], 0.0)[0] else ""
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+def table(view: View, stream: Subscriber, wanted: str = "", console: Console | None = None) -> Table:
+    """Build the table of the latest messages, of parameters with `wanted` in name or status.
+
+    On a terminal as `console` only the rows of the view's page, which is brought within the last one.
+    """
     from rich.table import Table
     from rich.text import Text
 
     summary = view.summary(stream)
-    frames, lam = summary["frames"], summary["lam"]
+    frames, lam, drift = summary["frames"], summary["lam"], summary["drift"] or {}
     title = (
         f"{summary['arm']}  source {summary['source']}  t {summary['t']:.2f} s  {summary['rate_hz']:.0f} estimates/s  "
         f"age {summary['age_s'] * 1e3:.0f} ms  frames {frames['received']}  masked {frames['masked']}  "
         f"lost {frames['lost']}  λ {min(lam, default=1.0):.5f}..{max(lam, default=1.0):.5f}"
     )
     reasons = [(summary[what] or {}).get("reason") for what in ("temperature", "trust", "supply")]
-    lines = [Text(reason, style="red") for reason in reasons if reason]
+    lines = [Text(f"active model {(summary['model'] or 'none')[:12]}, drift {drift.get('state', 'not known')}")]
+    if drift.get("state") == "drifted":
+        reasons.append(drift["reason"])
+    lines += [Text(reason, style="red") for reason in reasons if reason]
     lines += [_spring(joint, joint_report) for joint, joint_report in sorted(summary["elastic"].items())]
     lines += [Text(line) for line in breakaway_lines(summary["breakaway"])]
-    caption = Text("\n").join(lines) if lines else None
-    result = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    rows = [row for row in summary["parameters"] if wanted in f"{row['name']} {row['status']}"]
+    if console is not None and console.is_terminal:
+        step = max(1, console.height - _AROUND - len(lines))
+        pages = max(1, -(-len(rows) // step))
+        view.page = min(max(view.page, 0), pages - 1)
+        rows = rows[view.page * step :][:step]
+        lines += [Text(f"page {view.page + 1} of {pages}: n next, p previous")] if pages > 1 else []
+    result = Table(title=title, title_justify="left", caption=Text("\n").join(lines), caption_justify="left")
     for name in ("parameter", "value", "± (95 %)", "unit", "status", "excited"):
         result.add_column(name, justify="right" if name in ("value", "± (95 %)") else "left")
     colours = {"estimated": "green", "invalid": "red", "doubted": "red", "starved": "red", "stale": "yellow"}
-    for row in summary["parameters"]:
+    for row in rows:
         result.add_row(
             Text(row["name"]), f"{row['value']:.5g}", f"{NORMAL_QUANTILE_95 * row['std']:.2g}", Text(row["unit"]),
             Text(row["status"], style=colours.get(row["status"], "")), "yes" if row["excited"] else "no",

@@ -46,7 +46,8 @@ class Excite(Parameters, DesignSettings):
     high of x, y and z.  `urdf_bodies` takes the collision shapes of the robot's URDF besides `bodies`; `skip_pairs` are
     not compared.  `after` are trajectories that were recorded already: what they left open is excited; with
     `changed_robot` also those that were designed on another version of the robot's description.  With `validation` a
-    second trajectory is designed, to judge a model on that was identified on the first.
+    second trajectory is designed, to judge a model on that was identified on the first.  `floor` bounds nothing: a
+    motion below it is warned of.
     """
 
     robot: RobotText | None = None
@@ -72,6 +73,9 @@ class Excite(Parameters, DesignSettings):
         False, "follow an earlier design although the robot's description is another version than that of it"
     )
     validation: bool = option(False, "design a second one to validate on")
+    floor: Annotated[float, Field(ge=-1e3, le=1e3)] | None = option(
+        None, "warn of a joint below this height in the base [m] (default: 0 on an arm that stands on the floor)", "Z"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Excite:
@@ -212,7 +216,10 @@ def _finish(
     worst = best.worst
     second = _validation(p, robot, best, ws, first + 0.02) if p.validation else None
     missing = [second] if isinstance(second, str) else []
-    reasons = [*_weakness(best), *missing, *_stand_ins(best)]
+    floor = p.floor
+    if floor is None and robot.model.gravity[2] < 0.0 and not robot.model.gravity[:2].any():
+        floor = 0.0
+    reasons = [*_weakness(best), *missing, *_stand_ins(best), *_below_floor(robot, best, floor)]
     if not best.settings.rest:
         reasons.append("rest=false: the motion begins and ends at speed, and `thetad run` refuses it")
     left = f"{100 * worst.share:.2g} % left to the {worst.quantity} limit of {worst.where}"
@@ -230,7 +237,7 @@ def _finish(
     design = {name: value for name, value in metrics.items() if name != "searches"}  # metrics.json has them
     write_motion(robot, best, p.rate_hz, ws, "trajectory", design)
     ws.write("points.csv", point_table(robot.model, best.series, p.rate_hz))
-    ws.write("report.html", excitation_html(robot.model, best, verdict, reasons, facts))
+    ws.write("report.html", excitation_html(robot.model, best, verdict, reasons, facts, floor))
     return Outcome(verdict, summary, metrics, accepted=verdict == "ok" and not missing)
 
 
@@ -283,6 +290,18 @@ def _weakness(design: ExcitationDesign) -> list[str]:
 def _stand_ins(design: ExcitationDesign) -> list[str]:
     """Return the assumed limits, as one reason."""
     return [f"assumed limits: {' and '.join(design.assumed)}"] if design.assumed else []
+
+
+def _below_floor(robot: RobotFile, design: ExcitationDesign, floor: float | None) -> list[str]:
+    """Return what goes below the floor [m], as one reason."""
+    from service.reports.excitation import path_points
+
+    lowest = path_points(robot.model, design)[..., 2].min(axis=0)
+    if floor is None or lowest.min() >= floor:
+        return []
+    name = [*(joint.name for joint in robot.model.joints), "the flange"][int(lowest.argmin())]
+    height = f"{name} goes down to {lowest.min():.3g} m, below the floor at {floor:g} m"
+    return [f"{height}: bound the motion by workspace or regions, or give the floor's height as floor"]
 
 
 def _facts(p: Excite, robot: RobotFile) -> list[tuple[str, str]]:

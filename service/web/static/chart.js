@@ -50,7 +50,11 @@ export class Chart {
     this.plot = null;
     this.watch = new ResizeObserver(() => this.fit());
     this.watch.observe(this.place);
-    this.recolour = () => this.plot?.redraw(false, true);
+    this.recolour = () => { // anew, for the legend keeps its colours
+      this.plot?.destroy();
+      this.plot = null;
+      this.fit();
+    };
     document.addEventListener("theme", this.recolour);
   }
 

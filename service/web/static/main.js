@@ -87,17 +87,18 @@ function showAlarms() {
   if (!found) return;
   say(document.getElementById("daemon"), found.name ? ` ${found.name}` : "");
   const texts = [];
+  const mild = new Set(); // of the texts those that are warnings
   if (found.stopping) texts.push("The daemon is stopping.");
   else if (found.trouble) texts.push(`The daemon: ${found.trouble}.`);
   for (const each of found.arms) {
     for (const problem of each.problems) texts.push(`${each.name}: ${problem}`);
-    for (const warning of warnings(each)) texts.push(`${each.name}: ${warning}`);
+    for (const warning of warnings(each)) mild.add(texts[texts.push(`${each.name}: ${warning}`) - 1]);
   }
   if (found.jobs.trouble) texts.push(`Jobs: ${found.jobs.trouble}`);
   const list = document.getElementById("alarms");
   const shown = [...list.children].map((each) => each.textContent);
   const wanted = texts.map((text) => `⚠ ${text}`);
-  if (shown.join("\n") !== wanted.join("\n")) list.replaceChildren(...wanted.map((text) => h("li", {}, text)));
+  if (shown.join("\n") !== wanted.join("\n")) list.replaceChildren(...texts.map((text) => h("li", { class: mild.has(text) && "warn" }, `⚠ ${text}`)));
   list.hidden = texts.length === 0;
   // Spoken when something else is wrong, not each time that it has been so for longer.
   const heard = texts.map((text) => text.replace(/[0-9.]+/g, "")).join("; ");

@@ -68,9 +68,12 @@ export class Pose {
       this.azimuth = (Number(event.target.value) * Math.PI) / 180;
       this.show(...this.shown);
     };
+    this.turner = h("label", { hidden: "" }, "Seen from [°]");
+    mark(this.drawing, "hidden", "");
     const from = h("input", { type: "range", name: "azimuth", min: -180, max: 180, step: 5, value: 35, oninput: turned });
     this.note = h("figcaption", { class: "faint" }, "The picture comes with the robot's description and a frame with positions.");
-    this.element = h("figure", { class: "chart" }, this.drawing, h("label", {}, "Seen from [°]", from), this.note);
+    this.element = h("figure", { class: "chart" }, this.drawing, this.turner, this.note);
+    this.turner.append(from);
     this.shown = [null, null];
   }
 
@@ -78,6 +81,7 @@ export class Pose {
   show(prior, q) {
     this.shown = [prior, q];
     if (!prior?.chain || !q) return;
+    for (const node of [this.drawing, this.turner]) mark(node, "hidden", false);
     const size = reach(prior.chain, prior.tip);
     const axes = frame(prior.gravity);
     const [c, s] = [Math.cos(this.azimuth), Math.sin(this.azimuth)];

@@ -13,7 +13,7 @@ const LEAST = 1e-6; // of 1 - λ as drawn: where nothing is forgotten it is zero
 const forgotten = (lam) => (lam === null ? null : Math.max(1 - lam, LEAST));
 
 export function learning(place) {
-  const [meters, meterBody] = table("Parameters that the motion of the last seconds determines", [["joint"], ["learning now"], ["parameters"]]);
+  const [meters, meterBody] = table("Parameters that the motion of the last seconds determines", [["joint"], ["learning now"], ["parameters"]], { list: true });
   const [numbers, numberBody] = table("Innovation: newest torque less what was predicted of it", [
     ["joint"], ["innovation", "number"], ["usual size σ", "number"], ["λ", "number"], ["memory", "number"],
   ], { fold: true });

@@ -35,7 +35,7 @@ function ofArm(arm, { active, models: found, history }) {
       "tr", { "data-model": model.id, "data-active": String(is) },
       h("th", { scope: "row" }, h("code", {}, model.id.slice(0, 12)), is && h("span", { class: "good" }, " ★ active")),
       h("td", {}, when(model.created)), h("td", {}, model.method),
-      h("td", {}, h("span", { class: model.verdict === "ok" ? "good" : "bad" }, `${model.verdict === "ok" ? "✓" : "✕"} ${model.verdict}`)),
+      h("td", {}, h("span", { class: model.verdict === "ok" ? "good" : "bad" }, `${model.verdict === "ok" ? "✓" : "✕"} ${model.verdict.replaceAll("_", " ")}`)),
       h("td", { class: "number", "data-label": "torque error" }, model.relative_error === null ? "–" : `${(100 * model.relative_error).toFixed(2)} %`),
       h("td", {}, model.job === null ? model.origin : h("a", { href: `#/jobs/${model.job}` }, `job ${model.job}`)),
       h("td", {}, !is && promotion(arm, `model:${model.id}`)),

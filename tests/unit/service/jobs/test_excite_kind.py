@@ -29,8 +29,8 @@ def read(folder: Path, name: str = "trajectory.json") -> dict[str, Any]:
 
 
 def test_results(arm2: Path, tmp_path: Path) -> None:
-    outcome = run_here("excite", {"robot": str(arm2), **QUICK}, tmp_path)
-    assert (outcome.verdict, outcome.accepted) == ("ok", True)
+    outcome = run_here("excite", {"robot": str(arm2), **QUICK, "floor": 10.0}, tmp_path)
+    assert (outcome.verdict, outcome.accepted, "below the floor at 10 m" in outcome.summary) == ("ok", True, True)
     assert f"condition number {outcome.metrics['condition_number']:.4g}" in outcome.summary
     assert min(margin["share"] for margin in outcome.metrics["margins"]) >= 0.0
     document = read(tmp_path)

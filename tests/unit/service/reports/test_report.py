@@ -175,7 +175,7 @@ def test_report_of_an_identification_and_of_a_validation(
     recording.write_bytes(space6_recording.read_bytes())
     thetad("identify", recording, "--robot", "space6", "--span", "0:0.5", "--report", folder / "i.html").ok()
     page = self_contained((folder / "i.html").read_text(encoding="utf-8"))
-    for text in ("r$a$<i>.mcap", VERDICT_TEXT["ok"], "10 Hz"):
+    for text in ("r$a$<i>.mcap", VERDICT_TEXT["ok"], "10 Hz", "worst joint"):
         assert text in page.text
     assert (page.text.count("well determined"), page.tags.count("img")) == (6, 5)
 
