@@ -462,5 +462,5 @@ def test_a_run_goes_on_although_every_third_cycle_is_late(fate: str) -> None:
     for turn in range(1000):
         drives.fates = [fate] * (turn % 2)
         rig.turn(turn % 2)
-        assert np.abs(drives.played[-1] - rig.current.row(rig.current.cycle)).max() < 0.02
+        assert np.abs(drives.played[-1] - rig.current.at(rig.current.cycle)).max() < 0.02
     assert rig.phase == "running"
