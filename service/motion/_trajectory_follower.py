@@ -247,12 +247,12 @@ class TrajectoryFollower:
         if run is not None and run.standing and self._state.phase != "stopping":
             square = float(step @ step)
             ahead = min(max(float(gone @ step) / square, 0.0), self._max_lost) if square else 0.0
-            run.cycle = min(run.cycle + ahead * self._pace, run.cycles)
+            run.cycle = min(run.cycle + ahead * self._advance, run.cycles)
             self._slower.begin(-np.ones(1), np.zeros(1))
             self._rejoin.begin(here - run.at(run.cycle), np.zeros_like(here))
 
     @property
-    def _pace(self) -> float:
+    def _advance(self) -> float:
         """Cycles of the run's path a cycle."""
         return 1.0 + float(self._slower.off[0])
 
@@ -272,9 +272,9 @@ class TrajectoryFollower:
         self.position = ahead if reached is None else reached  # a driver may count a late cycle as another one
         self._before = self.position - step
         if self._state.phase != "stopping":
-            run.cycle = min(run.cycle + lost * self._pace, run.cycles - 1)
+            run.cycle = min(run.cycle + lost * self._advance, run.cycles - 1)
             here = run.at(run.cycle)
-            self._rejoin.begin(self.position - here, (step - here + run.at(run.cycle - self._pace)) / self._period_s)
+            self._rejoin.begin(self.position - here, (step - here + run.at(run.cycle - self._advance)) / self._period_s)
 
     def _next(self, apart: int) -> tuple[FloatArray, FloatArray]:
         """Return the set position of the cycle before, and the next one: of the run if it is allowed, else of a stop.
@@ -285,7 +285,7 @@ class TrajectoryFollower:
         assert run is not None
         if state.phase != "stopping":
             self._slower.next()
-            cycle = min(run.cycle + apart * self._pace, run.cycles)
+            cycle = min(run.cycle + apart * self._advance, run.cycles)
             wanted = run.at(cycle) + self._rejoin.next()
             line = [q + (wanted - q) * (k / apart) for k in range(1, apart)]
             path = np.stack((self._before, q, *line, wanted))
