@@ -509,7 +509,7 @@ def test_a_standing_run_comes_up_from_rest_on_its_path(grouped: bool, bridged: i
         q = np.array(rig.drives.played[-3:])
         assert np.abs(path - q[-1]).max(axis=1).min() < 0.02
         assert lost or (np.abs(np.diff(q, 2, axis=0)) <= 1.06 * ACCELERATION * PERIOD_S**2).all()
-    assert (rig.phase == "running") is (every < 400), rig.controller.state.reason
+    assert rig.phase == "running", rig.controller.state.reason
     rig.finish()
     assert rig.current.outcome == "completed"
     assert rig.drives.rested
@@ -523,4 +523,4 @@ def test_a_gap_is_time_beyond_the_limit_of_torque_only_where_it_was_beyond_befor
     tau = 2.0 * np.array([joint.effort for joint in MODEL.joints])
     rig.turn(tau=tau * before)
     rig.turn(60, tau=tau)
-    assert rig.phase == ("stopping" if before else "running")
+    assert (rig.phase == "running", "torque" in rig.controller.state.reason) == (not before, before)
