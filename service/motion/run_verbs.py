@@ -110,8 +110,6 @@ class CommandedArm(Driver, Commandable, Protocol):
 class RunRequests:
     """Requests concerning the motion of one arm; `guiding` are those of an arm that can be guided."""
 
-    over = False  # whether the stream ends with a motion, which has ended
-
     def __init__(
         self, worker: Worker, arm: ArmConfig, driver: CommandedArm, controller: MotionController,
         guiding: HandGuidingRequests | None = None,
@@ -142,6 +140,11 @@ class RunRequests:
     def report(self) -> dict[str, Any]:
         """Return state, permit and last run, as plain values."""
         return self._controller.report(time.monotonic())
+
+    @property
+    def over(self) -> bool:
+        """Whether the stream ends with a motion, which has ended."""
+        return False
 
     def status(self) -> dict[str, Any]:
         """Return what is published."""

@@ -32,13 +32,12 @@ REST = np.maximum(ACCELERATION * PERIOD_S, np.sqrt(2.0 * ACCELERATION * 1e-5 * R
 class Drives:
     """Drives that reach each set position, and go on by themselves for `bridged` cycles without a new one."""
 
-    fates: list[str]  # see `GroupedDrives`
-
     def __init__(self, bridged: int, lead: int, bounds: CommandBounds | None) -> None:
         self.low, self.high = (-np.inf, np.inf) if bounds is None else bounds[:2]
         self.played: list[FloatArray] = [START.copy()]
         self.enabled = False
         self.rested = False  # as they were switched off
+        self.fates: list[str] = []  # see `GroupedDrives`
         self.stated = True  # the set position, in frames
         self._bridged, self._lead = bridged, lead
         self._queue: deque[FloatArray] = deque()
@@ -389,7 +388,7 @@ class GroupedDrives(Drives):
         super().__init__(bridged, 0, None)
         self._group, self._data = group_of(make_config(N, bridge_cycles=bridged))
         self._pace, self._since = np.zeros(N), 0
-        self._words, self.fates = [DISABLED] * N, []
+        self._words = [DISABLED] * N
 
     def enable(self) -> None:
         self._group.enable(0)
