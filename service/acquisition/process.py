@@ -116,8 +116,8 @@ class Acquisition:
 
     def _set_up(self, arm: ArmConfig, model: RobotModel) -> None:
         worker = self.worker
-        self._handlers = {"start": self._start, "enable": self._enable, "disable": self._disable}
-        self._handlers |= {**refusing(arm, self.driver, self.info), **({} if self.runs is None else self.runs.handlers)}
+        runs = {**refusing(arm, self.driver, self.info), **({} if self.runs is None else self.runs.handlers)}
+        self._handlers = {"start": self._start, "enable": self._enable, "disable": self._disable, **runs}
         self._handlers |= {verb: self._returned.guarded(verb, self._handlers[verb]) for verb in MOVING}
         self._handlers["confirm_positions"] = self._returned.confirm
         self.units = ["rad" if joint.kind == "revolute" else "m" for joint in model.joints]
