@@ -34,7 +34,8 @@ from service.config.arm_tables import RealtimeConfig, ReplayConfig
 from service.config.load import ArmConfig, BusConfig
 from service.io.kept_positions import FILE_NAME, load_positions
 from service.io.sockets import readable
-from service.motion.run_verbs import RunRequests, make_runs, refusing
+from service.motion.arm_motion import make_runs
+from service.motion.run_verbs import RunRequests, refusing
 from service.protocol.control import ControlError
 from service.protocol.messages import BodyMessage, Envelope, block_topic, encode, encode_frame, topic
 from service.worker.frame_subscriber import marker

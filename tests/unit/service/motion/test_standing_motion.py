@@ -11,7 +11,7 @@ import pytest
 
 from drivers.driver import CommandRefusedError
 from service.config.load import ArmConfig
-from service.motion import run_verbs
+from service.motion import arm_motion, run_verbs
 from service.motion._standing_motion import StandingMotion
 from service.worker.worker import FatalError
 from tests.lab.daemon.motion_bench import ACCELERATION, MODEL, PERIOD_S, ROBOT, Bench, N
@@ -31,7 +31,7 @@ class Arm(Bench):
         }
         table = {"duration_s": 4.0, "candidates": 1, "approach": 0.5} | motion
         config = ArmConfig.model_validate({**arm, "motion": table})
-        found = run_verbs.make_runs(self.worker, config, robot, self.driver, 1.0 / PERIOD_S)
+        found = arm_motion.make_runs(self.worker, config, robot, self.driver, 1.0 / PERIOD_S)
         assert isinstance(found, StandingMotion)
         self.motion, self.controller = found, found._controller
 
