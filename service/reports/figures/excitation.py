@@ -57,24 +57,24 @@ def limits_figure(model: RobotModel, t: FloatArray, shares: Mapping[str, FloatAr
 
 def path_figure(points: FloatArray, floor: float | None, box: Sequence[tuple[float, float]] | None) -> bytes:
     """Draw the flange's path of `points` (N, n + 1, 3) [m], the arm at the start, the floor [m] and the tip's `box`."""
-    with style():
+    with draw.style():
         three = {"subplot_kw": {"projection": "3d"}}
-        figure, ((axis,),) = grid(1, 1, (6.4, 5.2), left=0.2, right=0.4, foot=0.2, head=0.2, **three)
-        axis.plot(*points[:, -1].T, color=PREDICTED, lw=1.0, label="path of the flange")
+        figure, ((axis,),) = draw.grid(1, 1, (6.4, 5.2), left=0.2, right=0.4, foot=0.2, head=0.2, **three)
+        axis.plot(*points[:, -1].T, color=draw.PREDICTED, lw=1.0, label="path of the flange")
         start = np.vstack((np.zeros(3), points[0]))
-        axis.plot(*start.T, "o-", color=MEASURED, lw=1.5, ms=3.0, label="arm at the start")
+        axis.plot(*start.T, "o-", color=draw.MEASURED, lw=1.5, ms=3.0, label="arm at the start")
         if floor is not None:
             low, high = points.min(axis=(0, 1)), points.max(axis=(0, 1))
             x, y = np.meshgrid(*np.stack((low, high), axis=1)[:2])
-            axis.plot_surface(x, y, np.full((2, 2), floor), color=AXIS, alpha=0.3)
+            axis.plot_surface(x, y, np.full((2, 2), floor), color=draw.AXIS, alpha=0.3)
             if (below := points[points[..., 2] < floor]).size:
-                axis.scatter(*below.T, s=2.0, color=RESIDUAL, label="joints and flange below the floor")
+                axis.scatter(*below.T, s=2.0, color=draw.RESIDUAL, label="joints and flange below the floor")
         for one, other in combinations(product(*box), 2) if box else ():
             if np.count_nonzero(np.not_equal(one, other)) == 1:  # an edge
-                axis.plot(*zip(one, other, strict=True), color=MARK, lw=0.8, ls="--")
+                axis.plot(*zip(one, other, strict=True), color=draw.MARK, lw=0.8, ls="--")
         axis.set(xlabel="x [m]", ylabel="y [m]", zlabel="z [m]", aspect="equal")
         figure.legend(loc="upper left", frameon=False)
-        return png(figure)
+        return draw.png(figure)
 
 
 def determination_figure(singular_values: FloatArray, inflation: FloatArray, names: Sequence[str]) -> bytes:
