@@ -58,8 +58,8 @@ def limits_figure(model: RobotModel, t: FloatArray, shares: Mapping[str, FloatAr
 def path_figure(points: FloatArray, floor: float | None, box: Sequence[tuple[float, float]] | None) -> bytes:
     """Draw the flange's path of `points` (N, n + 1, 3) [m], the arm at the start, the floor [m] and the tip's `box`."""
     with draw.style():
-        three = {"subplot_kw": {"projection": "3d"}}
-        figure, ((axis,),) = draw.grid(1, 1, (6.4, 5.2), left=0.2, right=0.4, foot=0.2, head=0.2, **three)
+        size, three = (6.4, 5.2), {"projection": "3d"}
+        figure, ((axis,),) = draw.grid(1, 1, size, left=0.2, right=0.4, foot=0.2, head=0.2, subplot_kw=three)
         axis.plot(*points[:, -1].T, color=draw.PREDICTED, lw=1.0, label="path of the flange")
         start = np.vstack((np.zeros(3), points[0]))
         axis.plot(*start.T, "o-", color=draw.MEASURED, lw=1.5, ms=3.0, label="arm at the start")
