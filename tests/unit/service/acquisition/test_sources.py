@@ -171,11 +171,11 @@ def test_a_joint_that_comes_back_elsewhere_is_doubted(speed: float, found: float
 
 def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: Path) -> None:
     """The first joint moves and is not known; who was not confirmed is not; what cannot be written leaves the old."""
-    path, told = tmp_path / "arm" / "positions.state", list[str]()
-    keeper = PositionKeeper(path, "owner", LOG)
+    path, told, log = tmp_path / "arm" / "positions.state", list[str](), get_log("test")
+    keeper = PositionKeeper(path, "owner", log)
 
     def run(turned: float) -> list[str]:
-        kept = load_positions(path, "owner", 6, LOG)
+        kept = load_positions(path, "owner", 6, log)
         drives = ReturnedDrives(TX40, lambda kind, text, **data: told.append(text[:43]), kept)
         enable = drives.guarded("enable", lambda _: {})
         for now in range(0, 3 * 10**9, 10**7):
@@ -191,16 +191,16 @@ def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: 
         return drives.names
 
     assert run(0.0) == []
-    np.testing.assert_array_equal(np.isnan(np.array(load_positions(path, "owner", 6, LOG))[:, 0]), [True] + [False] * 5)
+    np.testing.assert_array_equal(np.isnan(np.array(load_positions(path, "owner", 6, log))[:, 0]), [True] + [False] * 5)
     assert (run(1.0), run(1.0), told) == (["joint_3"], ["joint_3"], ["joint_3 stood at 0 rad when thetad ran last"])
     assert (run(0.0), run(1.0)) == ([], ["joint_3"])  # it has been back
     with structlog.testing.capture_logs() as logs:
-        reasons = [load_positions(path, *other, LOG) for other in (("other", 6), ("owner", 7))]
+        reasons = [load_positions(path, *other, log) for other in (("other", 6), ("owner", 7))]
     assert [line["event"] for line in logs] == ["positions_unknown"] * 2
     for reason in reasons:
         with pytest.raises(ControlError, match=r"positions\.state: (belongs to another|holds no positions of 7)"):
             ReturnedDrives(TX40, lambda *_: None, reason).settled(0, 0)
-    assert load_positions(tmp_path / "none", "owner", 6, LOG) is None
+    assert load_positions(tmp_path / "none", "owner", 6, log) is None
     same, others = ads(enable=True), ads(decoupled=True)
     assert same.positions_sha256 == ads().positions_sha256 != others.positions_sha256
     keeper.note([(None, 1.0)] * 6, 0, last=True)
@@ -208,7 +208,7 @@ def test_another_run_compares_with_where_the_joints_stood_in_the_last(tmp_path: 
     assert run(0.0) == list(NAMES)  # nobody knows where they stood: they do not confirm themselves
     keeper.note([(0.0, 5.0)] * 6, 0, last=True)
     keeper._pool.submit(int).result()
-    assert "holds no positions" in str(load_positions(path, "owner", 6, LOG))
+    assert "holds no positions" in str(load_positions(path, "owner", 6, log))
     path.with_name("positions.state.new").mkdir()
     kept = path.read_bytes()
     with structlog.testing.capture_logs() as logs:

@@ -187,7 +187,7 @@ def test_a_set_position_that_is_no_number_is_never_sent(bench: Bench) -> None:
     at = run.at
     run.at = lambda cycle: at(cycle) * (1.0 if cycle < run.start + 700 else np.nan)
     bench.until("disarmed")
-    assert bench.reason == "joint joint_3: nan is not a number"
+    assert bench.reason == "joint joint_1: nan is not a number"
     assert np.isfinite(bench.setpoints()).all()
     bench.commanded_within_limits()
     bench.stays_off()
