@@ -25,7 +25,6 @@ from service.protocol.transient_errors import is_transient
 from tests.lab.daemon.daemons import replayed
 from tests.lab.daemon.ethercat_rig import device
 
-LOG = get_log("test")
 TX40 = load_robot("staubli_tx40").model  # its fifth motor turns its last joint too
 NAMES = tuple(joint.name for joint in TX40.joints)
 
