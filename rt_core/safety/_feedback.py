@@ -50,20 +50,19 @@ class FeedbackWatch:
     After a late set position a drive jerks, and its torque reaches the limit for some milliseconds; an obstacle keeps
     it there.  `overload_s` is the longest time that the torque of a joint may exceed its limit, at once or in parts:
     the time above it is forgotten so slowly that a joint above it for more than `_DUTY` of the time is overloaded.
-    `beyond` (n,) tells which joints were above it in the last cycle.
     """
 
     def __init__(self, limits: SafetyLimits, overload_s: float) -> None:
         self._limits, self._overload_s = limits, overload_s
-        self._beyond_s, self.beyond = np.zeros(limits.n), np.zeros(limits.n, np.bool_)
+        self._beyond_s = np.zeros(limits.n)
 
     def check(
-        self, passed_s: float | FloatArray, command: FloatArray, q: FloatArray | None, dq: FloatArray | None = None,
+        self, passed_s: float, command: FloatArray, q: FloatArray | None, dq: FloatArray | None = None,
         tau: FloatArray | None = None, temperature: FloatArray | None = None, valid: BoolArray | None = None,
     ) -> Violation | None:  # fmt: skip
-        """Check one cycle, `passed_s` (of all, or n,) after the one before; others as for `check_feedback`."""
+        """Check one cycle, `passed_s` after the one before; other parameters as for `check_feedback`."""
         if tau is not None:
-            self.beyond = beyond = np.abs(tau) > self._limits.effort  # not where it is no number
+            beyond = np.abs(tau) > self._limits.effort  # not where it is no number
             if valid is not None:
                 beyond &= valid
             rested_s = np.maximum(self._beyond_s - _DUTY / (1.0 - _DUTY) * passed_s, 0.0)

@@ -34,8 +34,8 @@ from service.config.arm_tables import RealtimeConfig, ReplayConfig
 from service.config.load import ArmConfig, BusConfig
 from service.io.kept_positions import FILE_NAME, load_positions
 from service.io.sockets import readable
-from service.motion.arm_motion import make_runs
-from service.motion.run_verbs import RunRequests, refusing
+from service.motion.motion_player import MotionPlayer
+from service.motion.run_verbs import RunRequests, make_runs, refusing
 from service.protocol.control import ControlError
 from service.protocol.messages import BodyMessage, Envelope, block_topic, encode, encode_frame, topic
 from service.worker.frame_subscriber import marker
@@ -75,10 +75,12 @@ class Acquisition:
         if not isinstance(arm.driver, ReplayConfig) and (worker.restarts or self._enables):
             arm = arm.model_copy(update={"driver": arm.driver.model_copy(update={"enable": False})})
         self.driver: Driver = make_driver(arm, model)
+        self.player: MotionPlayer | None = None
         self.runs: RunRequests | None = None
         if isinstance(arm.driver, EthercatConfig):  # planned now: later it would cost the bus its cycle
+            self.player = self._make_player(arm, model, arm.driver.cycle_hz, arm.driver.bridge_cycles)
             self.runs = make_runs(worker, arm, robot, self.driver, arm.driver.cycle_hz, arm.driver.bridge_cycles)
-        elif arm.motion is None:  # the rate of the others is not known yet; what is compiled for it is ready then
+        else:  # the rate of the others is not known yet; what is compiled for it is ready then
             make_runs(worker, arm, robot, self.driver, 1000.0)
         self._prepare(arm)
         if isinstance(arm.driver, EthercatConfig):
@@ -99,11 +101,20 @@ class Acquisition:
             self.info = self.driver.info
             check_source(arm, model, self.info)
             if not isinstance(arm.driver, EthercatConfig):
+                self.player = self._make_player(arm, model, self.info.rate_hz)
                 self.runs = make_runs(worker, arm, robot, self.driver, self.info.rate_hz, lead_s=self.info.lead_s)
             self._set_up(arm, model)
         except BaseException:
             self.driver.close()
             raise
+
+    def _make_player(self, arm: ArmConfig, model: RobotModel, rate_hz: float, bridged: int = 0) -> MotionPlayer | None:
+        if arm.motion is None:
+            return None
+        player = MotionPlayer(model, arm.motion, 1.0 / rate_hz, bridged)
+        if self.worker.restarts:  # after a restart nothing moves until a client enables it
+            player.stop("the acquisition was restarted; thetad control enable goes on")
+        return player
 
     def _prepare(self, arm: ArmConfig) -> None:
         """Apply the real-time settings: this delays the process, and nothing runs yet."""
@@ -117,10 +128,12 @@ class Acquisition:
 
     def _set_up(self, arm: ArmConfig, model: RobotModel) -> None:
         worker = self.worker
-        runs = {**refusing(arm, self.driver, self.info), **({} if self.runs is None else self.runs.handlers)}
+        runs = refusing(arm, self.driver, self.info) if self.runs is None else self.runs.handlers
         self._handlers = {"start": self._start, "enable": self._enable, "disable": self._disable, **runs}
         self._handlers |= {verb: self._returned.guarded(verb, self._handlers[verb]) for verb in MOVING}
         self._handlers["confirm_positions"] = self._returned.confirm
+        # Evaluated once: the check against a protocol computes all of its properties.
+        self._commandable = self.driver if isinstance(self.driver, Commandable) else None
         self.units = ["rad" if joint.kind == "revolute" else "m" for joint in model.joints]
         self.robot = model.name
         self.joint_names = [joint.name for joint in model.joints]
@@ -133,6 +146,7 @@ class Acquisition:
         self.ignored = 0  # messages of subscribers that are no subscription
         self._seq = dict.fromkeys(("status", "stats", "meta"), 0)
         self._arm = arm.name
+        self._stops_at_end = arm.motion is not None and arm.motion.at_end == "stop"
         self._topic, self._block_topic = topic(arm.name, "frame"), block_topic(arm.name)
         self._status_topics = {topic(arm.name, kind) for kind in ("meta", "status")}
         self._time = (0, 0)  # latest t_ns and t_host_ns
@@ -187,11 +201,11 @@ class Acquisition:
                 break
             began_ns = time.monotonic_ns()
             self.worker.serve_urgent(self._handlers)
+            if self.player is not None and not self._command(self.player, frame):
+                self._end()
+                break
             if self.runs is not None:
                 self._move(self.runs, frame)
-                if self.runs.over:
-                    self._end()
-                    break
             self._publish_frame(frame)
             now_ns = time.monotonic_ns()
             if now_ns >= self._next_tick_ns:
@@ -241,6 +255,27 @@ class Acquisition:
             self._tick(time.monotonic_ns())
             if self.state == "waiting" and self.required <= self.present:
                 self._enter("running")
+
+    def _command(self, player: MotionPlayer, frame: JointFrame) -> bool:
+        """Give the drives their next set position; False once the motion, and with it the stream, is over."""
+        driver = self._commandable
+        assert driver is not None
+        state = player.state
+        target = player.step(frame, driver.enabled)
+        if target is not None:
+            try:
+                driver.command(target)
+            except DriverError as error:
+                player.stop(str(error))
+        if player.state != state:
+            if player.state == "stopped":
+                failure = self.driver.report().get("enable_failure") if isinstance(self.driver, Reporting) else ""
+                player.reason += f" ({failure})" if failure else ""
+                driver.disable()
+                self.worker.event("motion_stopped", f"the motion was stopped: {player.reason}", reason=player.reason)
+            self._next_report_ns = 0
+            self.worker.log.info("motion_" + player.state, reason=player.reason)
+        return not (player.state == "ended" and self._stops_at_end)
 
     def _publish_frame(self, frame: JointFrame) -> None:
         if self.torque_range is not None:
@@ -335,8 +370,10 @@ class Acquisition:
             info |= {"clipping": self._clipping()} | self._returned.report()
             if self._keeps_positions:
                 info["stood"] = self._returned.stood(now_ns)
+            if self.player is not None:
+                info |= {"motion": self.player.state, "motion_s": self.player.time_s}
             if self.runs is not None:
-                info |= self.runs.info()
+                info["safety"] = self.runs.report()["state"]
             self.worker.heartbeat(now_ns, info)
         if now_ns >= self._next_report_ns:
             self._next_report_ns = now_ns + REPORT_NS
@@ -351,14 +388,16 @@ class Acquisition:
         driver = self._drives("enable")
         try:
             driver.enable()
-            if self.runs is not None:
-                self.runs.enable()
         except CommandRefusedError as error:
             raise ControlError("unavailable", f"enable: {error}") from error
+        if self.player is not None and self.player.state in ("stopped", "ended"):
+            self.player.restart()
         return {"arm": args["arm"]}
 
     def _disable(self, args: dict[str, Any]) -> dict[str, Any]:
         driver = self._drives("disable")
+        if self.player is not None:
+            self.player.stop("the drives were switched off by request")
         if self.runs is not None:
             self.runs.off("the drives were switched off by request")
         driver.disable()
@@ -429,8 +468,10 @@ class Acquisition:
             status["clipped"] = self.torque_range.counts.tolist()
             status["clipping"] = self._clipping()
         status |= self._returned.report()
+        if self.player is not None:
+            status["motion"] = {"state": self.player.state, "reason": self.player.reason}
         if self.runs is not None:
-            status |= self.runs.status()
+            status["safety"] = self.runs.report()
         return status
 
     def _publish(self, kind: str, body: dict[str, Any]) -> None:

@@ -66,10 +66,10 @@ class SimConfig(StrictTable):
 class ArmMotionSettings(MotionSettings):
     """`[arm.motion]`: motion of a real arm once its drives are enabled; a superset of a simulated motion's keys."""
 
-    approach: float | None = Field(None, gt=0.0, le=1.0)
-    """Share of the velocity and acceleration limits used on the way to the start; None: as in `[arm.safety]`."""
-    following_error: float | None = Field(None, gt=0.0)
-    """Largest distance between command and position [rad or m]; None: as in `[arm.safety]`."""
+    approach: float = Field(0.15, gt=0.0, le=1.0)
+    """Share of the velocity and acceleration limits used on the way to the start."""
+    following_error: float = Field(0.2, gt=0.0)
+    """Largest distance between command and position [rad or m]; beyond it the motion stops."""
     at_end: Literal["hold", "stop"] = "hold"
     """After the motion: drives stay enabled and hold, or are switched off and the stream ends."""
 

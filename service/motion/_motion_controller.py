@@ -5,10 +5,8 @@ permits granted, feedback checked in each cycle. The commands are those of an ac
 `service.motion._trajectory_follower` or `service.motion._hand_guiding`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,9 +20,6 @@ from service.io.trajectory_file import Trajectory
 from service.motion._safety_limits import CommandBounds, narrowed, safety_limits
 from service.motion._trajectory_follower import TrajectoryFollower, bridged_cycles
 from service.motion.trajectory_run import Run
-
-if TYPE_CHECKING:
-    from sim_backend.arm.trajectory import Motion
 
 #: With a longer lead, feedback causes no stop, which would begin too late: the drives stop by themselves.
 _PROMPT_S = 0.2
@@ -95,8 +90,7 @@ class MotionController:
     ) -> None:  # fmt: skip
         limits = safety_limits(model, config)
         # Set positions of a gap lie on a line where they are sent ahead: a stop begins later there, too.
-        self._max_lost = bridged_cycles(period_s, bridged, lead_s)
-        blind_s = self._max_lost * period_s
+        blind_s = bridged_cycles(period_s, bridged, lead_s) * period_s
         self.limits = replace(limits if bounds is None else narrowed(limits, bounds), blind_s=blind_s)
         self.state = SafetyState(config.heartbeat_s, config.silence_s)
         self.guiding: Guidance | None = None
@@ -138,10 +132,19 @@ class MotionController:
     def arm(self, token: str, now_s: float, for_s: float, driver: Commandable) -> None:
         """Switch the drives on and grant a permit; it may be used when `state.phase` is "armed".
 
-        Raises `SafetyError` if the robot states no limits, or the arm moves; `DriverError` if the drives may not be
-        switched on.
+        Raises `SafetyError` if the robot states no limits, the time is too long, or the arm moves; `DriverError` if the
+        drives may not be switched on.
         """
-        self.check_limits()
+        if self.limits.missing:
+            raise SafetyError(
+                f"robot '{self._model.name}' states no {', '.join(self.limits.missing)}: an arm is not moved without; "
+                "add them to the robot file"
+            )
+        if not 0.0 < for_s <= self._config.permit_max_s:
+            raise SafetyError(
+                f"a permit for {for_s:g} s: above 0 and at most safety.permit_max_s = {self._config.permit_max_s:g} s "
+                "can be granted"
+            )
         if self.busy:
             raise PermitError("a run or guiding is under way: abort it, or wait for its end")
         before = self.state.phase
@@ -158,18 +161,6 @@ class MotionController:
         except Exception as error:
             self.state.off(str(error))
             raise
-
-    def check_limits(self) -> None:
-        """Raise `SafetyError` if the robot states no limits."""
-        if self.limits.missing:
-            raise SafetyError(
-                f"robot '{self._model.name}' states no {', '.join(self.limits.missing)}: an arm is not moved without; "
-                "add them to the robot file"
-            )
-
-    def stand(self, motion: Motion, now_s: float, *, hold: bool) -> None:
-        """Begin a run along `motion`, for the permit without a text; raises `SafetyError` if the arm stands wrongly."""
-        self._follower.stand(motion, now_s, hold=hold)
 
     def start(
         self, trajectory: Trajectory, token: str, now_s: float, *, periods: int, hold: bool, name: str, changed: bool
@@ -234,7 +225,7 @@ class MotionController:
         elif not driver.enabled:
             state.off(self._with_failure("the drives are no longer enabled", driver))
         else:
-            self._watch(frame, now_s, lost)
+            self._watch(frame, now_s, (1 + lost) * self._period_s)
             if state.moving:
                 self._activity.command(frame, driver, now_s, lost)
             elif state.phase == "armed":
@@ -275,16 +266,13 @@ class MotionController:
         elif reason := self.state.overdue(now_s, self._whole_s):
             self.state.off(reason)
 
-    def _watch(self, frame: JointFrame, now_s: float, lost: int) -> None:
+    def _watch(self, frame: JointFrame, now_s: float, passed_s: float) -> None:
         guiding = self.guiding if self.guiding is not None and self.guiding.moving else None
         stopping = self.state.phase == "stopping"
         if stopping and guiding is None:
             self._watch_stop(frame)
             return
         command = self._reference(frame)
-        passed_s: float | FloatArray = (1 + lost) * self._period_s
-        if lost > self._max_lost:  # drives have held meanwhile: only what was beyond its limit before counts as such
-            passed_s = np.where(self._feedback.beyond, passed_s, self._period_s)
         found = self._feedback.check(passed_s, command, frame.q, frame.dq, frame.tau, frame.temperature, frame.valid)
         if found is None:
             self._watch_time(now_s)

@@ -1,14 +1,11 @@
 """Following a trajectory: set positions cycle by cycle, from the approach to rest, or along a stop.
 
 `rt_core.safety` decides what may be commanded. A trajectory is sampled and checked in slices between frames, so that
-the bus keeps its cycle, and exactly the checked positions are commanded. A configured motion, which may have no end, is
-sampled and checked as it is commanded.
+the bus keeps its cycle, and exactly the checked positions are commanded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +17,6 @@ from rt_core.types import FloatArray
 from service.io.trajectory_file import Trajectory
 from service.motion._safety_limits import CommandBounds
 from service.motion.trajectory_run import Run, RunCheck
-
-if TYPE_CHECKING:
-    from sim_backend.arm.trajectory import Motion
 
 #: Lost time that a run bridges where set positions are sent ahead.
 _LOST_S = 0.01
@@ -44,33 +38,33 @@ def bridged_cycles(period_s: float, bridged: int, lead_s: float) -> int:
     return round(_LOST_S / period_s) if lead_s else bridged
 
 
-class DampedReturn:
-    """Offsets `off` (n,) that return to zero cycle by cycle, as a critically damped spring of time constant `lag_s`."""
+class TrajectoryRejoin:
+    """Offset (n,) of set positions from the trajectory, cycle by cycle; zero unless drives have left it."""
 
-    def __init__(self, n: int, period_s: float, lag_s: float = _RETURN_S) -> None:
-        self._period_s, self._lag_s = period_s, lag_s
-        self.off, self._rate = np.zeros(n), np.zeros(n)
+    def __init__(self, n: int, period_s: float) -> None:
+        self._period_s = period_s
+        self._off, self._rate = np.zeros(n), np.zeros(n)
 
     def __bool__(self) -> bool:
-        """Return whether there are offsets."""
-        return bool(self.off.any() or self._rate.any())
+        """Return whether set positions are off the trajectory."""
+        return bool(self._off.any() or self._rate.any())
 
     def begin(self, off: FloatArray, rate: FloatArray) -> None:
         """Begin at the offset `off` (n,), with the relative velocity `rate` (n,)."""
-        self.off, self._rate = off.copy(), rate.copy()
+        self._off, self._rate = off.copy(), rate.copy()
 
     def end(self) -> None:
-        """End: there are no offsets."""
-        self.off[:] = self._rate[:] = 0.0
+        """End: set positions are on the trajectory."""
+        self._off[:] = self._rate[:] = 0.0
 
     def next(self) -> FloatArray:
-        """Return the offsets (n,) of the next cycle."""
+        """Return the offset (n,) of the next set position."""
         if self:
-            self._rate -= self._period_s * (2.0 * self._rate / self._lag_s + self.off / self._lag_s**2)
-            self.off += self._period_s * self._rate
-            if max(np.abs(self.off).max(), self._period_s * np.abs(self._rate).max()) < _THERE:
+            self._rate -= self._period_s * (2.0 * self._rate / _RETURN_S + self._off / _RETURN_S**2)
+            self._off += self._period_s * self._rate
+            if max(np.abs(self._off).max(), self._period_s * np.abs(self._rate).max()) < _THERE:
                 self.end()
-        return self.off.copy()
+        return self._off.copy()
 
 
 class TrajectoryFollower:
@@ -90,12 +84,7 @@ class TrajectoryFollower:
         self._period_s, self._lead_s, self._pace, self._bounds = period_s, lead_s, pace, bounds
         self._max_lost = self._room = bridged_cycles(period_s, bridged, lead_s)  # cycles; what a stop has left of them
         self._checks: Iterator[None] | None = None
-        self._rejoin = DampedReturn(model.n, period_s)  # of set positions to the trajectory
-        # Of the pace along the path to one cycle a cycle. Within the velocity limits v and the acceleration limits
-        # a >= A v, a path at the pace s needs an acceleration of at most (A s^2 + ds/dt) v, which is within A v all the
-        # way up from rest if the time constant is not below 1/(2 A).
-        slowest = 0.0 if limits.missing else float((limits.velocity / limits.acceleration).max())
-        self._slower = DampedReturn(1, period_s, max(_RETURN_S, 0.5 * slowest))
+        self._rejoin = TrajectoryRejoin(model.n, period_s)
         self._settle_until_s: float | None = None
         self._begin_until_s = 0.0  # deadline for the client's heartbeat after the checks
         self._runs = 0
@@ -141,14 +130,8 @@ class TrajectoryFollower:
         )
         state.check_permit(token, now_s, self._duration_s(run))
         self._runs, self.run, self._checks = number, run, checks
+        self._rejoin.end()
         return run
-
-    def stand(self, motion: Motion, now_s: float, *, hold: bool) -> None:
-        """Begin a run along `motion`; see `MotionController.stand`."""
-        assert self._ahead is not None
-        self._runs += 1
-        self.run = self._ahead.standing(self._runs, motion, self.position, hold=hold)
-        self.begin(now_s)
 
     def begin(self, now_s: float) -> None:
         """Begin the run if it is checked: its client has sent a heartbeat."""
@@ -162,8 +145,6 @@ class TrajectoryFollower:
         else:
             run.outcome = "moving"
             self._before, self._room = self.position, self._max_lost
-            self._rejoin.end()
-            self._slower.end()
 
     # ------------------------------------------------------------ while the drives hold
 
@@ -218,10 +199,9 @@ class TrajectoryFollower:
             if self._lead_s:  # neither their position nor their remaining set positions are known well enough
                 state.off(reason)
                 return
-            if self.run is not None and not self.run.standing:
-                state.stop(reason)
+            state.stop(reason)
             # Drives have come to rest meanwhile, where the last set positions left them.
-            self._rest(self.position if frame.setpoint is None else frame.setpoint)
+            self.set_position(self.position if frame.setpoint is None else frame.setpoint)
         elif lost and not self._lead_s:
             self._follow_drives(lost, frame.setpoint)
         apart = 1 + lost if self._lead_s else 1
@@ -239,23 +219,6 @@ class TrajectoryFollower:
             break
         self._arrive(frame, now_s)
 
-    def _rest(self, here: FloatArray) -> None:
-        """Update the state after drives have come to rest at `here` (n,): a run that goes on does so from there."""
-        step, gone = self.position - self._before, here - self.position
-        self.set_position(here)
-        run = self.run
-        if run is not None and run.standing and self._state.phase != "stopping":
-            square = float(step @ step)
-            ahead = min(max(float(gone @ step) / square, 0.0), self._max_lost) if square else 0.0
-            run.cycle = min(run.cycle + ahead * self._advance, run.cycles)
-            self._slower.begin(-np.ones(1), np.zeros(1))
-            self._rejoin.begin(here - run.at(run.cycle), np.zeros_like(here))
-
-    @property
-    def _advance(self) -> float:
-        """Cycles of the run's path a cycle."""
-        return 1.0 + float(self._slower.off[0])
-
     def _follow_drives(self, lost: int, reached: FloatArray | None) -> None:
         """Update the state after drives have extrapolated for some cycles, to `reached` (n,) where that is known."""
         run = self.run
@@ -272,9 +235,9 @@ class TrajectoryFollower:
         self.position = ahead if reached is None else reached  # a driver may count a late cycle as another one
         self._before = self.position - step
         if self._state.phase != "stopping":
-            run.cycle = min(run.cycle + lost * self._advance, run.cycles - 1)
-            here = run.at(run.cycle)
-            self._rejoin.begin(self.position - here, (step - here + run.at(run.cycle - self._advance)) / self._period_s)
+            run.cycle = min(run.cycle + lost, run.cycles - 1)
+            here = run.row(run.cycle)
+            self._rejoin.begin(self.position - here, (step - here + run.row(run.cycle - 1)) / self._period_s)
 
     def _next(self, apart: int) -> tuple[FloatArray, FloatArray]:
         """Return the set position of the cycle before, and the next one: of the run if it is allowed, else of a stop.
@@ -284,9 +247,8 @@ class TrajectoryFollower:
         run, state, q = self.run, self._state, self.position
         assert run is not None
         if state.phase != "stopping":
-            self._slower.next()
-            cycle = min(run.cycle + apart * self._advance, run.cycles)
-            wanted = run.at(cycle) + self._rejoin.next()
+            cycle = min(run.cycle + apart, run.cycles)
+            wanted = run.row(cycle) + self._rejoin.next()
             line = [q + (wanted - q) * (k / apart) for k in range(1, apart)]
             path = np.stack((self._before, q, *line, wanted))
             found = check_commands(self._limits, self._period_s, path)

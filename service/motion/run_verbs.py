@@ -11,15 +11,19 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from drivers.driver import Commandable, Driver, DriverError, DriverInfo
+from drivers.ads.config import AdsConfig
+from drivers.driver import Commandable, Driver, DriverError, DriverInfo, ModeChanging
+from drivers.ethercat.config import EthercatConfig
+from drivers.files.robots.file import RobotFile
 from drivers.frame import JointFrame
 from rt_core.safety import PermitError, SafetyError
 from service.config.arm_tables import NOT_GUIDED
 from service.config.load import ArmConfig
 from service.io.trajectory_file import MAX_PERIODS, Trajectory
 from service.motion._request_fields import token_of
+from service.motion._safety_limits import CommandBounds, command_bounds
 from service.protocol.control import ControlError
-from service.worker.worker import Handler, Worker
+from service.worker.worker import FatalError, Handler, Worker
 
 if TYPE_CHECKING:
     from service.motion._hand_guiding_verbs import HandGuidingRequests
@@ -32,8 +36,54 @@ _MAX_NAME = 200
 _WATCHED = {"dq": "velocity", "tau": "torque", "temperature": "temperature"}
 
 
+def make_runs(
+    worker: Worker, arm: ArmConfig, robot: RobotFile, driver: Driver, rate_hz: float, bridged: int = 0,
+    lead_s: float = 0.0,
+) -> RunRequests | None:  # fmt: skip
+    """Return the handlers of an arm's runs; None if its drives do not follow set positions, or `[arm.motion]` moves it.
+
+    Raises `FatalError` if `[arm.safety]` does not suit the robot.
+    """
+    if not isinstance(driver, Commandable) or getattr(arm.driver, "mode", None) != "csp" or arm.motion is not None:
+        return None
+    from service.motion._motion_controller import MotionController  # other arms start without it
+
+    pace = getattr(arm.driver, "pace", 1.0)
+    if not isinstance(pace, (int, float)):  # as fast as possible: the source refuses commands
+        pace = 1.0
+    guiding = None
+    try:
+        bounds = bounds_of(arm.driver)
+        controller = MotionController(
+            robot.model, robot.sha256, arm.safety, 1.0 / rate_hz, bridged, lead_s, pace, bounds
+        )
+        if arm.guiding is not None and isinstance(driver, ModeChanging):
+            from service.motion._hand_guiding import HandGuiding  # imports the kernels of a controller
+
+            model, period_s = robot.model, 1.0 / rate_hz
+            guiding = HandGuiding(model, controller.limits, controller.state, arm.guiding, period_s, pace)
+            controller.guiding = guiding
+    except SafetyError as error:
+        raise FatalError(f"arm {arm.name}: {error}") from error
+    if worker.restarts:
+        controller.state.reason = "the acquisition was restarted"
+    if guiding is None:
+        return RunRequests(worker, arm, driver, controller)
+    from service.motion._hand_guiding_verbs import HandGuidingRequests
+
+    requests = HandGuidingRequests(worker, arm, robot.model, driver, controller, guiding)
+    return RunRequests(worker, arm, driver, controller, requests)
+
+
+def bounds_of(driver: object) -> CommandBounds | None:
+    """Return the command limits in a driver's configuration; None if it has none."""
+    if isinstance(driver, EthercatConfig):
+        return command_bounds(driver.drive)
+    return command_bounds(driver.axis) if isinstance(driver, AdsConfig) else None
+
+
 def refusing(arm: ArmConfig, driver: Driver, info: DriverInfo) -> Mapping[str, Handler]:
-    """Return handlers that refuse with the reason why an arm has no runs by request."""
+    """Return handlers that refuse with the reason why an arm has no runs."""
     if not isinstance(driver, Commandable):
         words = f"a {info.source} source has no drives that take commands"
         words += ': set mode = "csp" in [arm.driver]' if info.source == "sim" else ""
@@ -86,41 +136,20 @@ class RunRequests:
         """Return state, permit and last run, as plain values."""
         return self._controller.report(time.monotonic())
 
-    @property
-    def over(self) -> bool:
-        """Whether the stream ends with a motion, which has ended."""
-        return False
-
-    def status(self) -> dict[str, Any]:
-        """Return what is published."""
-        return {"safety": self.report()}
-
-    def info(self) -> dict[str, Any]:
-        """Return what heartbeats of the process tell."""
-        return {"safety": self._controller.state.phase}
-
-    def enable(self) -> None:
-        """Note that the drives are switched on by another request."""
-
     def step(self, frame: JointFrame) -> bool:
         """Process a frame; return whether something has changed that should be published at once."""
         self._watched = True
         now_s = time.monotonic()
-        self._prepare(frame, now_s)
+        if self._guiding is not None:
+            self._guiding.watch(now_s)
         self._controller.step(frame, self._driver, now_s)
         return self._answer()
 
     def silent(self) -> bool:
         """Process a missing frame; return whether something has changed."""
         self._watched = True
-        now_s = time.monotonic()
-        self._prepare(None, now_s)
-        self._controller.silent(self._driver, now_s)
+        self._controller.silent(self._driver, time.monotonic())
         return self._answer()
-
-    def _prepare(self, frame: JointFrame | None, now_s: float) -> None:
-        if self._guiding is not None and frame is not None:
-            self._guiding.watch(now_s)
 
     def stop(self, reason: str) -> None:
         """Stop what moves, and switch the drives off."""
@@ -136,11 +165,6 @@ class RunRequests:
         for_s = args.get("for_s", self._arm.safety.permit_s)
         if not isinstance(for_s, (int, float)) or isinstance(for_s, bool) or not for_s == for_s:
             raise ControlError("bad_argument", f"arm: for_s is {for_s!r}: expected seconds")
-        if not 0.0 < for_s <= (longest_s := self._arm.safety.permit_max_s):
-            words = (
-                f"a permit for {for_s:g} s: above 0 and at most safety.permit_max_s = {longest_s:g} s can be granted"
-            )
-            raise ControlError("bad_argument", f"arm: {words}")
         self._check_watched("arm")
         if "q" not in self._driver.info.channels:
             raise ControlError("bad_argument", "arm: the source delivers no q: an arm is not moved without")
@@ -156,7 +180,7 @@ class RunRequests:
         self._arming = (self._worker.request_id, token)
 
     def _on_stop(self, reason: str, args: dict[str, Any]) -> dict[str, Any]:
-        self.stop(reason)
+        self._controller.stop(reason, self._driver)
         return {"arm": args["arm"], **self.report()}
 
     def _on_heartbeat(self, args: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,8 @@
-"""One run: of a trajectory, sampled and checked before anything moves, or along a configured motion."""
+"""One run of a trajectory: sampled at the arm's cycle from its position, and checked before anything moves."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,9 +24,6 @@ from rt_core.types import FloatArray
 from service.io.trajectory_file import MAX_CYCLES, Trajectory
 from service.protocol.control import VERBS
 
-if TYPE_CHECKING:
-    from sim_backend.arm.trajectory import Motion  # with kernels that other arms start without
-
 Outcome = Literal["checking", "refused", "checked", "moving", "stopping", "completed", "stopped"]
 
 #: Rows that are sampled or checked between two frames.
@@ -42,34 +37,44 @@ _MIN_APPROACH_S = 0.5
 
 @dataclass
 class Run:
-    """A run: its positions cycle by cycle, and its progress."""
+    """A run: its commands cycle by cycle, and its progress."""
 
     number: int  # counts the runs of this process
     name: str  # of the trajectory, as the client calls it
+    trajectory: Trajectory
     periods: int
     hold: bool  # the arm stays armed at the end
     token: str  # of the permit
-    start: int  # cycles of the approach
-    period: float  # cycles of one period; infinite: without end
-    at: Callable[[float], FloatArray]  # position (n,) after so many cycles; a trajectory has them at whole cycles
-    standing: bool = False  # goes on from rest where frames were lost for longer than drives bridge
+    path: FloatArray  # (N, n), approach and one period, a command a cycle; the first is where the arm stands
+    start: int  # row at which the trajectory begins
     outcome: Outcome = "checking"
     reason: str = ""  # why it was refused or stopped
-    cycle: float = 0.0  # of the last command; counted on through all periods
+    cycle: int = 0  # which command was given last; counted on through all periods
 
     @property
-    def cycles(self) -> float:
+    def period(self) -> int:
+        """Number of cycles of one period."""
+        return len(self.path) - 1 - self.start
+
+    @property
+    def cycles(self) -> int:
         """Number of cycles of the whole run."""
         return self.start + self.periods * self.period
 
+    def row(self, cycle: int) -> FloatArray:
+        """Return command number `cycle` of the run, (n,)."""
+        if cycle > self.start:
+            cycle = self.start + (cycle - self.start - 1) % self.period + 1
+        return np.asarray(self.path[cycle])
+
     def report(self, period_s: float, reason: str) -> dict[str, Any]:
         """Return progress and outcome, as plain values; `reason` is that of a stop under way."""
-        into = max(0.0, self.cycle - self.start)
+        into = max(0, self.cycle - self.start)
         return {
             "number": self.number, "trajectory": self.name, "outcome": self.outcome,
             "reason": self.reason or (reason if self.outcome == "stopping" else ""), "t_s": into * period_s,
             "duration_s": self.periods * self.period * period_s, "approach_s": self.start * period_s,
-            "period": min(int(into // self.period) + 1, self.periods), "periods": self.periods,
+            "period": min(into // self.period + 1, self.periods), "periods": self.periods,
         }  # fmt: skip
 
 
@@ -110,9 +115,11 @@ class RunCheck:
         """
         limits, period_s = self._limits, self._period_s
         count = trajectory.cycles(period_s)
+        self._judge(check_positions(limits, period_s, here[None]), trajectory)
         goal = trajectory.positions(np.zeros(1))[0] if trajectory.table is None else trajectory.table[0]
         self._judge(check_positions(limits, period_s, goal[None], 0.0), trajectory)
-        way, start = self._approach(here, goal)
+        way = Approach(limits, here, goal, self._share, _MIN_APPROACH_S)
+        start = int(np.ceil(way.duration_s / period_s))
         if start > MAX_CYCLES:
             raise SafetyError(
                 f"the way to the start takes {way.duration_s:.0f} s, more than {MAX_CYCLES} cycles: bring the arm "
@@ -125,38 +132,11 @@ class RunCheck:
                 "arm nearer"
             )
         path = np.empty((start + count + 1, limits.n))
+        run = Run(number, name, trajectory, periods, hold, token, path, start)
+        return run, self._check(run, way)
 
-        def at(cycle: float) -> FloatArray:
-            row = int(cycle)
-            return np.asarray(path[row if row <= start else start + (row - start - 1) % count + 1])
-
-        run = Run(number, name, periods, hold, token, start, count, at)
-        return run, self._check(run, way, trajectory, path)
-
-    def standing(self, number: int, motion: Motion, here: FloatArray, *, hold: bool) -> Run:
-        """Return a standing run along `motion` from `here` (n,), ready to begin; its commands are checked one by one.
-
-        Raises `SafetyError` if the arm's position is outside the limits.
-        """
-        period_s = self._period_s
-        way, start = self._approach(here, motion.sample(0.0)[0])
-        period = float(np.ceil(motion.duration_s / period_s)) if np.isinf(motion.period_s) else np.inf
-
-        def at(cycle: float) -> FloatArray:
-            return way.at(cycle * period_s) if cycle < start else motion.sample((cycle - start) * period_s)[0]
-
-        return Run(number, "[arm.motion]", 1, hold, "", start, period, at, standing=True, outcome="checked")
-
-    def _approach(self, here: FloatArray, goal: FloatArray) -> tuple[Approach, int]:
-        """Return the way from `here` to `goal`, and its cycles; raises `SafetyError` for `here` beyond the limits."""
-        found = check_positions(self._limits, self._period_s, here[None])
-        if found is not None:
-            raise SafetyError(f"where the arm stands: {found}")
-        way = Approach(self._limits, here, goal, self._share, _MIN_APPROACH_S)
-        return way, int(np.ceil(way.duration_s / self._period_s))
-
-    def _check(self, run: Run, way: Approach, trajectory: Trajectory, path: FloatArray) -> Iterator[None]:
-        limits, period_s, start = self._limits, self._period_s, run.start
+    def _check(self, run: Run, way: Approach) -> Iterator[None]:
+        limits, period_s, path, start, trajectory = self._limits, self._period_s, run.path, run.start, run.trajectory
         count, begins_s = len(path), -start * period_s
 
         def slices(first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -200,6 +180,8 @@ class RunCheck:
     def _judge(self, found: Violation | None, trajectory: Trajectory) -> None:
         if found is None:
             return
+        if found.at_s is None and found.what not in ("start", "end", "closing"):
+            raise SafetyError(f"where the arm stands: {found}")
         text = f"on the way to the start: {found}" if found.at_s is not None and found.at_s < 0.0 else str(found)
         if found.what in ("position", "jump") and self._in_degrees(trajectory):
             text += "; read as degrees all positions would be within the limits: write them in rad"

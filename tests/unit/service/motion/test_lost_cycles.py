@@ -1,6 +1,5 @@
 """Frames that are lost while an arm moves, on drives that hold, extrapolate, or are sent set positions ahead."""
 
-import math
 import struct
 from collections import deque
 from dataclasses import replace
@@ -19,8 +18,7 @@ from service.config.arm_tables import SafetyConfig
 from service.motion._motion_controller import MotionController
 from service.motion._safety_limits import CommandBounds, safety_limits
 from service.motion.trajectory_run import Run
-from sim_backend.arm.trajectory import Motion, series_motion
-from tests.lab.daemon.motion_bench import ACCELERATION, MODEL, PERIOD_S, ROBOT, START, N, series, trajectory
+from tests.lab.daemon.motion_bench import ACCELERATION, MODEL, PERIOD_S, ROBOT, START, N, trajectory
 from tests.lab.ethercat.configs import make_config
 from tests.lab.ethercat.drives import DISABLED, ENABLED, READY, SWITCHED_ON, controlwords, group_of, sent
 
@@ -37,7 +35,6 @@ class Drives:
         self.played: list[FloatArray] = [START.copy()]
         self.enabled = False
         self.rested = False  # as they were switched off
-        self.fates: list[str] = []  # see `GroupedDrives`
         self.stated = True  # the set position, in frames
         self._bridged, self._lead = bridged, lead
         self._queue: deque[FloatArray] = deque()
@@ -89,28 +86,18 @@ class Drives:
     _gap = 0
 
 
-def motion() -> Motion:
-    """The same as `trajectory`, for a standing run."""
-    shape = series()
-    endless = series_motion(shape.f0_hz, shape.q0, shape.a, shape.b)
-    return replace(endless, table=np.where(np.isinf(endless.table), 2.0 + 1e-9, endless.table), duration_s=2.0)
-
-
-BOTH = pytest.mark.parametrize("token", ["a", ""], ids=["requested", "standing"])
-
-
 class Rig:
-    """Drives, the runs of an arm on them, and a clock; without a token its run is a standing one."""
+    """Drives, the runs of an arm on them, and a clock."""
 
     def __init__(
         self, bridged: int = 0, lead: int = 0, model: RobotModel = MODEL, bounds: CommandBounds | None = None,
-        token: str = "a", **safety: float | tuple[float, ...],
+        **safety: float | tuple[float, ...],
     ) -> None:  # fmt: skip
         self.drives = Drives(bridged, lead, bounds)
         config = SafetyConfig.model_validate({"following_error": 9.0} | safety)
         lead_s = lead * PERIOD_S
         self.controller = MotionController(model, ROBOT.sha256, config, PERIOD_S, bridged, lead_s, bounds=bounds)
-        self.now, self._seq, self.token = 100.0, -1, token
+        self.now, self._seq = 100.0, -1
 
     @property
     def phase(self) -> str:
@@ -120,26 +107,21 @@ class Rig:
     def current(self) -> Run:
         return self.controller.run
 
-    def turn(self, late: int = 0, tau: FloatArray | None = None) -> None:
+    def turn(self, late: int = 0) -> None:
         self.now += PERIOD_S * (1 + late)
         self._seq += 1 + late
         run = self.controller.run
         if run is not None and run.outcome in ("checked", "moving", "stopping"):
-            self.controller.heartbeat(self.token, self.now)
-        frame = self.drives.cycle(self._seq, late)
-        frame.tau = tau
-        self.controller.step(frame, self.drives, self.now)
+            self.controller.heartbeat("a", self.now)
+        self.controller.step(self.drives.cycle(self._seq, late), self.drives, self.now)
 
     def run(self, into: int = 300) -> None:
         """Arm and run until so many cycles into the trajectory."""
-        self.controller.arm(self.token, self.now, 60.0 if self.token else math.inf, self.drives)
+        self.controller.arm("a", self.now, 60.0, self.drives)
         while self.phase == "arming":
             self.turn()
         self.turn()
-        if self.token:
-            self.controller.start(trajectory(), "a", self.now, periods=1, hold=False, name="x", changed=False)
-        else:
-            self.controller.stand(motion(), self.now, hold=False)
+        self.controller.start(trajectory(), "a", self.now, periods=1, hold=False, name="x", changed=False)
         run = self.current
         while run.outcome != "refused" and (self.phase == "armed" or run.cycle < run.start + into):
             self.turn()
@@ -164,10 +146,9 @@ class Rig:
 @pytest.mark.parametrize(
     ("bridged", "lead", "turns", "late"), [(5, 0, 2, 1), (5, 0, 2, 5), (5, 0, 0, 5), (0, 100, 1, 4), (0, 100, 1, 10)]
 )
-@BOTH
-def test_a_stop_keeps_the_limit_over_lost_cycles(token: str, bridged: int, lead: int, turns: int, late: int) -> None:
+def test_a_stop_keeps_the_limit_over_lost_cycles(bridged: int, lead: int, turns: int, late: int) -> None:
     """It goes on from where the drives extrapolated to, or where set positions that are sent ahead lead."""
-    rig = Rig(bridged, lead, token=token)
+    rig = Rig(bridged, lead)
     rig.run()
     rig.stop()
     for _ in range(turns):
@@ -179,10 +160,9 @@ def test_a_stop_keeps_the_limit_over_lost_cycles(token: str, bridged: int, lead:
 
 
 @pytest.mark.parametrize(("late", "into"), [(1, 300), (5, 300), (5, 1940)])
-@BOTH
-def test_a_run_goes_on_over_cycles_that_drives_bridge_and_comes_back(token: str, late: int, into: int) -> None:
+def test_a_run_goes_on_over_cycles_that_drives_bridge_and_comes_back_to_its_trajectory(late: int, into: int) -> None:
     """Also where they are lost shortly before its end, which waits until set positions rest on the trajectory."""
-    rig = Rig(bridged=5, token=token)
+    rig = Rig(bridged=5)
     rig.run(into)
     run = rig.current
     before = run.cycle
@@ -347,9 +327,8 @@ def test_axes_that_set_positions_are_sent_ahead_to_are_switched_off_when_many_ar
 
 
 @pytest.mark.parametrize(("lead", "what"), [(100, "end"), (1300, "end"), (1300, "abort"), (1300, "abort at its end")])
-@BOTH
-def test_axes_come_to_rest_before_they_are_switched_off(token: str, lead: int, what: str) -> None:
-    rig = Rig(lead=lead, token=token)
+def test_axes_come_to_rest_before_they_are_switched_off(lead: int, what: str) -> None:
+    rig = Rig(lead=lead)
     rig.run(1999 if what == "abort at its end" else 600)
     if what != "end":
         rig.stop()
@@ -389,6 +368,7 @@ class GroupedDrives(Drives):
         self._group, self._data = group_of(make_config(N, bridge_cycles=bridged))
         self._pace, self._since = np.zeros(N), 0
         self._words = [DISABLED] * N
+        self.fates: list[str] = []
 
     def enable(self) -> None:
         self._group.enable(0)
@@ -430,16 +410,16 @@ class GroupedDrives(Drives):
     ("fates", "most", "bridged"), [(("late",), 1.06, 8), (("late", "out", "back"), 2.06, 8), (("out", "back"), 2.06, 1)]
 )
 @settings(max_examples=6)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(["a", ""]))
+@given(st.integers(0, 2**32 - 1))
 def test_every_stop_keeps_the_limits_at_the_drives(
-    fates: tuple[str, ...], most: float, bridged: int, seed: int, token: str
+    fates: tuple[str, ...], most: float, bridged: int, seed: int
 ) -> None:
     """On the approach, in a run, on the way back to it, at its end, or asked for twice; what is late or lost is apart.
 
     Nobody knows which frames without an answer have arrived: of many in a stop some add the limit once more.
     """
     rng = np.random.default_rng(seed)
-    rig, drives, apart = Rig(bridged=bridged, token=token), GroupedDrives(bridged), 0
+    rig, drives, apart = Rig(bridged=bridged), GroupedDrives(bridged), 0
     rig.drives = drives
     rig.run(int(rng.integers(-400, 1999)))
     for turn in range(10_000):
@@ -482,35 +462,5 @@ def test_a_run_goes_on_although_every_third_cycle_is_late(fate: str) -> None:
     for turn in range(1000):
         drives.fates = [fate] * (turn % 2)
         rig.turn(turn % 2)
-        assert np.abs(drives.played[-1] - rig.current.at(rig.current.cycle)).max() < 0.02
+        assert np.abs(drives.played[-1] - rig.current.row(rig.current.cycle)).max() < 0.02
     assert rig.phase == "running"
-
-
-@pytest.mark.parametrize(("bridged", "late", "every"), [(0, 1, 400), (0, 3, 30), (5, 8, 400), (8, 12, 100)])
-def test_a_standing_run_comes_up_from_rest_on_its_path(bridged: int, late: int, every: int) -> None:
-    """Where drives have held for want of frames: it neither stops nor jumps, and leaves its path by next to nothing."""
-    rig = Rig(bridged, token="")
-    rig.drives = GroupedDrives(bridged) if bridged == 8 else rig.drives
-    rig.run(10)
-    path = motion().sample(np.arange(0.0, 2.0, 4.0 * PERIOD_S))[0]
-    for turn in range(1, 1000):
-        lost = late * (turn % every == 0)
-        rig.drives.fates = ["late"] * lost
-        rig.turn(lost)
-        q = np.array(rig.drives.played[-3:])
-        assert np.abs(path - q[-1]).max(axis=1).min() < 0.02
-        assert lost or (np.abs(np.diff(q, 2, axis=0)) <= 1.06 * ACCELERATION * PERIOD_S**2).all()
-    assert rig.phase == "running", rig.controller.state.reason
-    rig.finish()
-    assert rig.current.outcome == "completed"
-    assert rig.drives.rested
-
-
-@pytest.mark.parametrize("before", [False, True])
-def test_a_gap_is_time_beyond_the_limit_of_torque_only_where_it_was_beyond_before(before: bool) -> None:
-    rig = Rig(token="")
-    rig.run(100)
-    tau = 2.0 * np.array([joint.effort for joint in MODEL.joints])
-    rig.turn(tau=tau * before)
-    rig.turn(60, tau=tau)
-    assert (rig.phase == "running", "torque" in rig.controller.state.reason) == (not before, before)

@@ -8,7 +8,7 @@ from typing import Any
 import zmq
 
 from service.models.hand_guiding_arrays import plain_model
-from service.motion.arm_motion import make_runs
+from service.motion.run_verbs import make_runs
 from service.protocol.control import VERBS, Request, check_request, decode_request, encode_request
 from service.protocol.messages import MAX_REPLY, WireError, pack_map, unpack_map
 from service.worker.worker import Worker
