@@ -186,7 +186,7 @@ def test_a_set_position_that_is_no_number_is_never_sent(bench: Bench) -> None:
     run = bench.controller.run
     run.path[run.start + 700, 2] = np.nan
     bench.until("disarmed")
-    assert bench.reason == "joint joint_1: nan is not a number"
+    assert bench.reason == "joint joint_3: nan is not a number"
     assert np.isfinite(bench.setpoints()).all()
     bench.commanded_within_limits()
     bench.stays_off()
