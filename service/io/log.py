@@ -127,8 +127,9 @@ def _for_people(_logger: object, _method: str, line: dict[str, Any]) -> bytes:
     at, level = datetime.fromisoformat(line.pop("timestamp")).astimezone(), line.pop("level")
     who = "/".join(filter(None, (line.pop("arm", ""), line.pop("process", ""))))
     what = ("" if level in ("debug", "info") else f"{level}: ") + line.pop("event").replace("_", " ")
-    details = [f"{key} {value}" for key, value in line.items() if key not in ("daemon", "epoch", "pid") and value != 0]
-    return f"{at:%H:%M:%S}  {who:20}  {what}{': ' if details else ''}{', '.join(details)}".encode()
+    details = [f"{key} {value}" for key, value in line.items() if key not in ("daemon", "epoch", "pid")]
+    text = f"{at:%H:%M:%S}  {who:20}  {what}{': ' if details else ''}{', '.join(details)}"
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text).encode()  # of whoever, too
 
 
 def _dumps(event: dict[str, Any], **options: Any) -> bytes:

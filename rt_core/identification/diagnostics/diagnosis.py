@@ -223,7 +223,7 @@ def diagnose(fit: Fit, signals: Signals, settings: SignalSettings) -> Diagnosis:
     test = _test(fit, rows, fit.theta, fit.inverse_root, tested)
     everything = _beside_reversals(test, test.run())
     results = [r for r in everything if (r.identifiable > IDENTIFIABLE and r.kind not in FORMS) or r.kind == "tilt"]
-    limit = FORM_RATE / max(sum(r.kind in FORMS for r in everything), 1)
+    limit = FORM_RATE / max(sum(r.kind in FORMS and r.identifiable > IDENTIFIABLE for r in everything), 1)
     formed = [k for k, r in enumerate(everything) if r.kind in FORMS and r.rate < limit]
     together = [test.freed(formed)] if formed else []
     tilt = next((r for r in results if r.kind == "tilt"), None)

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +193,7 @@ def follow(view: View, stream: Subscriber, seconds: float | None, *, shown: bool
     console = Console()
     end = float("inf") if seconds is None else time.monotonic() + seconds
     live = Live(table(view, stream, wanted, console), console=console, refresh_per_second=5) if shown else nullcontext()
-    with _keys(shown) as typed, live as display:
+    with _keys(shown and console.is_terminal) as typed, live as display:
         while (now := time.monotonic()) < end:
             until = min(now + 0.2, end)
             while (remaining := until - time.monotonic()) > 0.0:
@@ -211,7 +211,10 @@ def follow(view: View, stream: Subscriber, seconds: float | None, *, shown: bool
 def _keys(shown: bool) -> Iterator[Callable[[], str]]:
     """Yield what returns the keys typed meanwhile, if a terminal is `shown` to and the command has its foreground."""
     fd = sys.stdin.fileno() if shown and sys.stdin is not None and sys.stdin.isatty() else None
-    if fd is None or os.tcgetpgrp(fd) != os.getpgrp():
+    foreground = False
+    with suppress(OSError):  # a terminal, but not the one that controls this command
+        foreground = fd is not None and os.tcgetpgrp(fd) == os.getpgrp()
+    if fd is None or not foreground:
         yield lambda: ""
         return
     import termios

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rt_core.elastic.rows import Drive
-from rt_core.online.elastic import DeflectionErrors, ElasticJointEstimator, ElasticOnlineSettings, follow
+from rt_core.online.elastic import Deflection, DeflectionErrors, ElasticJointEstimator, ElasticOnlineSettings, follow
 from tests.lab.arms.harmonic_drive import RATE, TRUTH, N, measured, one_after_the_other, record
 from tests.lab.arms.online_joint import WRONG, make, report, take, twice
 
@@ -30,7 +30,7 @@ def test_stiffness_below_zero_within_the_range_seen_is_not_valid() -> None:
 def test_one_speed_does_not_tell_viscous_from_coulomb() -> None:
     """With noise: what the start adds to the information keeps columns apart, but is no data."""
     r = measured(record(None, speeds=(0.04,), hold=2.0), 33, noise=(0.2, 15.0))
-    said = report(ElasticJointEstimator(Drive(N), WRONG, RATE, errors=DeflectionErrors()), r)
+    said = report(ElasticJointEstimator(Drive(N), WRONG, RATE, deflection=Deflection(errors=DeflectionErrors())), r)
     for name, other in (("b_in", "b_inD"), ("b_inD", "b_in"), ("b_out", "b_outC"), ("b_outC", "b_out")):
         p = said[name]
         assert (p.value, p.std, p.lower, p.upper, p.status) == (None, None, None, None, "undetermined")

@@ -7,14 +7,14 @@ import pytest
 
 from rt_core.elastic.rows import Drive
 from rt_core.online._state import padded
-from rt_core.online.elastic import DeflectionErrors, ElasticJointEstimator, ElasticOnlineSettings
+from rt_core.online.elastic import Deflection, DeflectionErrors, ElasticJointEstimator, ElasticOnlineSettings
 from tests.lab.arms.harmonic_drive import J_IN, RATE, TRUTH, N, Recorded
 from tests.lab.arms.online_joint import take, twice
 
 
 def make(**changes: Any) -> ElasticJointEstimator:
-    given = {"drive": Drive(N, J_IN), "start": TRUTH, "rate_hz": RATE, "errors": DeflectionErrors()} | changes
-    return ElasticJointEstimator(**given)
+    given: dict[str, Any] = {"start": TRUTH, "deflection": Deflection(errors=DeflectionErrors())}
+    return ElasticJointEstimator(**({"drive": Drive(N, J_IN), "rate_hz": RATE} | given | changes))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,8 @@ def test_what_cannot_serve_is_refused_and_changes_nothing(moved: Recorded, chang
     "changes",
     [
         {"drive": Drive(N)}, {"start": TRUTH | {"k1": 4e5}}, {"rate_hz": 250.0},
-        {"settings": ElasticOnlineSettings(constant=0.99)}, {"lag_s": 1e-3}, {"zero": 0.1}, {"errors": None},
+        {"settings": ElasticOnlineSettings(constant=0.99)}, {"deflection": Deflection(1e-3, 0.0, DeflectionErrors())},
+        {"deflection": Deflection(0.0, 0.1, DeflectionErrors())}, {"deflection": Deflection()},
     ],
 )  # fmt: skip
 def test_a_state_is_of_one_start_only(changes: dict[str, Any]) -> None:
