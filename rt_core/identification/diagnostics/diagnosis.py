@@ -225,6 +225,7 @@ def diagnose(fit: Fit, signals: Signals, settings: SignalSettings) -> Diagnosis:
     results = [r for r in everything if (r.identifiable > IDENTIFIABLE and r.kind not in FORMS) or r.kind == "tilt"]
     limit = FORM_RATE / max(sum(r.kind in FORMS and r.identifiable > IDENTIFIABLE for r in everything), 1)
     formed = [k for k, r in enumerate(everything) if r.kind in FORMS and r.rate < limit]
+    formed = [k for k in formed if everything[k].kind != "reversal" or _beside_delays(test, everything, k)]
     together = [test.freed(formed)] if formed else []
     tilt = next((r for r in results if r.kind == "tilt"), None)
     acts = _gravity_acts(fit, signals)
@@ -274,6 +275,13 @@ def _beside_reversals(test: AddedVariableTest, results: Sequence[AddedVariable])
         return replace(r, eta=both.eta[:1], std=both.std[:1], z=abs(eta) / std if std > 0.0 else 0.0)
 
     return [beside(k, r) if r.kind in DELAYS else r for k, r in enumerate(results)]
+
+
+def _beside_delays(test: AddedVariableTest, results: Sequence[AddedVariable], reversal: int) -> bool:
+    """Return whether friction of a joint still turns early or late where the delays that are certain are freed, too."""
+    late = [k for k, r in enumerate(results) if r.kind in DELAYS and r.z > CERTAIN and r.identifiable > IDENTIFIABLE]
+    both = test.freed([reversal, *(k for k in late if results[k].joint in (None, results[reversal].joint))])
+    return not late or bool(np.abs(both.eta[0]) > CERTAIN * both.std[0])
 
 
 def _gravity_acts(fit: Fit, signals: Signals) -> bool:
