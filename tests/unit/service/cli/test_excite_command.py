@@ -37,7 +37,7 @@ def test_what_is_written(done: Outcome, folder: Path) -> None:
     result = done.json
     assert (result["verdict"], result["output"]) == ("ok", str(folder))
     page = (folder / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 3
+    assert page.count("data:image/png;base64,") == 4
     assert all(weak["name"] in page for weak in result["weakest"])
 
 
