@@ -8,7 +8,7 @@ import pytest
 
 from rt_core.elastic.rows import Drive
 from rt_core.online._state import padded
-from rt_core.online.elastic import ElasticJointEstimator, ElasticOnlineSettings
+from rt_core.online.elastic import Deflection, ElasticJointEstimator, ElasticOnlineSettings
 from rt_core.online.elastic import _layout as m
 from rt_core.online.elastic._filters import ahead
 from rt_core.online.elastic.update import forgetting, update
@@ -200,13 +200,13 @@ def test_frames_one_by_one_or_together_give_the_same() -> None:
         ({k: v for k, v in TRUTH.items() if k != "b_out"}, {}, "b_outC"),
         (TRUTH | {"b_in": 0.0}, {}, "start of b_in: 0"),
         (TRUTH | {"k1": float("nan")}, {}, "start of k1: nan"),
-        (TRUTH, {"lag_s": 0.03}, "lag 0.03 s"),
-        (TRUTH, {"zero": 1e5}, "zero 100000 rad"),
+        (TRUTH, {"deflection": Deflection(0.03)}, "lag 0.03 s"),
+        (TRUTH, {"deflection": Deflection(zero=1e5)}, "zero 100000 rad"),
         (TRUTH, {"rate_hz": 15.0}, "cut-off 10 Hz"),
         (TRUTH, {"rate_hz": 0.0}, "frame rate"),
     ],
 )
-def test_start_that_cannot_be(start: dict[str, float], more: dict[str, float], message: str) -> None:
+def test_start_that_cannot_be(start: dict[str, float], more: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ElasticJointEstimator(Drive(N), start, **({"rate_hz": RATE} | more))  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from rt_core.online.monitors.examination import FIRST_S, LAST_S, Examination, Ex
 from rt_core.online.monitors.frame_diagnosis import examine
 from tests.unit.rt_core.online.test_trust import RATE, SETTINGS, estimator_of, moving
 
-SAID = {"clean": "", "late": "ms late against the motion (20", "swapped": "joint_1 from the column of joint_2"}
+SAID = {"clean": "", "late": "late against the motion (22.9 +- 1.4", "swapped": "joint_1 from the column of joint_2"}
 
 
 @pytest.mark.parametrize("what", SAID)
