@@ -161,7 +161,7 @@ def test_a_rejected_fit_shows_no_values(fit: Identification) -> None:
 def test_hostile_names_stay_text() -> None:
     source = report((HOSTILE, "b"), "ok", (HOSTILE,), HOSTILE)
     page = self_contained(source)
-    assert page.text.count(HOSTILE) == 8  # title, heading, reason, fact, joint, parameter, expressions of two
+    assert page.text.count(HOSTILE) == 10  # title, heading, reason, fact, worst joint, parameters, expressions ...
     assert "49" not in source.split("</style>")[1].split("<img")[0]
 
 
