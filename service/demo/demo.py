@@ -16,6 +16,7 @@ import numpy as np
 from drivers.files.recordings.recording import Recording, Span, read_recording
 from drivers.files.robots.file import RobotFile, load_robot
 from rt_core.identification.identify import Identification
+from rt_core.identification.preprocess import DataError
 from rt_core.model.base import base_parameters
 from rt_core.model.parameters import standard_parameters
 from rt_core.statistics import NORMAL_QUANTILE_95
@@ -107,7 +108,12 @@ def run_demonstration(what: Demonstration, directory: Path, log: Path, report: C
     if len(recordings) != 1:
         raise DemonstrationError(f"{directory}: expected one new recording, found {len(recordings)}")
     report(f"identifying from {recordings[0].name} and validating on the second motion")
-    return _evaluate(what, robot, read_recording(recordings[0]), record, directory)
+    try:
+        return _evaluate(what, robot, read_recording(recordings[0]), record, directory)
+    except DataError as error:
+        if not (lost := record.frames["gaps"]):
+            raise
+        raise DemonstrationError(f"{lost} cycles have no frame, and what is left does not do: {error}") from error
 
 
 @dataclass(frozen=True)
